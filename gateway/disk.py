@@ -1,0 +1,169 @@
+"""Every touch of the file system that durability rests on, behind one small door.
+
+The journal and the spool use nothing else, so a test can record every call, fail
+any one of them, or play back what a crash would have left (tests/crash).
+Calls block; they run on the journal's and the spool's own threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["Disk", "File", "RealDisk"]
+
+_IOV_MAX = 1024
+
+
+class File(Protocol):
+    """An open file that only grows."""
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        """Append all of it, or raise OSError having appended some of it."""
+
+    def sync(self) -> None:
+        """Return once every byte written so far survives a power cut (fdatasync)."""
+
+    def truncate(self, size: int) -> None:
+        """Cut back to *size* bytes; the next write goes there."""
+
+    def close(self) -> None:
+        """Idempotent; makes nothing durable."""
+
+
+class Disk(Protocol):
+    """A file system, as far as durability needs one.  Raises OSError like `os`."""
+
+    def create(self, path: Path) -> File:
+        """A new empty file; FileExistsError if there is one."""
+
+    def open(self, path: Path) -> File:
+        """An existing file, to truncate or sync it."""
+
+    def read(self, path: Path) -> bytes:
+        """All of it."""
+
+    def names(self, directory: Path) -> list[str]:
+        """What lies in a directory, sorted, hidden names too."""
+
+    def size(self, path: Path) -> int:
+        """Bytes; FileNotFoundError if there is none."""
+
+    def exists(self, path: Path) -> bool:
+        """Whether the name is there."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Atomically, within one file system."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove; a name that is gone already is fine."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once names made, changed or removed in it survive a power cut."""
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents, durably; an existing one is fine."""
+
+    def set_times(self, path: Path, seconds: float) -> None:
+        """Set the modification time."""
+
+    def free(self, path: Path) -> int:
+        """Bytes that an unprivileged writer may still use."""
+
+
+class _RealFile:
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        pending = [memoryview(chunk) for chunk in chunks if chunk]
+        while pending:
+            done = os.writev(self._fd, pending[:_IOV_MAX])
+            while pending and done >= len(pending[0]):
+                done -= len(pending[0])
+                del pending[0]
+            if done:
+                pending[0] = pending[0][done:]
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.lseek(self._fd, size, os.SEEK_SET)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class RealDisk:
+    """The operating system's."""
+
+    def create(self, path: Path) -> File:
+        """See `Disk`."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return _RealFile(os.open(path, flags, 0o640), path)
+
+    def open(self, path: Path) -> File:
+        """See `Disk`."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        os.lseek(fd, 0, os.SEEK_END)
+        return _RealFile(fd, path)
+
+    def read(self, path: Path) -> bytes:
+        """See `Disk`."""
+        return path.read_bytes()
+
+    def names(self, directory: Path) -> list[str]:
+        """See `Disk`."""
+        return sorted(os.listdir(directory))
+
+    def size(self, path: Path) -> int:
+        """See `Disk`."""
+        return path.stat().st_size
+
+    def exists(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.exists()
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See `Disk`."""
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        """See `Disk`."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def make_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        missing = [p for p in (path, *path.parents) if not p.exists()]
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir(mode=0o750)
+            self.sync_directory(directory.parent)
+
+    def set_times(self, path: Path, seconds: float) -> None:
+        """See `Disk`."""
+        os.utime(path, (seconds, seconds))
+
+    def free(self, path: Path) -> int:
+        """See `Disk`."""
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize

@@ -1,0 +1,113 @@
+"""The one kind of event, and how a batch of them travels before it is rows.
+
+A *batch* is what a sender expects to be acknowledged as a whole.  It travels as
+the bytes its protocol delivered (`Batch.body`), because those are compact and
+already checked; it becomes `Rows` only when the spool writes it, through the
+decoder its protocol registered.  Live events and recovered events therefore take
+the same road, and a batch costs the journal one copy of what the network sent.
+
+`SCHEMA` is the vocabulary of the whole system (docs/design.md §3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+__all__ = ["NO_ATTRIBUTES", "SCHEMA", "Batch", "Decode", "Origin", "Rows", "Stored"]
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+#: (node, lsn) names an event for ever; the rest is docs/design.md §3.
+SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("node", _NAME, nullable=False),
+        pa.field("lsn", pa.int64(), nullable=False),
+        pa.field("received_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("protocol", _NAME, nullable=False),
+        pa.field("listener", _NAME, nullable=False),
+        pa.field("session", _NAME, nullable=False),
+        pa.field("peer", _NAME, nullable=False),
+        pa.field("principal", _NAME),
+        pa.field("channel", _NAME),
+        pa.field("kind", _NAME, nullable=False),
+        pa.field("seq", pa.int64()),
+        pa.field("content_type", _NAME, nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("attributes", pa.map_(pa.string(), pa.string())),
+        pa.field("flaw", _NAME),
+    ]
+)
+
+NO_ATTRIBUTES: Mapping[str, str] = {}
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """Where batches come from: what one connection's events have in common.
+
+    The journal writes an origin once per segment and refers to it by number, so
+    every batch of a connection must carry the *same object*.
+    """
+
+    protocol: str
+    """`lumberjack`, `pravega`, `pomelo` or `rsio`; names the decoder too."""
+    listener: str
+    """The listener's name in the configuration."""
+    session: str
+    """The connection, unique for this node's life."""
+    peer: str
+    """`address:port` of the real peer, behind PROXY too."""
+    principal: str | None = None
+    """Who the peer proved to be: certificate or token subject."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """What else is worth keeping of the connection (TLS version, …)."""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Events that are stored together or not at all, as their protocol carried them."""
+
+    origin: Origin
+    received_at: int
+    """When the batch was complete: microseconds since the epoch, UTC."""
+    count: int
+    """How many events `body` decodes to; each gets an lsn."""
+    body: bytes
+    """What the protocol's decoder turns into `count` rows, now or after a crash."""
+    payload_bytes: int
+    """Size of the events' payloads once decoded: what memory and files will hold."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The events of one batch, decoded; columns, not objects."""
+
+    payloads: list[bytes]
+    seqs: Sequence[int] | None = None
+    """The protocol's own numbers, one per payload, or none at all."""
+    channel: str | None = None
+    kind: str = "data"
+    """`data`, `request` or `notify`."""
+    content_type: str = "application/json"
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Added to the origin's."""
+    flaws: dict[int, str] = field(default_factory=dict)
+    """Row number to short reason, for the events that are not fine."""
+    content_types: dict[int, str] = field(default_factory=dict)
+    """Row number to content type, for the rows that differ from `content_type`."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """A batch with its place in the journal: what listeners and readers get."""
+
+    batch: Batch
+    lsn: int
+    """Of the batch's first event."""
+
+
+#: Turns a batch's body into rows.  Total on every body its protocol ever submitted.
+Decode = Callable[[bytes], Rows]

@@ -1,0 +1,127 @@
+"""What the parts see of each other.
+
+A protocol is handed a `Connection` and a `Journal` and knows nothing else of the
+daemon; the network and the journal know no protocol.  `typing.Protocol`s all: a
+test passes its own.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from gateway.event import Batch, Origin, Stored
+
+__all__ = ["Accept", "Connection", "Journal", "NotStored", "Refusal", "Server"]
+
+
+class Refusal(Exception):  # noqa: N818 - the field's own word
+    """A peer asked for what its protocol or our limits do not allow.
+
+    The only exception that a `wire` or `session` module lets out.
+    """
+
+    def __init__(
+        self, rule: str, *, limit: str | int | None = None, key: str | None = None,
+        reply: bytes = b"",
+    ) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        """What was broken, in words: `frame of 20971520 bytes`."""
+        self.limit = limit
+        """The limit that it broke, if there is one."""
+        self.key = key
+        """The configuration key that changes the limit: `limits.message_bytes`."""
+        self.reply = reply
+        """What the peer must still get, in its protocol, before the FIN."""
+
+    def __str__(self) -> str:
+        text = self.rule
+        if self.limit is not None:
+            text += f", limit {self.limit}"
+        if self.key is not None:
+            text += f" ({self.key})"
+        return text
+
+
+class NotStored(Exception):  # noqa: N818 - states a fact about a batch
+    """The journal can not store this batch: it must not be acknowledged."""
+
+
+class Journal(Protocol):
+    """Where batches become durable."""
+
+    @property
+    def full(self) -> bool:
+        """No more for now: whoever feeds it stops reading its socket."""
+
+    def when_room(self) -> Deferred[None]:
+        """Fires when `full` is no longer true (at once if it is not)."""
+
+    def submit(self, batch: Batch) -> Deferred[Stored]:
+        """Fires once every event of the batch is durable: the moment to acknowledge.
+
+        Fires in submission order.  Fails with `NotStored`; then the batch is
+        nowhere, and its sender must be left to send it again.
+        """
+
+
+class Connection(Protocol):
+    """An ordered byte stream to one peer, whatever carries it (tcp, tls, websocket).
+
+    The peer is known for sure when a protocol gets this: PROXY header read, TLS
+    handshake done, WebSocket upgraded.
+    """
+
+    origin: Origin
+    """Its `protocol`, `listener`, `session`, `peer`, `principal` and the network's
+    attributes (`tls`: version) are filled in; a protocol may add attributes before
+    its first batch."""
+
+    def write(self, data: bytes) -> None:
+        """Send; over WebSocket one call is one binary message.
+
+        A peer that does not read is cut off when its unread output passes a cap.
+        """
+
+    def close(self) -> None:
+        """Send what is written, then FIN."""
+
+    def abort(self) -> None:
+        """Drop at once."""
+
+    def pause(self) -> None:
+        """Deliver nothing more until `resume`; nested calls do not count up."""
+
+    def resume(self) -> None:
+        """Deliver again."""
+
+    def refuse(self, why: Refusal) -> None:
+        """Log once (peer, rule, limit, key), send the reply, close."""
+
+    def busy(self, waiting: bool) -> None:  # noqa: FBT001 - a state, not a mode
+        """While true the idle timer rests: the peer waits for us, not we for it."""
+
+    def count(self, *, events: int) -> None:
+        """Count events that became durable on this connection's listener."""
+
+
+class Server(Protocol):
+    """One connection's protocol: made by an `Accept`, fed by the network."""
+
+    def received(self, data: bytes) -> None:
+        """Take any slicing of the stream.  May raise `Refusal`."""
+
+    def closed(self) -> None:
+        """The peer is gone; nothing can be written any more."""
+
+    def drain(self) -> None:
+        """The daemon stops: take no more, answer what is pending, then close."""
+
+
+class Accept(Protocol):
+    """Makes the server of one connection: what a protocol gives to a listener."""
+
+    def __call__(self, connection: Connection) -> Server:
+        """Greet nobody yet unless the protocol speaks first."""
