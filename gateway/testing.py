@@ -1,0 +1,192 @@
+"""Doubles for what a protocol is handed: a connection without a network and a journal
+whose disk is the test.
+
+They keep the promises of `gateway.interfaces` that servers rely on: a paused or
+closed connection delivers nothing, a `Refusal` is caught and answered, the journal
+stores in the order of submission.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from twisted.internet.defer import Deferred, succeed
+
+from gateway.event import Batch, Origin, Stored
+from gateway.interfaces import NotStored, Refusal, Server
+
+__all__ = ["FakeConnection", "ManualJournal"]
+
+
+class FakeConnection:
+    """An `interfaces.Connection` in memory that remembers what was done to it.
+
+    Give it a server with `serve(accept(connection))`, then `deliver()` bytes to it
+    and look at `sent`; or ignore both and call the server yourself.
+    """
+
+    def __init__(
+        self,
+        origin: Origin | None = None,
+        *,
+        protocol: str = "lumberjack",
+    ) -> None:
+        self.origin = origin or Origin(protocol, "test", "session-1", "192.0.2.1:4000")
+        self.written: list[bytes] = []
+        """One entry per `write`: over WebSocket, one message each."""
+        self.refused: Refusal | None = None
+        self.closed = False
+        """`close` or `refuse` was called: FIN is on its way, nothing is delivered."""
+        self.aborted = False
+        self.failure: Exception | None = None
+        """What else than a `Refusal` the server raised: the network would log it."""
+        self.paused = False
+        self.waiting = False
+        """The last argument of `busy`."""
+        self.counted = 0
+        """Sum of the events counted."""
+        self._server: Server | None = None
+        self._held: list[bytes] = []
+
+    @property
+    def sent(self) -> bytes:
+        """Everything written, joined."""
+        return b"".join(self.written)
+
+    def clear(self) -> None:
+        """Forget what was written so far."""
+        self.written.clear()
+
+    # What the network does
+
+    def serve(self, server: Server) -> None:
+        """Make *server* the one that `deliver` and `lose` talk to."""
+        self._server = server
+
+    def deliver(self, data: bytes) -> None:
+        """Bytes arrive.  Held back while paused, dropped once closed."""
+        self._held.append(data)
+        self._flush()
+
+    def lose(self) -> None:
+        """The peer goes away."""
+        self.closed = True
+        self._held.clear()
+        if self._server is not None:
+            self._server.closed()
+
+    def _flush(self) -> None:
+        while self._held and not (self.paused or self.closed or self.aborted):
+            assert self._server is not None, "call serve() first"
+            try:
+                self._server.received(self._held.pop(0))
+            except Refusal as why:
+                self.refuse(why)
+            except Exception as why:
+                self.failure = why
+                self.abort()
+
+    # What the server does
+
+    def write(self, data: bytes) -> None:
+        """Remember *data*, unless the connection is over."""
+        if not (self.closed or self.aborted):
+            self.written.append(bytes(data))
+
+    def close(self) -> None:
+        """See `interfaces.Connection`."""
+        self.closed = True
+
+    def abort(self) -> None:
+        """See `interfaces.Connection`."""
+        self.aborted = True
+
+    def pause(self) -> None:
+        """See `interfaces.Connection`."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Deliver what was held back, unless that pauses again."""
+        self.paused = False
+        self._flush()
+
+    def refuse(self, why: Refusal) -> None:
+        """Remember the first refusal, send its reply, close."""
+        if self.refused is None:
+            self.refused = why
+            if why.reply:
+                self.write(why.reply)
+        self.close()
+
+    def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
+        """See `interfaces.Connection`."""
+        self.waiting = waiting
+
+    def count(self, *, events: int) -> None:
+        """See `interfaces.Connection`."""
+        self.counted += events
+
+
+class ManualJournal:
+    """An `interfaces.Journal`: batches become durable when the test says so."""
+
+    def __init__(self, *, first_lsn: int = 1) -> None:
+        self.submitted: list[Batch] = []
+        """Every batch ever submitted, in order."""
+        self.stored: list[Stored] = []
+        self.durable_lsn = first_lsn - 1
+        self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
+        self._full = False
+        self._wants_room: list[Deferred[None]] = []
+
+    @property
+    def pending(self) -> list[Batch]:
+        """Submitted, and neither stored nor refused."""
+        return [batch for batch, _ in self._waiting]
+
+    @property
+    def full(self) -> bool:
+        """Set it to true to push back; to false to let everyone go on."""
+        return self._full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full = full
+        if not full:
+            wants, self._wants_room = self._wants_room, []
+            for room in wants:
+                room.callback(None)
+
+    def when_room(self) -> Deferred[None]:
+        """Fires when the test sets `full` to false."""
+        if not self._full:
+            return succeed(None)
+        room: Deferred[None] = Deferred()
+        self._wants_room.append(room)
+        return room
+
+    def submit(self, batch: Batch) -> Deferred[Stored]:
+        """See `interfaces.Journal`."""
+        done: Deferred[Stored] = Deferred()
+        self.submitted.append(batch)
+        self._waiting.append((batch, done))
+        return done
+
+    def store(self) -> Stored:
+        """The oldest pending batch is durable now; IndexError if there is none."""
+        batch, done = self._waiting.popleft()
+        stored = Stored(batch, self.durable_lsn + 1)
+        self.durable_lsn += batch.count
+        self.stored.append(stored)
+        done.callback(stored)
+        return stored
+
+    def store_all(self) -> None:
+        """Store what is pending, and what is submitted because of that."""
+        while self._waiting:
+            self.store()
+
+    def refuse(self, why: str = "disk full") -> None:
+        """The oldest pending batch can not be stored; IndexError if there is none."""
+        _, done = self._waiting.popleft()
+        done.errback(NotStored(why))
