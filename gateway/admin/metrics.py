@@ -1,0 +1,289 @@
+"""The daemon's numbers, for Prometheus.
+
+Two kinds, both cheap:
+
+- *Read at the scrape*: what a `Probe` knows already (connections, events, bytes,
+  lsns, files) costs nothing between scrapes.
+- *Observed*: latencies and failures, once per commit or batch, never per event
+  (an observation costs ~1.5 us).  The journal and the spool observe on their own
+  threads; prometheus_client locks.
+
+Names: base units, counters end in `_total`, labels with few values only: a value
+past `_FEW` becomes "other", so that no peer can grow the registry.
+docs/operations.md lists them with what to alert on.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from gateway.admin.status import ListenerStatus, Probe, Status
+
+__all__ = ["Metrics", "ReactorLag"]
+
+# One more gauge beside every counter, for a start time that nobody here asks for.
+prometheus_client.disable_created_metrics()
+
+_FEW = 50
+_NONE = "none"
+
+#: Seconds.  fdatasync takes 0.2-5 ms on a healthy disk; ten seconds is a stall.
+_COMMIT = (
+    *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1),
+    *(0.25, 0.5, 1, 2.5, 5, 10),
+)
+_PUBLISH = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_EVENTS = (1, 10, 50, 100, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
+_BYTES = tuple(1024 * 4**n for n in range(9))  # 1 KiB .. 64 MiB
+
+
+class Metrics:
+    """The registry of one daemon and the ways to observe into it."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.registry = registry = CollectorRegistry()
+        registry.register(_Probed(probe))
+        ProcessCollector(registry=registry)
+
+        def histogram(name: str, text: str, buckets: Iterable[float]) -> Histogram:
+            return Histogram(name, text, buckets=tuple(buckets), registry=registry)
+
+        self._commit_seconds = histogram(
+            "gateway_journal_commit_seconds",
+            "One group commit of the journal: write and fdatasync.",
+            _COMMIT,
+        )
+        self._commit_events = histogram(
+            "gateway_journal_commit_events", "Events in one group commit.", _EVENTS
+        )
+        self._commit_bytes = histogram(
+            "gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES
+        )
+        self._ack_seconds = histogram(
+            "gateway_ack_seconds",
+            "From a batch's last byte to durable: what a sender waits for its ack.",
+            _COMMIT,
+        )
+        self._publish_seconds = histogram(
+            "gateway_spool_publish_seconds",
+            "Decode, write, fsync and rename one Parquet file.",
+            _PUBLISH,
+        )
+        self._lag_seconds = histogram(
+            "gateway_reactor_lag_seconds",
+            "How late a call that the reactor owed every second came.",
+            _LAG,
+        )
+        self._corrupt = Counter(
+            "gateway_journal_corrupt_records_total",
+            "Journal records whose checksum did not match.",
+            registry=registry,
+        )
+        self._flawed = _Few(
+            "gateway_flawed_events_total",
+            "Events stored with a flaw (invalid-json, oversized, ...).",
+            "flaw",
+            registry,
+        )
+        self._refusals = _Few(
+            "gateway_refusals_total",
+            "Connections closed for what they sent, by the limit's configuration key.",
+            "key",
+            registry,
+        )
+        self._failures = _Few(
+            "gateway_journal_failures_total",
+            "File system operations of the journal that failed.",
+            "operation",
+            registry,
+        )
+
+    def committed(self, seconds: float, events: int, size: int) -> None:
+        """One group commit: how long write and fdatasync took for *size* bytes."""
+        self._commit_seconds.observe(seconds)
+        self._commit_events.observe(events)
+        self._commit_bytes.observe(size)
+
+    def acknowledged(self, seconds: float) -> None:
+        """One batch became durable *seconds* after its last byte came."""
+        self._ack_seconds.observe(seconds)
+
+    def published(self, seconds: float) -> None:
+        """One Parquet file reached the spool."""
+        self._publish_seconds.observe(seconds)
+
+    def corrupt_records(self, count: int = 1) -> None:
+        """Journal records that recovery or the spool found broken."""
+        self._corrupt.inc(count)
+
+    def flawed(self, flaw: str, count: int = 1) -> None:
+        """Events stored with this `flaw`."""
+        self._flawed.inc(flaw, count)
+
+    def refused(self, key: str | None) -> None:
+        """A connection was closed by a `Refusal` with this `key`."""
+        self._refusals.inc(key or _NONE)
+
+    def journal_failed(self, operation: str) -> None:
+        """`write`, `sync`, `create`, ... raised OSError in the journal."""
+        self._failures.inc(operation)
+
+    def reactor_lag(self, clock: IReactorTime) -> ReactorLag:
+        """What feeds `gateway_reactor_lag_seconds` while it is started."""
+        return ReactorLag(clock, self._lag_seconds)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The exposition and its content type, as the `Accept` field asks for it."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+
+class ReactorLag:
+    """A call every second, and how late each one came.
+
+    A histogram, because one number per scrape would miss most stalls: the mean of
+    the last minutes is `rate(sum) / rate(count)`, a stall raises both tails.
+    """
+
+    interval: ClassVar[float] = 1.0
+
+    def __init__(self, clock: IReactorTime, lag: Histogram) -> None:
+        self._clock = clock
+        self._lag = lag
+        self._due = 0.0
+        self._next: IDelayedCall | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._due = self._clock.seconds() + self.interval
+        self._next = self._clock.callLater(self.interval, self._tick)
+
+    def stop(self) -> None:
+        """Leave no call behind."""
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+        self._next = None
+
+    def _tick(self) -> None:
+        # Never negative: the reactor's clock is the wall clock and may be set back.
+        self._lag.observe(max(0.0, self._clock.seconds() - self._due))
+        self.start()
+
+
+class _Few:
+    """A counter with one label of few values, its children bound on first use."""
+
+    def __init__(
+        self, name: str, text: str, label: str, registry: CollectorRegistry
+    ) -> None:
+        self._counter = Counter(name, text, [label], registry=registry)
+        self._children: dict[str, Counter] = {}
+
+    def inc(self, value: str, count: int = 1) -> None:
+        child = self._children.get(value)
+        if child is None:
+            known = value if len(self._children) < _FEW else "other"
+            child = self._counter.labels(known)
+            if known is value:
+                self._children[value] = child
+        child.inc(count)
+
+
+class _Probed(Collector):
+    """What the probe says, at the moment of the scrape."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._probe()
+        yield _build(status)
+        yield _gauge("gateway_uptime_seconds", "Since start.", status.uptime_seconds)
+        yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
+        yield from _listeners(status.listeners)
+        yield from _stores(status)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _build(status: Status) -> Metric:
+    labels = {
+        "version": status.version,
+        "node": status.node,
+        "python": platform.python_version(),
+    }
+    build = GaugeMetricFamily(
+        "gateway_build_info", "Always 1; what is running.", labels=list(labels)
+    )
+    build.add_metric(list(labels.values()), 1)
+    return build
+
+
+def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
+    labels = ["listener", "protocol"]
+    connections = GaugeMetricFamily("gateway_connections", "Open now.", labels=labels)
+    events = CounterMetricFamily(
+        "gateway_events_total", "Events made durable.", labels=labels
+    )
+    received = CounterMetricFamily(
+        "gateway_received_bytes_total", "Bytes read from peers.", labels=labels
+    )
+    rejected = CounterMetricFamily(
+        "gateway_rejected_connections_total",
+        "Connections turned away before their protocol saw them.",
+        labels=[*labels, "reason"],
+    )
+    for one in listeners:
+        which = [one.name, one.protocol]
+        connections.add_metric(which, one.connections)
+        events.add_metric(which, one.events)
+        received.add_metric(which, one.bytes)
+        for reason, count in one.rejected.items():
+            rejected.add_metric([*which, reason], count)
+    yield from (connections, events, received, rejected)
+
+
+def _stores(status: Status) -> Iterator[Metric]:
+    journal, spool, archive = status.journal, status.spool, status.archive
+    yield _gauge(
+        "gateway_journal_durable_lsn",
+        "The newest event that survives a power cut.",
+        journal.durable_lsn,
+    )
+    yield _gauge("gateway_journal_bytes", "Journal on disk.", journal.bytes)
+    yield _gauge(
+        "gateway_journal_full",
+        "1 while it takes no more and senders are held back.",
+        journal.why_full is not None,
+    )
+    yield _gauge(
+        "gateway_spool_published_lsn",
+        "The newest event in a Parquet file.",
+        spool.published_lsn,
+    )
+    yield _gauge("gateway_spool_files", "Files waiting for Spark.", spool.files)
+    yield _gauge("gateway_spool_bytes", "Bytes waiting for Spark.", spool.bytes)
+    if spool.limit_bytes is not None:
+        yield _gauge(
+            "gateway_spool_limit_bytes",
+            "spool.max_bytes: where senders are held back.",
+            spool.limit_bytes,
+        )
+    yield _gauge(
+        "gateway_archive_files", "Files that Spark has committed.", archive.files
+    )
+    yield _gauge(
+        "gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes
+    )

@@ -1,0 +1,152 @@
+"""The admin port as a part of the daemon: starts, says where it listens, stops.
+
+Start it before recovery and before the listeners, so that `/readyz` can say what
+the daemon is waiting for, and stop it last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import (
+    IAddress,
+    IListeningPort,
+    IReactorTime,
+)
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+
+from gateway.admin.access import Tcp, Unix, guard, parse
+from gateway.admin.metrics import Metrics
+from gateway.admin.page import live_page
+from gateway.admin.site import AdminRequest, AdminSite, Answer, Page
+from gateway.admin.status import Probe, as_json
+
+__all__ = ["Admin", "admin_site"]
+
+_CONNECTIONS = 256
+_SOCKET_MODE = 0o660  # the file's owner and group may ask
+
+
+def admin_site(
+    where: Tcp | Unix,
+    token: str | None,
+    probe: Probe,
+    metrics: Metrics,
+    clock: IReactorTime,
+    more: Mapping[str, Page] | None = None,
+) -> AdminSite:
+    """The site with its fixed paths, and *more* behind the same token."""
+
+    def readyz(request: AdminRequest) -> Answer:
+        reason = probe().not_ready_reason
+        if reason is None:
+            return Answer(b"ready\n")
+        return Answer(f"not ready: {reason}\n".encode(), code=503)
+
+    def status(request: AdminRequest) -> Answer:
+        return Answer(as_json(probe()), "application/json")
+
+    def scrape(request: AdminRequest) -> Answer:
+        return Answer(*metrics.render(",".join(request.fields("Accept"))))
+
+    return AdminSite(
+        where,
+        token,
+        health={"/healthz": lambda _: Answer(b"ok\n"), "/readyz": readyz},
+        pages={
+            "/": lambda _: live_page(),
+            "/metrics": scrape,
+            "/api/status": status,
+            **(more or {}),
+        },
+        clock=clock,
+    )
+
+
+class Admin(Service):
+    """Listens while it runs.
+
+    Raises `access.Misconfigured` when made, for the start-up to report;
+    `startService` raises `CannotListenError`, which names the address.
+    *reactor* listens on TCP or on socket files and keeps time.
+    """
+
+    name = "admin"
+
+    def __init__(
+        self,
+        listen: str,
+        token: str | None,
+        probe: Probe,
+        metrics: Metrics,
+        reactor: Any,
+        more: Mapping[str, Page] | None = None,
+    ) -> None:
+        self._where = parse(listen)
+        guard(self._where, token)
+        self._reactor = reactor
+        self._lag = metrics.reactor_lag(reactor)
+        self._factory = _Capped(
+            admin_site(self._where, token, probe, metrics, reactor, more)
+        )
+        self._port: IListeningPort | None = None
+
+    @property
+    def address(self) -> str:
+        """As bound, in the words of `admin.listen`: `tcp:127.0.0.1:41234`."""
+        if self._port is None:
+            return str(self._where)
+        return _spelled(self._port.getHost())
+
+    @property
+    def url(self) -> str | None:
+        """Where a browser on this machine finds the live page; None on a socket file."""
+        where = parse(self.address)
+        return None if isinstance(where, Unix) else where.url
+
+    def startService(self) -> None:
+        """Bind, or raise."""
+        super().startService()
+        if isinstance(self._where, Unix):
+            self._port = self._reactor.listenUNIX(
+                self._where.path, self._factory, mode=_SOCKET_MODE, wantPID=True
+            )
+        else:
+            self._port = self._reactor.listenTCP(
+                self._where.port, self._factory, interface=self._where.host
+            )
+        self._lag.start()
+
+    def stopService(self) -> Deferred[None]:
+        """Close the port and every connection."""
+        self._lag.stop()
+        port, self._port = self._port, None
+        for connection in list(self._factory.protocols):
+            connection.loseConnection()
+        super().stopService()
+        stopped: Deferred[None] | None = port.stopListening() if port else None
+        return stopped or succeed(None)
+
+
+class _Capped(WrappingFactory[ProtocolWrapper]):
+    """A site with a limit on its open connections; it knows them all."""
+
+    def buildProtocol(  # type: ignore[override]  # None closes, as any factory may
+        self, addr: IAddress | None
+    ) -> ProtocolWrapper | None:
+        if len(self.protocols) >= _CONNECTIONS:
+            return None
+        return super().buildProtocol(addr)
+
+
+def _spelled(host: IAddress) -> str:
+    """A bound address in the words of `admin.listen`."""
+    if isinstance(host, UNIXAddress):
+        return str(Unix(os.fsdecode(host.name or b"")))
+    assert isinstance(host, IPv4Address | IPv6Address)
+    return str(Tcp(host.host, host.port))
