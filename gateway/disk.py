@@ -52,6 +52,9 @@ class Disk(Protocol):
     def size(self, path: Path) -> int:
         """Bytes; FileNotFoundError if there is none."""
 
+    def modified(self, path: Path) -> float:
+        """Seconds since the epoch; FileNotFoundError if there is none."""
+
     def exists(self, path: Path) -> bool:
         """Whether the name is there."""
 
@@ -129,6 +132,10 @@ class RealDisk:
     def size(self, path: Path) -> int:
         """See `Disk`."""
         return path.stat().st_size
+
+    def modified(self, path: Path) -> float:
+        """See `Disk`."""
+        return path.stat().st_mtime
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""

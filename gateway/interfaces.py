@@ -16,14 +16,18 @@ from gateway.event import Batch, Origin, Stored
 __all__ = ["Accept", "Connection", "Journal", "NotStored", "Refusal", "Server"]
 
 
-class Refusal(Exception):  # noqa: N818 - the field's own word
+class Refusal(Exception):
     """A peer asked for what its protocol or our limits do not allow.
 
     The only exception that a `wire` or `session` module lets out.
     """
 
     def __init__(
-        self, rule: str, *, limit: str | int | None = None, key: str | None = None,
+        self,
+        rule: str,
+        *,
+        limit: str | int | None = None,
+        key: str | None = None,
         reply: bytes = b"",
     ) -> None:
         super().__init__(rule)
@@ -45,7 +49,7 @@ class Refusal(Exception):  # noqa: N818 - the field's own word
         return text
 
 
-class NotStored(Exception):  # noqa: N818 - states a fact about a batch
+class NotStored(Exception):
     """The journal can not store this batch: it must not be acknowledged."""
 
 

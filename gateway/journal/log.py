@@ -1,0 +1,203 @@
+"""The open end of the journal: one segment at a time, one `fdatasync` per group.
+
+Blocking and single-threaded; `journal.Journal` gives it a thread and a queue.
+
+What is relied on: data that `fdatasync` returned 0 for survives a power cut, and a
+name does once its directory was synced.  What is *not* relied on: that a failed
+sync can be repeated.  After one, the segment is never touched again; its synced
+part stays good, and whatever was not yet acknowledged goes to a new segment whose
+first lsn tells recovery to ignore the old one's tail.
+
+    append group:  write records → fdatasync → these lsns are durable
+    write fails:   cut back to the last good record (else as for a failed sync)
+    sync fails:    leave the segment; next group opens `<first lsn>[.attempt]`
+    new segment:   create → write header → sync → sync directory → first group
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.disk import Disk, File
+from gateway.event import Batch
+from gateway.journal import segment
+
+__all__ = ["Log", "Segment", "SyncFailed"]
+
+
+class SyncFailed(OSError):
+    """`fdatasync` said no: what was written since the last one may be anywhere."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment that takes no more; `first_lsn` to `last_lsn` are durable in it."""
+
+    path: Path
+    first_lsn: int
+    last_lsn: int
+    bytes: int
+
+    @property
+    def events(self) -> int:
+        """How many events it holds."""
+        return self.last_lsn - self.first_lsn + 1
+
+
+@dataclass(slots=True)
+class _Open:
+    path: Path
+    file: File
+    encoder: segment.Encoder
+    first_lsn: int
+    created: float
+    bytes: int = segment.HEADER_BYTES
+    payload_bytes: int = 0
+
+
+class Log:
+    """Appends groups of batches; knows what is durable."""
+
+    def __init__(
+        self,
+        directory: Path,
+        disk: Disk,
+        next_lsn: int,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.directory = directory
+        self.next_lsn = next_lsn
+        """The lsn of the next event; everything before it is durable."""
+        self._disk = disk
+        self._clock = clock
+        self._open: _Open | None = None
+        self._left: list[Segment] = []
+
+    @property
+    def events(self) -> int:
+        """Events in the open segment."""
+        return self.next_lsn - self._open.first_lsn if self._open else 0
+
+    @property
+    def bytes(self) -> int:
+        """Size of the open segment."""
+        return self._open.bytes if self._open else 0
+
+    @property
+    def payload_bytes(self) -> int:
+        """Decoded size of the open segment's events."""
+        return self._open.payload_bytes if self._open else 0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the open segment was begun."""
+        return self._clock() - self._open.created if self._open else 0.0
+
+    def commit(self, batches: Sequence[Batch]) -> int:
+        """Make *batches* durable together; returns the lsn of their first event.
+
+        Raises OSError having stored none of them (`SyncFailed` if it was the sync);
+        the same batches may be committed again.
+        """
+        current = self._open or self._begin()
+        first = lsn = self.next_lsn
+        chunks: list[bytes] = []
+        payload_bytes = 0
+        for batch in batches:
+            chunks += current.encoder.batch(batch, lsn, first - 1)
+            lsn += batch.count
+            payload_bytes += batch.payload_bytes
+        try:
+            current.file.write(chunks)
+        except OSError:
+            self._cut_back(current, batches)
+            raise
+        try:
+            current.file.sync()
+        except OSError as why:
+            self._abandon(current)
+            raise SyncFailed(why.errno, why.strerror, str(current.path)) from why
+        current.bytes += sum(map(len, chunks))
+        current.payload_bytes += payload_bytes
+        self.next_lsn = lsn
+        return first
+
+    def seal(self) -> Segment | None:
+        """Close the open segment; None if it holds no event.
+
+        The seal itself needs no sync: without it the segment is just as good.
+        """
+        current, self._open = self._open, None
+        if current is None:
+            return None
+        if self.next_lsn == current.first_lsn:
+            self._discard(current)
+            return None
+        with contextlib.suppress(OSError):
+            current.file.write(current.encoder.seal(self.next_lsn))
+        current.file.close()
+        return self._finished(current)
+
+    def abandoned(self) -> list[Segment]:
+        """Segments left behind by a failed sync since the last call, oldest first."""
+        left, self._left = self._left, []
+        return left
+
+    def _begin(self) -> _Open:
+        header = segment.Header(
+            self.next_lsn, int(self._clock() * 1e6), secrets.randbits(32)
+        )
+        attempt = 0
+        while self._disk.exists(path := self._path(attempt)):
+            attempt += 1
+        file = self._disk.create(path)
+        try:
+            file.write([header.encode()])
+            file.sync()
+            self._disk.sync_directory(self.directory)
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
+        self._open = _Open(
+            path, file, segment.Encoder(header), self.next_lsn, self._clock()
+        )
+        return self._open
+
+    def _path(self, attempt: int) -> Path:
+        return self.directory / segment.name(self.next_lsn, attempt)
+
+    def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
+        try:
+            current.file.truncate(current.bytes)
+        except OSError:
+            self._abandon(current)
+            return
+        for batch in batches:
+            current.encoder.forget(batch)
+
+    def _abandon(self, current: _Open) -> None:
+        self._open = None
+        # Not relied on; it spares recovery a tail that will be written again.
+        with contextlib.suppress(OSError):
+            current.file.truncate(current.bytes)
+        current.file.close()
+        if self.next_lsn > current.first_lsn:
+            self._left.append(self._finished(current))
+
+    def _discard(self, current: _Open) -> None:
+        current.file.close()
+        with contextlib.suppress(OSError):
+            self._disk.unlink(current.path)
+
+    def _finished(self, current: _Open) -> Segment:
+        return Segment(
+            current.path, current.first_lsn, self.next_lsn - 1, current.bytes
+        )

@@ -1,0 +1,107 @@
+"""What a start finds in the journal's directory, and what it makes of it.
+
+    1. read the segments in order of (first lsn, attempt)
+    2. a segment's events from the next segment's first lsn on were written again
+       there, after a failed sync: they do not count
+    3. cut the torn tail of each unsealed segment; sync it, so that what we now take
+       for stored is stored even if the power goes in the next second
+    4. a file that holds no event is removed; one that is no segment is set aside
+       under a `.damaged` name, never deleted
+    5. what was acknowledged and can not be read is reported, lsn by lsn
+
+Of what a file may hold, only a later version's format stops the start
+(`segment.Newer`); OSError comes through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.disk import Disk
+from gateway.journal import segment
+from gateway.journal.log import Segment
+
+__all__ = ["Loss", "Recovered", "recover"]
+
+
+@dataclass(slots=True)
+class Loss:
+    """Acknowledged events that the journal can not give back."""
+
+    path: Path
+    first_lsn: int
+    events: int
+    why: str
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The journal as it was left."""
+
+    segments: list[Segment] = field(default_factory=list)
+    """Oldest first; none takes any more."""
+    next_lsn: int = 1
+    losses: list[Loss] = field(default_factory=list)
+
+
+def recover(directory: Path, disk: Disk) -> Recovered:
+    """Bring the directory into a state that a crash right after leaves the same."""
+    found = Recovered()
+    names = [
+        (parsed, name)
+        for name in disk.names(directory)
+        if (parsed := segment.parse_name(name))
+    ]
+    names.sort()
+    followers = [parsed[0] for parsed, _ in names[1:]] + [None]
+    for (_, name), before in zip(names, followers, strict=True):
+        _recover_one(directory / name, before, disk, found)
+    disk.sync_directory(directory)
+    return found
+
+
+def _recover_one(path: Path, before: int | None, disk: Disk, found: Recovered) -> None:
+    data = disk.read(path)
+    try:
+        scan = segment.Scan(data, before=before).survey()
+    except segment.Newer:
+        raise
+    except segment.Foreign as why:
+        _set_aside(path, len(data), str(why), disk, found)
+        return
+    first, end = scan.header.first_lsn, scan.next_lsn
+    if first > found.next_lsn and found.segments:
+        lost = first - found.next_lsn
+        found.losses.append(Loss(path, found.next_lsn, lost, "missing before it"))
+    found.losses += [
+        Loss(path, d.first_lsn, d.events, f"{d.length} damaged bytes at {d.offset}")
+        for d in scan.damage
+    ]
+    found.next_lsn = max(found.next_lsn, end)
+    if end == first:
+        disk.unlink(path)
+        return
+    if not scan.sealed:
+        file = disk.open(path)
+        try:
+            if len(data) > scan.end and before is None:
+                file.truncate(scan.end)
+            file.sync()
+        finally:
+            file.close()
+    found.segments.append(Segment(path, first, end - 1, len(data)))
+
+
+def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) -> None:
+    # A crash while a segment is made leaves less than a header, and no event.
+    if size <= segment.HEADER_BYTES:
+        disk.unlink(path)
+        return
+    disk.rename(path, path.with_name(path.name + ".damaged"))
+    parsed = segment.parse_name(path.name)
+    assert parsed is not None
+    # How many events it held is unknown.  No event takes less than a byte, so this
+    # leaves a hole that the audit shows, and no lsn is ever given out twice.
+    found.next_lsn = max(found.next_lsn, parsed[0] + size)
+    found.losses.append(Loss(path, parsed[0], size, f"{why}; at most"))

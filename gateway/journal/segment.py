@@ -1,0 +1,292 @@
+"""The format of a journal segment: bytes to records and back.  No I/O, no clock.
+
+A segment is a header and then records, appended in groups; one `fdatasync` follows
+each group.  Integers are little-endian.
+
+    header   magic 8 | version u16 | 0 u16 | salt u32 | first lsn i64 | created µs i64
+             | crc32c u32
+    record   sync u32 | kind u8 | 0 u8 | 0 u16 | length u32 | count u32 | lsn i64
+             | durable i64 | crc32c u32 | payload (length bytes)
+
+Every CRC starts from the segment's random salt, so neither the left-overs of another
+file nor bytes that a peer chose can pass for a record.
+
+`lsn` is that of the record's first event.  `durable` is the last lsn that had been
+synced when the record was written.  It tells a torn tail from damage: a bad record
+that a later good one calls durable was acknowledged, and its loss is reported
+(`Damage`); one that no later record vouches for was never acknowledged, and the
+segment ends there.
+
+    origin   msgpack of [number, protocol, listener, session, peer, principal,
+             attributes]; written before the first batch that refers to it
+    batch    origin number u32 | received_at µs i64 | payload bytes u64 | body
+    seal     nothing; the segment was closed in good order
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import google_crc32c
+import msgspec
+
+from gateway.event import Batch, Origin, Stored
+
+__all__ = [
+    "HEADER_BYTES",
+    "Damage",
+    "Encoder",
+    "Foreign",
+    "Header",
+    "Newer",
+    "Scan",
+    "name",
+    "parse_name",
+]
+
+VERSION = 1
+SUFFIX = ".journal"
+UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")
+
+_MAGIC = b"gwjrnl\r\n"
+_HEADER = struct.Struct("<8sHHIqqI")
+HEADER_BYTES = _HEADER.size
+_SYNC = 0x9C5A_E7D1
+_SYNC_BYTES = struct.pack("<I", _SYNC)
+_RECORD = struct.Struct("<IBBHIIqqI")
+_UNSUMMED = struct.Struct("<IBBHIIqq")
+_BATCH = struct.Struct("<IqQ")
+_ORIGIN, _BATCHED, _SEAL = 1, 2, 3
+
+_crc = google_crc32c.extend
+
+
+class Foreign(Exception):
+    """Not a segment that this version can read; the text says why."""
+
+
+class Newer(Foreign):
+    """A segment in a format that a later version wrote."""
+
+
+@dataclass(slots=True)
+class Damage:
+    """Acknowledged bytes that can not be read back."""
+
+    offset: int
+    """Where in the segment."""
+    length: int
+    first_lsn: int
+    """First event lost, if `events` is not 0."""
+    events: int
+
+
+@dataclass(slots=True)
+class Header:
+    """What a segment says of itself."""
+
+    first_lsn: int
+    created: int
+    """Microseconds since the epoch."""
+    salt: int
+
+    def encode(self) -> bytes:
+        """Its bytes on disk."""
+        head = _HEADER.pack(
+            _MAGIC, VERSION, 0, self.salt, self.first_lsn, self.created, 0
+        )
+        return head[:-4] + struct.pack("<I", _crc(self.salt, head[:-4]))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Header:
+        """Raises `Foreign`."""
+        if len(data) < HEADER_BYTES:
+            raise Foreign(f"a header of {len(data)} bytes, not {HEADER_BYTES}")
+        magic, version, _, salt, lsn, created, crc = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise Foreign("not a journal segment")
+        if _crc(salt, data[: HEADER_BYTES - 4]) != crc:
+            raise Foreign("its header is damaged")
+        if version != VERSION:
+            raise Newer(f"journal format {version}; this version reads {VERSION}")
+        return cls(lsn, created, salt)
+
+
+def name(first_lsn: int, attempt: int = 0) -> str:
+    """A segment's file name; later attempts follow a failed sync of the earlier."""
+    return f"{first_lsn:020d}" + (f".{attempt}" if attempt else "") + SUFFIX
+
+
+def parse_name(text: str) -> tuple[int, int] | None:
+    """(first lsn, attempt), or None if it is no segment's name."""
+    if not text.endswith(SUFFIX):
+        return None
+    lsn, _, attempt = text.removesuffix(SUFFIX).partition(".")
+    if len(lsn) != 20 or not lsn.isdecimal() or not (attempt or "0").isdecimal():
+        return None
+    return int(lsn), int(attempt or 0)
+
+
+class Encoder:
+    """Turns batches into the chunks to append to one segment."""
+
+    def __init__(self, header: Header) -> None:
+        self.salt = header.salt
+        self._origins: dict[Origin, int] = {}
+        self._numbers = 0
+
+    def batch(self, batch: Batch, lsn: int, durable: int) -> list[bytes]:
+        """The record of a batch, behind that of its origin if that is new."""
+        number = self._origins.get(batch.origin)
+        chunks: list[bytes] = []
+        if number is None:
+            number = self._origins[batch.origin] = self._numbers
+            self._numbers += 1
+            chunks += self._record(
+                _ORIGIN, lsn, 0, durable, _pack_origin(number, batch.origin), b""
+            )
+        head = _BATCH.pack(number, batch.received_at, batch.payload_bytes)
+        chunks += self._record(_BATCHED, lsn, batch.count, durable, head, batch.body)
+        return chunks
+
+    def seal(self, lsn: int) -> list[bytes]:
+        """The last record: everything before *lsn* is durable."""
+        return self._record(_SEAL, lsn, 0, lsn - 1, b"", b"")
+
+    def forget(self, batch: Batch) -> None:
+        """The origin record went with a failed write; write it again next time."""
+        self._origins.pop(batch.origin, None)
+
+    def _record(
+        self, kind: int, lsn: int, count: int, durable: int, head: bytes, body: bytes
+    ) -> list[bytes]:
+        length = len(head) + len(body)
+        fixed = _UNSUMMED.pack(_SYNC, kind, 0, 0, length, count, lsn, durable) + head
+        start = _crc(self.salt, fixed)
+        crc = struct.pack("<I", _crc(start, body) if body else start)
+        cut = _UNSUMMED.size
+        return [fixed[:cut] + crc + fixed[cut:], body]
+
+
+@dataclass(slots=True)
+class _Record:
+    kind: int
+    lsn: int
+    count: int
+    durable: int
+    start: int
+    end: int
+
+
+class Scan:
+    """Reads a segment, whatever a crash left of it.
+
+    Iterate to get the batches in order; then `end`, `next_lsn`, `sealed` and
+    `damage` tell how it went.  Never raises once the header was read.
+    """
+
+    def __init__(self, data: bytes, *, before: int | None = None) -> None:
+        """Events from lsn *before* on were written again in a later segment.
+
+        Raises `Foreign` if the header is not one.
+        """
+        self.header = Header.decode(data)
+        self.damage: list[Damage] = []
+        self.end = HEADER_BYTES
+        """Where the last good record ends."""
+        self.next_lsn = self.header.first_lsn
+        self.sealed = False
+        self._data = data
+        self._before = before
+        self._origins: dict[int, Origin] = {}
+
+    def __iter__(self) -> Iterator[Stored]:
+        for record in self._records():
+            if record.kind == _ORIGIN:
+                self._learn(record)
+            elif record.kind == _BATCHED:
+                yield self._batch(record)
+        self._origins.clear()
+
+    def survey(self) -> Scan:
+        """Read without keeping anything; for recovery."""
+        for _ in self._records():
+            pass
+        return self
+
+    def _records(self) -> Iterator[_Record]:
+        at = HEADER_BYTES
+        while (record := self._next(at)) is not None:
+            if self._before is not None and record.lsn >= self._before:
+                return
+            if record.start != at + _RECORD.size or record.lsn != self.next_lsn:
+                lost = record.lsn - self.next_lsn
+                size = record.start - _RECORD.size - at
+                self.damage.append(Damage(at, size, self.next_lsn, lost))
+            at = self.end = record.end
+            self.next_lsn = record.lsn + record.count
+            self.sealed = record.kind == _SEAL
+            yield record
+
+    def _next(self, at: int) -> _Record | None:
+        """The record at *at*, or the one behind the damage there, if that is damage."""
+        record = self._record(at) or self._find(at + 1)
+        if record is None or record.start == at + _RECORD.size:
+            return record
+        witness: _Record | None = record
+        while witness is not None:
+            if witness.durable >= self.next_lsn:
+                return record
+            witness = self._record(witness.end) or self._find(witness.end + 1)
+        return None
+
+    def _find(self, at: int) -> _Record | None:
+        while (at := self._data.find(_SYNC_BYTES, at)) >= 0:
+            if (record := self._record(at)) is not None:
+                return record
+            at += 1
+        return None
+
+    def _record(self, at: int) -> _Record | None:
+        start = at + _RECORD.size
+        if start > len(self._data):
+            return None
+        sync, kind, _, _, length, count, lsn, durable, crc = _RECORD.unpack_from(
+            self._data, at
+        )
+        end = start + length
+        if sync != _SYNC or end > len(self._data) or lsn < self.next_lsn:
+            return None
+        summed = _crc(self.header.salt, self._data[at : at + _UNSUMMED.size])
+        if _crc(summed, self._data[start:end]) != crc:
+            return None
+        return _Record(kind, lsn, count, durable, start, end)
+
+    def _learn(self, record: _Record) -> None:
+        fields = msgspec.msgpack.decode(self._data[record.start : record.end])
+        self._origins[fields[0]] = Origin(*fields[1:])
+
+    def _batch(self, record: _Record) -> Stored:
+        number, received_at, payload_bytes = _BATCH.unpack_from(
+            self._data, record.start
+        )
+        origin = self._origins.get(number, UNKNOWN)
+        body = self._data[record.start + _BATCH.size : record.end]
+        batch = Batch(origin, received_at, record.count, body, payload_bytes)
+        return Stored(batch, record.lsn)
+
+
+def _pack_origin(number: int, origin: Origin) -> bytes:
+    return msgspec.msgpack.encode(
+        [
+            number,
+            origin.protocol,
+            origin.listener,
+            origin.session,
+            origin.peer,
+            origin.principal,
+            dict(origin.attributes),
+        ]
+    )

@@ -1,0 +1,16 @@
+"""Parquet for Spark: `Spool` publishes journal segments, the names say what is in."""
+
+from gateway.spool.catalog import Catalog
+from gateway.spool.names import file_name, parse_file_name
+from gateway.spool.spool import Level, Published, Publisher, Settings, Spool
+
+__all__ = [
+    "Catalog",
+    "Level",
+    "Published",
+    "Publisher",
+    "Settings",
+    "Spool",
+    "file_name",
+    "parse_file_name",
+]

@@ -1,0 +1,20 @@
+"""How spool files are called; the names are a contract (docs/design.md §4)."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["file_name", "parse_file_name"]
+
+_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
+
+
+def file_name(node: str, first_lsn: int, last_lsn: int) -> str:
+    """The public name of the file with these events."""
+    return f"events-{node}-{first_lsn:020d}-{last_lsn:020d}.parquet"
+
+
+def parse_file_name(name: str) -> tuple[str, int, int] | None:
+    """(node, first lsn, last lsn), or None for any other file."""
+    match = _NAME.fullmatch(name)
+    return (match[1], int(match[2]), int(match[3])) if match else None
