@@ -107,7 +107,7 @@ def _bodies(
             mark=mark,
             ip=".".join(map(str, chance.getrandbits(32).to_bytes(4, "big"))),
             nginx=stamp[:19],
-            verb="POST" if chance.random() < 0.2 else "GET",  # noqa: PLR2004
+            verb="POST" if chance.random() < 0.2 else "GET",
             a=next(picks),
             b=next(picks),
             c=next(picks),

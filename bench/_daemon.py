@@ -1,0 +1,364 @@
+"""A gateway in processes of its own, and what it uses."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = ["Broken", "Consumer", "Gateway", "Memory", "Usage", "certificate", "load"]
+
+ROOT = Path(__file__).resolve().parent.parent
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Broken(Exception):
+    """A process did not do what the benchmark needs; the message has its log."""
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the source tree importable and its Twisted plugin found."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+@dataclass
+class Usage:
+    """Of all processes of a gateway, at one moment."""
+
+    at: float
+    cpu: float
+    """Seconds, user and system, all threads, since the start."""
+    threads: dict[int, float]
+    """The same by thread."""
+    rss: int
+    """Bytes."""
+
+    def since(self, before: Usage) -> tuple[float, float]:
+        """Cores used, and cores used by the busiest thread."""
+        seconds = self.at - before.at
+        busiest = max(
+            (cpu - before.threads.get(tid, 0.0) for tid, cpu in self.threads.items()),
+            default=0.0,
+        )
+        return (self.cpu - before.cpu) / seconds, busiest / seconds
+
+
+@dataclass
+class Gateway:
+    """Starts, watches and stops one daemon.
+
+    *settings* are merged over a configuration with one Lumberjack listener named
+    `beats`.  *stall* names a file: while it exists, the daemon's calls named by
+    *stall_calls* wait (see _stalled.py).
+    """
+
+    home: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    stall: Path | None = None
+    stall_calls: str = "fdatasync,fsync"
+    process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.data = self.home / "data"
+        self.config = self.home / "gateway.yaml"
+        self.log = self.home / "gateway.log"
+        self.admin_port = _free_port()
+        self.configure()
+
+    def configure(self) -> None:
+        """Write the configuration.  JSON is YAML."""
+        plain: dict[str, Any] = {
+            "node": "bench",
+            "data_dir": str(self.data),
+            "listeners": [
+                {
+                    "name": "beats",
+                    "protocol": "lumberjack",
+                    "listen": "tcp:127.0.0.1:0",
+                }
+            ],
+            "admin": {"listen": f"tcp:127.0.0.1:{self.admin_port}"},
+        }
+        self.config.write_text(json.dumps(_merged(plain, self.settings), indent=2))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, timeout: float = 60.0) -> float:
+        """Run it until `/readyz` says 200; returns the seconds that took."""
+        self.data.mkdir(exist_ok=True)
+        begin = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                env=environment(),
+                start_new_session=True,
+            )
+        while not self.ready():
+            if self.process.poll() is not None:
+                raise Broken(
+                    f"the gateway ended: {self.process.returncode}{self._tail()}"
+                )
+            if time.monotonic() - begin > timeout:
+                self.kill()
+                raise Broken(f"not ready after {timeout:.0f} s{self._tail()}")
+            time.sleep(0.01)
+        return time.monotonic() - begin
+
+    def _command(self) -> list[str]:
+        arguments = ["-n", "--pidfile=", "gateway", "--config", str(self.config)]
+        if self.stall is not None:
+            stalled = str(Path(__file__).with_name("_stalled.py"))
+            where = [stalled, str(self.stall), self.stall_calls]
+            return [sys.executable, *where, *arguments]
+        run = "from twisted.scripts.twistd import run; run()"
+        return [sys.executable, "-c", run, *arguments]
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-30:]
+        return "\n  " + "\n  ".join(lines)
+
+    def stop(self) -> None:
+        """SIGTERM, then patience, then SIGKILL."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.process = None
+
+    def kill(self) -> None:
+        """SIGKILL to it and its workers."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def ready(self) -> bool:
+        try:
+            return self._get("/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def status(self) -> dict[str, Any]:
+        code, body = self._get("/api/status")
+        if code != 200:
+            raise Broken(f"/api/status: {code} {body[:200]!r}")
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as why:
+            raise OSError(str(why)) from why
+        finally:
+            connection.close()
+
+    def address(self, listener: str = "beats") -> str:
+        """HOST:PORT as bound."""
+        for entry in self.status()["listeners"]:
+            if entry["name"] == listener:
+                port = int(str(entry["address"]).rpartition(":")[2])
+                return f"127.0.0.1:{port}"
+        raise Broken(f"no listener named {listener}")
+
+    def lsns(self) -> tuple[int, int]:
+        """Durable in the journal, published in the spool."""
+        status = self.status()
+        return status["journal"]["durable_lsn"], status["spool"]["published_lsn"]
+
+    def wait_published(self, timeout: float = 120.0) -> float:
+        """Until Parquet holds all that is durable; returns the seconds that took."""
+        begin = time.monotonic()
+        while True:
+            durable, published = self.lsns()
+            if published >= durable:
+                return time.monotonic() - begin
+            if time.monotonic() - begin > timeout:
+                raise Broken(f"published {published} of {durable} in {timeout:.0f} s")
+            time.sleep(0.05)
+
+    def usage(self) -> Usage:
+        """Of every process of its session."""
+        if self.process is None:
+            raise Broken("the gateway is not running")
+        return usage(self.process.pid)
+
+
+def usage(leader: int) -> Usage:
+    """Of every process of the session that *leader* leads."""
+    cpu, rss = 0.0, 0
+    threads: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            fields = _stat(entry)
+            if int(fields[3]) != leader:
+                continue
+            cpu += (int(fields[11]) + int(fields[12])) / _TICK
+            rss += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            for task in (entry / "task").iterdir():
+                with contextlib.suppress(OSError):
+                    own = _stat(task)
+                    threads[int(task.name)] = (int(own[11]) + int(own[12])) / _TICK
+    return Usage(time.monotonic(), cpu, threads, rss)
+
+
+def _stat(entry: Path) -> list[str]:
+    """The fields of proc(5) stat from `state` on: session is 3, utime is 11."""
+    return (entry / "stat").read_text().rpartition(")")[2].split()
+
+
+class Memory(threading.Thread):
+    """Samples a gateway's resident memory until stopped."""
+
+    def __init__(self, gateway: Gateway, every: float = 1.0) -> None:
+        super().__init__(daemon=True)
+        self.gateway = gateway
+        self.every = every
+        self.samples: list[int] = []
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(self.every):
+            with contextlib.suppress(Broken):
+                self.samples.append(self.gateway.usage().rss)
+
+    def stop(self) -> int:
+        """The highest sample, or the kernel's own high-water mark if it is higher."""
+        self._end.set()
+        self.join()
+        peak = 0
+        process = self.gateway.process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                mark = status.partition("VmHWM:")[2].split()[0]
+                peak = int(mark) * 1024
+        return max([peak, *self.samples])
+
+
+class Consumer(threading.Thread):
+    """Takes published files out of the spool, as Spark's cleaning does.
+
+    Without it the spool grows, and the gateway makes larger files the further its
+    reader is behind: not what a deployment that keeps up looks like.  The newest
+    file stays, as with Spark.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(daemon=True)
+        self.spool = gateway.data / "spool"
+        self.archive = gateway.data / "archive"
+        self.files = 0
+        self.bytes = 0
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(0.5):
+            published = sorted(self.spool.glob("events-*.parquet"))
+            self.archive.mkdir(exist_ok=True)
+            for path in published[:-1]:
+                self.files += 1
+                self.bytes += path.stat().st_size
+                path.rename(self.archive / path.name)
+
+    def stop(self) -> None:
+        self._end.set()
+        self.join()
+
+
+class load:  # noqa: N801 - reads as a verb where it is used
+    """The load generator as a process; iterate over its phases."""
+
+    def __init__(self, reader: str, **options: Any) -> None:
+        words = []
+        for name, value in options.items():
+            if value is True:
+                words.append("--" + name.replace("_", "-"))
+            elif value not in (None, False):
+                words += ["--" + name.replace("_", "-"), str(value)]
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("_load.py")), reader, *words],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def until(self, phase: str) -> dict[str, Any]:
+        """The line of that phase; `Broken` if the generator lost its reader."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found: dict[str, Any] = json.loads(line)
+            if found["phase"] == phase:
+                return found
+            if found["phase"] == "lost":
+                raise Broken(f"the load generator gave up: {found['why']}")
+        raise Broken(f"the load generator ended before it was {phase}")
+
+
+def certificate(home: Path) -> tuple[Path, Path]:
+    """A fresh self-signed ECDSA certificate for localhost, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        raise Broken("the TLS case needs the openssl command")
+    cert, key = home / "cert.pem", home / "key.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    command = [openssl, *words.split(), *names, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = _merged(merged[key], value)
+        else:
+            merged[key] = value
+    return merged

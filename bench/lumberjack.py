@@ -1,0 +1,282 @@
+"""Lumberjack v2 through one gateway process: CPU per event, rate, latency.
+
+    python bench/lumberjack.py                    all cases
+    python bench/lumberjack.py --case top,tls     some
+    python bench/lumberjack.py --reader HOST:PORT --pid N   any other reader
+
+fsync is on and Parquet is written meanwhile; published files are moved away as
+Spark would.  Cases:
+
+top      windows of 2048 events, 4 connections, 2 windows in flight, plain TCP
+tls      the same over TLS 1.3
+small    windows of 50 events over 100 connections
+latency  like top, at half of the rate that top reached (or --rate)
+
+How the figures are made:
+
+CPU per event   user and system time of all threads of the gateway over the
+                measured interval ÷ events acknowledged in it.  Whole run: the same
+                from the first byte to the last row in Parquet, start-up excluded.
+                The claim is judged on the larger of the two.
+rate            acknowledged events ÷ wall time, with the generator on the same
+                cores.
+rate, generator taken out
+                what the gateway would do had the generator run elsewhere.  Only if
+                the cores were saturated (under 5 % idle) did the generator take
+                anything from it; then rate x cores ÷ (cores - generator's cores),
+                but never more than rate ÷ the busiest thread's share of a core,
+                because one thread can not use two cores.  Otherwise it is the rate.
+latency         from the generator's write of a window's last byte to the ack in its
+                hands, the way through the kernel and back included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _daemon import Consumer, Gateway, Memory, Usage, certificate, load, usage
+from _machine import cores, floors, machine, processor_seconds
+from _report import Claim, Report, arguments, workplace
+
+CASES = ("top", "tls", "small", "latency")
+_SMALL = {"events": 50, "connections": 100, "windows": 4096}
+_LARGE = {"events": 2048, "connections": 4, "windows": 256}
+_IDLE = 0.05
+
+
+@dataclass
+class Run:
+    """One case's outcome."""
+
+    load: dict[str, Any]
+    cpu_us: float | None
+    """Per event, in the interval."""
+    whole_us: float | None
+    """Per event, from the first byte to the last row in Parquet."""
+    cores: float
+    busiest: float
+    rss_peak: int
+    published_share: float | None
+    """Events that went to Parquet ÷ events acknowledged, in the interval."""
+    idle: float
+    """Share of the machine's time that no one used."""
+    stolen: float
+
+    @property
+    def rate(self) -> float:
+        rate: float = self.load["events_per_second"]
+        return rate
+
+    @property
+    def rate_alone(self) -> float:
+        """With the generator taken out; see the top of this file."""
+        generator = self.load["generator_cpu_cores"]
+        if self.idle > _IDLE:
+            return self.rate
+        scaled = self.rate * cores() / (cores() - min(generator, cores() - 0.1))
+        return max(self.rate, min(scaled, self.rate / max(self.busiest, 0.01)))
+
+    @property
+    def judged_us(self) -> float | None:
+        known = [us for us in (self.cpu_us, self.whole_us) if us is not None]
+        return max(known) if known else None
+
+
+def ours(home: Path, case: str, options: argparse.Namespace, rate: float) -> Run:
+    """Run a case through a fresh gateway."""
+    listener: dict[str, Any] = {
+        "name": "beats",
+        "protocol": "lumberjack",
+        "listen": "tcp:127.0.0.1:0",
+    }
+    place = home / case
+    place.mkdir()
+    ca = None
+    if case == "tls":
+        ca, key = certificate(place)
+        listener["tls"] = {"certificate": str(ca), "private_key": str(key)}
+    settings = {"listeners": [listener], "spool": {"retention": "10s"}}
+    with Gateway(place, settings) as gateway:
+        consumer, memory = Consumer(gateway), Memory(gateway)
+        consumer.start()
+        memory.start()
+        begin = gateway.usage()
+        shape = _SMALL if case == "small" else _LARGE
+        with load(
+            gateway.address(),
+            rate=rate,
+            warm_up=options.warm_up,
+            seconds=options.seconds,
+            tls=case == "tls",
+            ca=ca,
+            **shape,
+        ) as running:
+            running.until("measuring")
+            before, machine_before = gateway.usage(), processor_seconds()
+            published_before = gateway.lsns()[1]
+            measured = running.until("measured")
+            after, machine_after = gateway.usage(), processor_seconds()
+            published = gateway.lsns()[1] - published_before
+            total = running.until("drained")["acked_events"]
+        gateway.wait_published()
+        whole = gateway.usage()
+        consumer.stop()
+        peak = memory.stop()
+        durable = gateway.lsns()[0]
+    if durable != total:
+        raise SystemExit(f"acknowledged {total} events, the journal has {durable}")
+    run = _run(measured, before, after, machine_before, machine_after)
+    run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
+    run.published_share = published / measured["events"]
+    run.rss_peak = peak
+    return run
+
+
+def theirs(case: str, options: argparse.Namespace, rate: float) -> Run:
+    """Run a case against a reader that is running already."""
+    shape = _SMALL if case == "small" else _LARGE
+
+    def used() -> Usage:
+        if options.pid is None:
+            return Usage(time.monotonic(), 0.0, {}, 0)
+        return usage(options.pid)
+
+    with load(
+        options.reader,
+        rate=rate,
+        warm_up=options.warm_up,
+        seconds=options.seconds,
+        tls=case == "tls",
+        **shape,
+    ) as running:
+        running.until("measuring")
+        before, machine_before = used(), processor_seconds()
+        measured = running.until("measured")
+        after, machine_after = used(), processor_seconds()
+        running.until("drained")
+    run = _run(measured, before, after, machine_before, machine_after)
+    run.rss_peak = after.rss
+    if options.pid is None:
+        run.cpu_us = None
+    return run
+
+
+def _run(
+    measured: dict[str, Any],
+    before: Usage,
+    after: Usage,
+    machine_before: dict[str, float],
+    machine_after: dict[str, float],
+) -> Run:
+    used, busiest = after.since(before)
+    spent = {name: machine_after[name] - machine_before[name] for name in machine_after}
+    total = sum(spent.values())
+    cpu = after.cpu - before.cpu
+    return Run(
+        load=measured,
+        cpu_us=cpu / measured["events"] * 1e6 if measured["events"] else None,
+        whole_us=None,
+        cores=used,
+        busiest=busiest,
+        rss_peak=0,
+        published_share=None,
+        idle=spent["idle"] / total,
+        stolen=spent["stolen"] / total,
+    )
+
+
+def describe(report: Report, case: str, run: Run) -> None:
+    """All that was seen of a case."""
+    add = report.add
+    add(f"{case}: events/s", run.rate)
+    add(f"{case}: events/s, generator taken out", run.rate_alone)
+    if run.cpu_us is not None:
+        add(f"{case}: gateway CPU", run.cpu_us, "µs/event")
+        report.ratios(f"{case}: gateway CPU", run.judged_us or run.cpu_us)
+    if run.whole_us is not None:
+        add(f"{case}: gateway CPU, whole run", run.whole_us, "µs/event")
+    if run.published_share is not None:
+        add(f"{case}: written to Parquet meanwhile", run.published_share * 100, "%")
+    add(f"{case}: gateway", run.cores, "cores")
+    add(f"{case}: gateway's busiest thread", run.busiest, "cores")
+    add(f"{case}: generator", run.load["generator_cpu_cores"], "cores")
+    add(f"{case}: machine idle", run.idle * 100, "%")
+    if run.stolen > 0.005:
+        add(f"{case}: machine time stolen by others", run.stolen * 100, "%")
+    add(f"{case}: gateway memory, peak", run.rss_peak / 2**20, "MiB")
+    for name in ("ack_ms", "due_ms"):
+        if spread := run.load[name]:
+            text = "  ".join(f"{key} {value:.1f}" for key, value in spread.items())
+            add(f"{case}: last byte to ack" if name == "ack_ms" else f"{case}: due to ack",
+                text, "ms")  # fmt: skip
+    report.raw[case] = run.load
+
+
+def judge(report: Report, runs: dict[str, Run]) -> None:
+    """The claims of the cases that were run."""
+    claims = report.claims
+    if top := runs.get("top"):
+        claims.append(Claim("CPU of the gateway per event", top.judged_us, "µs", 6))
+        claims.append(
+            Claim(
+                "top rate, generator taken out",
+                top.rate_alone,
+                "events/s",
+                250_000,
+                at_least=True,
+            )
+        )
+    if (tls := runs.get("tls")) and top:
+        ratio = None
+        if tls.judged_us and top.judged_us:
+            ratio = tls.judged_us / top.judged_us
+        claims.append(Claim("CPU over TLS 1.3 ÷ CPU over plain TCP", ratio, "x", 1.5))
+    if small := runs.get("small"):
+        what = "windows of 50 events, 100 connections, generator beside it"
+        claims.append(Claim(what, small.rate, "events/s", 60_000, at_least=True))
+    if latency := runs.get("latency"):
+        spread = latency.load["ack_ms"] or {}
+        what = "whole window to ack at half rate, median"
+        claims.append(Claim(what, spread.get("p50"), "ms", 5))
+        what = "whole window to ack at half rate, p99"
+        claims.append(Claim(what, spread.get("p99"), "ms", 25))
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--warm-up", type=float, default=5.0)
+    parser.add_argument("--rate", type=float, help="events/s of the latency case")
+    parser.add_argument("--reader", help="HOST:PORT of another Lumberjack v2 reader")
+    parser.add_argument("--pid", type=int, help="its session leader, for its CPU")
+    options = parser.parse_args()
+    wanted = options.case.split(",")
+    if unknown := set(wanted) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    if "latency" in wanted and "top" not in wanted and not options.rate:
+        parser.error("the latency case needs the top case or --rate")
+    runs: dict[str, Run] = {}
+    with workplace(options) as home:
+        report = Report("Lumberjack v2", machine(home), floors(home))
+        for case in (case for case in CASES if case in wanted):
+            rate = 0.0
+            if case == "latency":
+                rate = options.rate or runs["top"].rate / 2
+            print(f"{case} …", file=sys.stderr, flush=True)
+            if options.reader:
+                runs[case] = theirs(case, options, rate)
+            else:
+                runs[case] = ours(home, case, options, rate)
+            describe(report, case, runs[case])
+    judge(report, runs)
+    return report.finish(as_json=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
