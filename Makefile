@@ -1,0 +1,52 @@
+# `make demo` and `make test` set up all they need in .venv and run.
+VENV   ?= .venv
+PY      = $(VENV)/bin/python
+PYTEST  = $(PY) -m pytest
+NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >= (3, 14))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help demo test check format bench clean
+help:
+	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
+	@echo "make test    all tests"
+	@echo "make check   ruff and mypy --strict"
+	@echo "make bench   the figures of the README, measured here (about 15 minutes)"
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.13, and found none on the PATH."; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+
+# One stamp per set of packages; a changed pyproject.toml installs again.
+$(VENV)/.run $(VENV)/.test $(VENV)/.check: pyproject.toml | $(PY)
+	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
+		-e '.[$(EXTRAS)]' || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
+	@touch $@
+$(VENV)/.run:   EXTRAS = spark
+$(VENV)/.test:  EXTRAS = spark,test
+$(VENV)/.check: EXTRAS = spark,test,check
+
+demo: $(VENV)/.run
+	@$(VENV)/bin/gateway demo $(ARGS)
+
+test: $(VENV)/.test
+	@$(PYTEST) -n 2 --dist worksteal $(ARGS)
+
+check: $(VENV)/.check
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+
+format: $(VENV)/.check
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/.test
+	@for script in bench/[a-z]*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
