@@ -277,6 +277,7 @@ class Spool:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._complained = False
+        self._next_expiry = 0.0
 
     # -- the reactor's side ---------------------------------------------------
 
@@ -303,21 +304,20 @@ class Spool:
     # -- the thread's side ----------------------------------------------------
 
     def _run(self) -> None:
-        checked = 0.0
-        while True:
-            try:
-                sealed = self._work.get(timeout=_TICK_SECONDS)
-            except queue.Empty:
-                sealed = None
-                if not self._stop.is_set():
-                    self._watch_safely()
-                    checked = self._expire(checked)
-                    continue
-            if sealed is None or not self._publish(sealed):
+        while (sealed := self._next()) is not None:
+            if not self._publish(sealed):
                 break
-            self._watch_safely()
         if self._ended is not None:
             self._reactor.callFromThread(self._ended.callback, None)
+
+    def _next(self) -> Segment | None:
+        """The next segment to publish, watching the levels meanwhile; None at the end."""
+        while True:
+            self._look_around()
+            try:
+                return self._work.get(timeout=_TICK_SECONDS)
+            except queue.Empty:
+                continue
 
     def _publish(self, sealed: Segment) -> bool:
         """Until it worked; false if the daemon is stopping and it did not."""
@@ -328,7 +328,7 @@ class Spool:
                 self._complain(sealed, why)
                 if self._stop.wait(0 if self._stop.is_set() else _TICK_SECONDS):
                     return False
-                self._watch_safely()
+                self._look_around()
                 continue
             self._complained = False
             self.backlog_bytes -= sealed.bytes
@@ -350,9 +350,10 @@ class Spool:
             )
         self._complained = True
 
-    def _watch_safely(self) -> None:
+    def _look_around(self) -> None:
         with contextlib.suppress(OSError):
             self._watch()
+            self._expire()
 
     def _watch(self) -> None:
         self.level = self._measure(self._directory)
@@ -392,14 +393,13 @@ class Spool:
                 level.files += 1
         return level
 
-    def _expire(self, checked: float) -> float:
+    def _expire(self) -> None:
         now = time.time()
-        if now - checked < min(60.0, self._settings.retention):
-            return checked
+        if now < self._next_expiry:
+            return
+        self._next_expiry = now + min(60.0, self._settings.retention)
         oldest = now - self._settings.retention
         for name in self._disk.names(self._archive):
             path = self._archive / name
-            with contextlib.suppress(OSError):
-                if parse_file_name(name) and self._disk.modified(path) < oldest:
-                    self._disk.unlink(path)
-        return now
+            if parse_file_name(name) and self._disk.modified(path) < oldest:
+                self._disk.unlink(path)

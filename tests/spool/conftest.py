@@ -1,0 +1,80 @@
+"""A journal directory with sealed segments in it, and a publisher beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.disk import RealDisk
+from gateway.event import Batch, Origin, Rows
+from gateway.journal import Log, Segment
+from gateway.spool import Catalog, Publisher
+
+
+def split(body: bytes) -> Rows:
+    """The decoder of protocol `plain`: events are separated by commas."""
+    return Rows(body.split(b","), content_type="text/plain")
+
+
+@dataclass
+class Place:
+    """Directories of one node and the parts that work on them."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        self.disk = RealDisk()
+        self.journal = self.root / "journal"
+        self.spool = self.root / "spool"
+        self.archive = self.root / "archive"
+        for path in (self.journal, self.spool, self.archive):
+            path.mkdir()
+        self.catalog = Catalog(self.journal, self.disk)
+        self.log = Log(self.journal, self.disk, 1)
+        self.decoders: dict[str, Any] = {"plain": split}
+        self.now = 1000.0
+
+    def publisher(self) -> Publisher:
+        return Publisher(
+            "gw",
+            self.spool,
+            self.catalog,
+            self.disk,
+            self.decoders,
+            "zstd",
+            clock=lambda: self.now,
+        )
+
+    def sealed(self, *bodies: bytes, protocol: str = "plain") -> Segment:
+        """A segment with one batch per body."""
+        origin = Origin(protocol, "beats", "s-1", "127.0.0.1:9")
+        self.log.commit(
+            [Batch(origin, 5_000_000, b.count(b",") + 1, b, len(b)) for b in bodies]
+        )
+        segment = self.log.seal()
+        assert segment is not None
+        return segment
+
+    def public(self) -> list[str]:
+        return sorted(p.name for p in self.spool.iterdir())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Run queued reactor turns until a condition holds."""
+
+    def until(turns: Any, condition: Callable[[], bool]) -> None:
+        while not condition():
+            f, args = turns.get(timeout=20)
+            f(*args)
+
+    return until
