@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["Broken", "Consumer", "Gateway", "Memory", "Usage", "certificate", "load"]
+from _report import Broken
+
+__all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
-
-
-class Broken(Exception):
-    """A process did not do what the benchmark needs; the message has its log."""
 
 
 def environment() -> dict[str, str]:
@@ -115,16 +113,23 @@ class Gateway:
                 env=environment(),
                 start_new_session=True,
             )
+        try:
+            self._wait_ready(begin + timeout)
+        except BaseException:
+            self.kill()
+            raise
+        return time.monotonic() - begin
+
+    def _wait_ready(self, end: float) -> None:
+        assert self.process is not None
         while not self.ready():
             if self.process.poll() is not None:
                 raise Broken(
                     f"the gateway ended: {self.process.returncode}{self._tail()}"
                 )
-            if time.monotonic() - begin > timeout:
-                self.kill()
-                raise Broken(f"not ready after {timeout:.0f} s{self._tail()}")
+            if time.monotonic() > end:
+                raise Broken(f"the gateway is not ready{self._tail()}")
             time.sleep(0.01)
-        return time.monotonic() - begin
 
     def _command(self) -> list[str]:
         arguments = ["-n", "--pidfile=", "gateway", "--config", str(self.config)]
@@ -323,7 +328,7 @@ class load:  # noqa: N801 - reads as a verb where it is used
         self.process.wait()
 
     def until(self, phase: str) -> dict[str, Any]:
-        """The line of that phase; `Broken` if the generator lost its reader."""
+        """The line of that phase; `Broken` if the generator gives up before it."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             found: dict[str, Any] = json.loads(line)

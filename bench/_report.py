@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +15,11 @@ from typing import Any
 
 from _machine import Floors
 
-__all__ = ["Claim", "Report", "arguments", "workplace"]
+__all__ = ["Broken", "Claim", "Report", "arguments", "main", "workplace"]
+
+
+class Broken(Exception):
+    """The benchmark could not be carried out; the message says why, logs included."""
 
 
 @dataclass
@@ -144,3 +148,13 @@ def workplace(options: argparse.Namespace) -> Iterator[Path]:
             print(f"kept: {path}", file=sys.stderr)
         else:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def main(run: Callable[[], int]) -> None:
+    """Run and exit: 0 every promise kept, 1 one broken, 2 nothing was measured."""
+    try:
+        status = run()
+    except Broken as why:
+        print(why, file=sys.stderr)
+        status = 2
+    sys.exit(status)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _daemon import certificate, load, usage
 from _machine import machine
-from _report import Claim, Report, arguments, workplace
+from _report import Claim, Report, arguments, main, workplace
 
 _CASES = {
     "top": {"events": 2048, "connections": 4},
@@ -22,7 +22,7 @@ _CASES = {
 _ASKED = {"top": 250_000, "small": 60_000, "tls": 160_000}
 
 
-def main() -> int:
+def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
@@ -72,4 +72,4 @@ def _case(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(bench)

@@ -17,9 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from _daemon import Broken, Gateway, usage
+from _daemon import Gateway, usage
 from _machine import machine
-from _report import Claim, Report, arguments, workplace
+from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import build
 
 _SETTLE_SECONDS = 3.0
@@ -128,7 +128,7 @@ def measure(home: Path, options: argparse.Namespace) -> dict[str, float]:
     }
 
 
-def main() -> int:
+def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--serve-bare", action="store_true", help=argparse.SUPPRESS)
@@ -160,4 +160,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(bench)

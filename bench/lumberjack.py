@@ -41,7 +41,7 @@ from typing import Any
 
 from _daemon import Consumer, Gateway, Memory, Usage, certificate, load, usage
 from _machine import cores, floors, machine, processor_seconds
-from _report import Claim, Report, arguments, workplace
+from _report import Broken, Claim, Report, arguments, main, workplace
 
 CASES = ("top", "tls", "small", "latency")
 _SMALL = {"events": 50, "connections": 100, "windows": 4096}
@@ -129,7 +129,7 @@ def ours(home: Path, case: str, options: argparse.Namespace, rate: float) -> Run
         peak = memory.stop()
         durable = gateway.lsns()[0]
     if durable != total:
-        raise SystemExit(f"acknowledged {total} events, the journal has {durable}")
+        raise Broken(f"acknowledged {total} events, the journal has {durable}")
     run = _run(measured, before, after, machine_before, machine_after)
     run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
     run.published_share = published / measured["events"]
@@ -247,7 +247,7 @@ def judge(report: Report, runs: dict[str, Run]) -> None:
         claims.append(Claim(what, spread.get("p99"), "ms", 25))
 
 
-def main() -> int:
+def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--seconds", type=float, default=15.0)
@@ -279,4 +279,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(bench)

@@ -10,13 +10,12 @@ stalled  fdatasync hangs for --stall seconds under full load of many connections
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from _daemon import Consumer, Gateway, Memory, load
 from _machine import machine
-from _report import Claim, Report, arguments, workplace
+from _report import Claim, Report, arguments, main, workplace
 
 _MIB = 2**20
 _MEMORY_BYTES = 256 * _MIB
@@ -85,7 +84,7 @@ def _mean(samples: list[int]) -> float:
     return sum(samples) / max(1, len(samples)) / _MIB
 
 
-def main() -> int:
+def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--case", default="full,stalled")
     parser.add_argument("--seconds", type=float, default=60.0, help="of full load")
@@ -102,4 +101,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(bench)

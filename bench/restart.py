@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from _daemon import Broken, Gateway, environment, load
+from _daemon import Gateway, environment, load
 from _machine import machine
-from _report import Claim, Report, arguments, workplace
+from _report import Broken, Claim, Report, arguments, main, workplace
 
 _GIB = 2**30
 
@@ -25,23 +25,17 @@ _GIB = 2**30
 def fill(home: Path, options: argparse.Namespace) -> tuple[int, float]:
     """Leave a journal of that size behind; returns events acknowledged, seconds."""
     flag = home / "hang"
-    flag.touch()
     gateway = Gateway(home / "gateway", stall=flag, stall_calls="rename,replace,link")
-    gateway.start()
-    begin = time.monotonic()
-    acked = 0
-    with load(
-        gateway.address(),
-        level=options.level,
-        warm_up=0,
-        seconds=options.patience,
-        windows=128,
-    ) as running:
+    words = {"level": options.level, "seconds": options.patience, "windows": 128}
+    with gateway, load(gateway.address(), warm_up=0, **words) as running:
+        flag.touch()
+        begin = time.monotonic()
         while _size(gateway.data / "journal") < options.bytes:
-            acked = running.until("progress")["acked_events"]
+            running.until("progress")
             if time.monotonic() - begin > options.patience:
                 break
         gateway.kill()
+        acked = running.until("lost")["acked_events"]
     size = _size(gateway.data / "journal")
     if size < options.bytes:
         raise Broken(f"the journal stopped at {size} bytes: {gateway.log}")
@@ -77,7 +71,7 @@ def floors(directory: Path) -> dict[str, float]:
     return {"imports": imports, "read": time.monotonic() - begin}
 
 
-def main() -> int:
+def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--bytes", type=int, default=_GIB, help="of journal")
     parser.add_argument("--level", type=int, default=3, help="compression of the load")
@@ -118,4 +112,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(bench)
