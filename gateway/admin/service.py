@@ -6,12 +6,11 @@ the daemon is waiting for, and stop it last.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from twisted.application.service import Service
-from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import (
     IAddress,
@@ -20,11 +19,12 @@ from twisted.internet.interfaces import (
 )
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-from gateway.admin.access import Tcp, Unix, guard, parse
+from gateway.admin.access import guard, url
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import live_page
 from gateway.admin.site import AdminRequest, AdminSite, Answer, Page
 from gateway.admin.status import Probe, as_json
+from gateway.config.endpoint import Endpoint, Tcp, Unix
 
 __all__ = ["Admin", "admin_site"]
 
@@ -80,15 +80,14 @@ class Admin(Service):
 
     def __init__(
         self,
-        listen: str,
+        listen: Endpoint,
         token: str | None,
         probe: Probe,
         metrics: Metrics,
         reactor: Any,
         more: Mapping[str, Page] | None = None,
     ) -> None:
-        self._where = parse(listen)
-        guard(self._where, token)
+        self._where = guard(listen, token)
         self._reactor = reactor
         self._lag = metrics.reactor_lag(reactor)
         self._factory = _Capped(
@@ -99,22 +98,26 @@ class Admin(Service):
     @property
     def address(self) -> str:
         """As bound, in the words of `admin.listen`: `tcp:127.0.0.1:41234`."""
-        if self._port is None:
-            return str(self._where)
-        return _spelled(self._port.getHost())
+        return str(self._bound)
 
     @property
     def url(self) -> str | None:
         """Where a browser on this machine finds the live page; None on a socket file."""
-        where = parse(self.address)
-        return None if isinstance(where, Unix) else where.url
+        return url(self._bound)
+
+    @property
+    def _bound(self) -> Tcp | Unix:
+        if self._port is None or isinstance(self._where, Unix):
+            return self._where
+        bound = cast("IPv4Address | IPv6Address", self._port.getHost())
+        return Tcp(self._where.host, bound.port)
 
     def startService(self) -> None:
         """Bind, or raise."""
         super().startService()
         if isinstance(self._where, Unix):
             self._port = self._reactor.listenUNIX(
-                self._where.path, self._factory, mode=_SOCKET_MODE, wantPID=True
+                str(self._where.path), self._factory, mode=_SOCKET_MODE, wantPID=True
             )
         else:
             self._port = self._reactor.listenTCP(
@@ -142,11 +145,3 @@ class _Capped(WrappingFactory[ProtocolWrapper]):
         if len(self.protocols) >= _CONNECTIONS:
             return None
         return super().buildProtocol(addr)
-
-
-def _spelled(host: IAddress) -> str:
-    """A bound address in the words of `admin.listen`."""
-    if isinstance(host, UNIXAddress):
-        return str(Unix(os.fsdecode(host.name or b"")))
-    assert isinstance(host, IPv4Address | IPv6Address)
-    return str(Tcp(host.host, host.port))

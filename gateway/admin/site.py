@@ -17,7 +17,8 @@ from twisted.logger import Logger
 from twisted.web.http import RESPONSES, datetimeToString
 from twisted.web.server import Request, Site
 
-from gateway.admin.access import Tcp, Unix, admits, knows
+from gateway.admin.access import admits, knows
+from gateway.config.endpoint import Tcp, Unix
 
 __all__ = ["AdminSite", "Answer", "Page"]
 
@@ -88,7 +89,7 @@ class AdminSite(Site):
         """Why *request* gets no page, or None when it does."""
         if not knows(self._where, request.fields("Host")):
             return _plain(
-                403, f"only localhost is answered here; this Host is another name", path
+                403, "only localhost is answered here; this Host is another name", path
             )
         if request.method not in (b"GET", b"HEAD"):
             return _plain(405, "only GET and HEAD", path, Allow="GET, HEAD")
@@ -118,8 +119,8 @@ class AdminRequest(Request):
 
     def handleContentChunk(self, data: bytes) -> None:
         """Drop it, and the client too when it goes on and on."""
-        self._swallowed += len(data)
-        if self._swallowed > _BODY_LIMIT:
+        before, self._swallowed = self._swallowed, self._swallowed + len(data)
+        if before <= _BODY_LIMIT < self._swallowed:  # once: closing twice raises
             self.channel.loseConnection()
 
     def process(self) -> None:

@@ -1,0 +1,263 @@
+"""The metrics: their names, their values, their bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.task import Clock
+
+from gateway.admin.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "conf" / "dashboard.json"
+OPERATIONS = ROOT / "docs" / "operations.md"
+
+UNITS = ("_seconds", "_bytes", "_files", "_events", "_connections", "_lsn", "_info")
+NOT_BASE = re.compile(
+    r"_(ms|millis\w*|micros\w*|minutes|hours|kb|mb|kib|mib|percent)\b"
+)
+
+
+@pytest.fixture
+def metrics(daemon: Any) -> Metrics:
+    return Metrics(daemon.probe)
+
+
+def scrape(metrics: Metrics) -> dict[str, Metric]:
+    """Families by name, as Prometheus would read them; counters without `_total`."""
+    text = metrics.render("")[0].decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def exercise(metrics: Metrics) -> None:
+    """Observe everything once, so that labelled families have samples."""
+    metrics.committed(0.003, 2048, 700_000)
+    metrics.acknowledged(0.004)
+    metrics.published(0.25)
+    metrics.corrupt_records()
+    metrics.flawed("invalid-json")
+    metrics.refused("limits.message_bytes")
+    metrics.journal_failed("sync")
+
+
+def test_names_follow_the_conventions(metrics: Metrics) -> None:
+    """Snake case under one prefix, base units, `_total` on counters and only there."""
+    exercise(metrics)
+    families = scrape(metrics)
+    assert len(families) > 25
+    for name, family in families.items():
+        assert re.fullmatch(r"(gateway|process)_[a-z0-9]+(_[a-z0-9]+)*", name), name
+        assert not NOT_BASE.search(name), name
+        assert family.documentation, name
+        assert family.type in {"gauge", "counter", "histogram"}, name
+        samples = {sample.name for sample in family.samples}
+        if family.type == "counter":
+            assert samples == {f"{name}_total"}, name
+        else:
+            assert not name.endswith(("_total", "_count", "_sum", "_bucket")), name
+        if family.type == "histogram":
+            assert name.endswith(UNITS), name
+
+
+def test_every_family_has_its_samples(metrics: Metrics) -> None:
+    """Nothing is declared that never has a value."""
+    exercise(metrics)
+    for name, family in scrape(metrics).items():
+        assert family.samples, name
+
+
+def test_the_probe_is_read_at_the_scrape(metrics: Metrics, daemon: Any) -> None:
+    """Values are the daemon's at this moment, and no scrape means no probe."""
+    assert daemon.asked == 0
+    which = {"listener": "beats", "protocol": "lumberjack"}
+    expected = {
+        "gateway_ready": 1,
+        "gateway_uptime_seconds": 61.5,
+        "gateway_journal_durable_lsn": 4096,
+        "gateway_journal_bytes": 500_000,
+        "gateway_journal_full": 0,
+        "gateway_spool_published_lsn": 4000,
+        "gateway_spool_files": 2,
+        "gateway_spool_bytes": 900,
+        "gateway_spool_limit_bytes": 9000,
+        "gateway_archive_files": 7,
+        "gateway_archive_bytes": 7000,
+    }
+    assert {name: value(metrics, name) for name in expected} == expected
+    assert value(metrics, "gateway_connections", **which) == 3
+    assert value(metrics, "gateway_events_total", **which) == 4096
+    assert value(metrics, "gateway_received_bytes_total", **which) == 1_000_000
+    rejected = "gateway_rejected_connections_total"
+    assert value(metrics, rejected, **which, reason="limits.connections") == 2
+    daemon.change(not_ready_reason="stopping")
+    assert value(metrics, "gateway_ready") == 0
+
+
+def test_build_info(metrics: Metrics) -> None:
+    """What runs where is a label on a constant."""
+    [sample] = scrape(metrics)["gateway_build_info"].samples
+    assert sample.value == 1
+    assert sample.labels.keys() == {"version", "node", "python"}
+    assert (sample.labels["version"], sample.labels["node"]) == ("1.2.3", "gw-1")
+
+
+def test_process_metrics(metrics: Metrics) -> None:
+    """Memory, CPU and descriptors of the process are there."""
+    names = {"process_resident_memory_bytes", "process_cpu_seconds", "process_open_fds"}
+    assert names <= scrape(metrics).keys()
+
+
+def test_a_commit(metrics: Metrics) -> None:
+    """One commit is one observation of its time, its events and its bytes."""
+    metrics.committed(0.003, 2048, 700_000)
+    metrics.committed(0.001, 2, 300)
+    for name, total in [("seconds", 0.004), ("events", 2050), ("bytes", 700_300)]:
+        family = f"gateway_journal_commit_{name}"
+        assert value(metrics, f"{family}_count") == 2
+        assert value(metrics, f"{family}_sum") == pytest.approx(total)
+
+
+def test_latencies(metrics: Metrics) -> None:
+    """Ack and publish times land in their own histograms and buckets."""
+    metrics.acknowledged(0.004)
+    metrics.published(0.2)
+    assert value(metrics, "gateway_ack_seconds_bucket", le="0.002") == 0
+    assert value(metrics, "gateway_ack_seconds_bucket", le="0.005") == 1
+    assert value(metrics, "gateway_spool_publish_seconds_bucket", le="0.1") == 0
+    assert value(metrics, "gateway_spool_publish_seconds_bucket", le="0.25") == 1
+
+
+def test_counts(metrics: Metrics) -> None:
+    """What goes wrong is counted by its kind."""
+    metrics.corrupt_records(3)
+    metrics.flawed("invalid-json", 5)
+    metrics.flawed("oversized")
+    metrics.refused("limits.message_bytes")
+    metrics.refused(None)
+    metrics.journal_failed("sync")
+    assert value(metrics, "gateway_journal_corrupt_records_total") == 3
+    assert value(metrics, "gateway_flawed_events_total", flaw="invalid-json") == 5
+    assert value(metrics, "gateway_flawed_events_total", flaw="oversized") == 1
+    assert value(metrics, "gateway_refusals_total", key="limits.message_bytes") == 1
+    assert value(metrics, "gateway_refusals_total", key="none") == 1
+    assert value(metrics, "gateway_journal_failures_total", operation="sync") == 1
+
+
+def test_labels_stay_few(metrics: Metrics) -> None:
+    """However many values come, the registry stays small and no count is lost."""
+    for number in range(1000):
+        metrics.flawed(f"flaw-{number}")
+    metrics.flawed("flaw-0")
+    samples = scrape(metrics)["gateway_flawed_events"].samples
+    assert len(samples) == 51
+    assert sum(sample.value for sample in samples) == 1001
+    assert value(metrics, "gateway_flawed_events_total", flaw="flaw-0") == 2
+    assert value(metrics, "gateway_flawed_events_total", flaw="other") == 950
+
+
+def test_two_daemons_in_one_process(daemon: Any) -> None:
+    """Registries are their owner's: nothing is shared, nothing collides."""
+    one, two = Metrics(daemon.probe), Metrics(daemon.probe)
+    one.corrupt_records()
+    assert value(two, "gateway_journal_corrupt_records_total") == 0
+
+
+def test_reactor_lag(metrics: Metrics) -> None:
+    """A reactor that was busy for three seconds shows as a call that came late."""
+    clock = Clock()
+    lag = metrics.reactor_lag(clock)
+    lag.start()
+    clock.advance(1)
+    assert value(metrics, "gateway_reactor_lag_seconds_sum") == 0
+    clock.advance(4)
+    assert value(metrics, "gateway_reactor_lag_seconds_sum") == 3
+    assert value(metrics, "gateway_reactor_lag_seconds_count") == 2
+    lag.stop()
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_clock_set_back_is_no_lag(metrics: Metrics) -> None:
+    """The lag is never negative."""
+    clock = Clock()
+    metrics.reactor_lag(clock).start()
+    [call] = clock.getDelayedCalls()
+    clock.rightNow = -3600
+    call.func()
+    assert value(metrics, "gateway_reactor_lag_seconds_sum") == 0
+
+
+def queries(panels: list[dict[str, Any]]) -> Iterator[str]:
+    for panel in panels:
+        for target in panel.get("targets", []):
+            yield target["expr"]
+        yield from queries(panel.get("panels", []))
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\b(?:gateway|process)_[a-z0-9_]+\b", text))
+
+
+def exported(metrics: Metrics) -> set[str]:
+    exercise(metrics)
+    families = scrape(metrics).values()
+    return {sample.name for family in families for sample in family.samples}
+
+
+def test_the_dashboard_asks_for_what_there_is(metrics: Metrics) -> None:
+    """Every series that conf/dashboard.json queries exists under that name."""
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = set().union(*(names_in(query) for query in queries(dashboard["panels"])))
+    assert len(asked) > 15
+    assert asked <= exported(metrics)
+
+
+def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
+    """Panels have their own ids, lie within the grid and cover no other."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        cells = {
+            (at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_the_manual_lists_every_metric(metrics: Metrics) -> None:
+    """docs/operations.md has a row for each metric, with its type, and no others."""
+    table = dict(
+        re.findall(
+            r"^\| `(gateway_\w+)[^|]*` \| (\w+) \|",
+            OPERATIONS.read_text(),
+            re.MULTILINE,
+        )
+    )
+    exercise(metrics)
+    there = {
+        f"{name}_total" if family.type == "counter" else name: family.type
+        for name, family in scrape(metrics).items()
+        if name.startswith("gateway_")
+    }
+    assert table == there
+
+
+def test_the_manual_alerts_on_what_there_is(metrics: Metrics) -> None:
+    """Every expression of the manual's alerts uses series that exist."""
+    alerts = re.findall(r"^\s*expr: (.*)$", OPERATIONS.read_text(), re.MULTILINE)
+    assert len(alerts) >= 8
+    asked = set().union(*(names_in(alert) for alert in alerts))
+    assert asked <= exported(metrics)

@@ -1,0 +1,312 @@
+"""The admin port's HTTP, byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.logger import globalLogPublisher
+
+from gateway.admin.site import AdminRequest, Answer
+
+OPEN = ["/healthz", "/readyz"]
+GUARDED = ["/", "/metrics", "/api/status"]
+
+
+@pytest.fixture
+def logged() -> Iterator[list[dict[str, Any]]]:
+    """What the daemon logs meanwhile."""
+    events: list[dict[str, Any]] = []
+    globalLogPublisher.addObserver(events.append)
+    yield events
+    globalLogPublisher.removeObserver(events.append)
+
+
+def test_healthz(port: Any, daemon: Any) -> None:
+    """Health is the reactor's alone: fine even when the daemon is not ready."""
+    daemon.change(not_ready_reason="the disk is full")
+    reply = port.ask("/healthz")
+    assert (reply.code, reply.body) == (200, b"ok\n")
+    assert daemon.asked == 0
+
+
+def test_ready(port: Any) -> None:
+    """Ready is 200."""
+    reply = port.ask("/readyz")
+    assert (reply.code, reply.body) == (200, b"ready\n")
+
+
+def test_not_ready_says_why(port: Any, daemon: Any) -> None:
+    """Not ready is 503 with the reason, and ready again when the reason is gone."""
+    daemon.change(not_ready_reason="recovering the journal, 41 % done")
+    reply = port.ask("/readyz")
+    assert reply.code == 503
+    assert reply.text == "not ready: recovering the journal, 41 % done\n"
+    assert reply.headers["Content-Type"] == "text/plain; charset=utf-8"
+    daemon.change(not_ready_reason=None)
+    assert port.ask("/readyz").code == 200
+
+
+def test_status_has_the_fixed_fields(port: Any) -> None:
+    """Every field that docs/design.md section 6 fixes is there with its value."""
+    reply = port.ask("/api/status")
+    status = reply.json()
+    assert reply.headers["Content-Type"] == "application/json"
+    fixed = {
+        "node": "gw-1",
+        "version": "1.2.3",
+        "ready": True,
+        "not_ready_reason": None,
+        "uptime_seconds": 61.5,
+    }
+    assert fixed.items() <= status.items()
+    listener = {
+        "name": "beats",
+        "protocol": "lumberjack",
+        "address": "tcp:127.0.0.1:5044",
+        "connections": 3,
+        "events": 4096,
+        "bytes": 1_000_000,
+    }
+    assert listener.items() <= status["listeners"][0].items()
+    assert {"durable_lsn": 4096, "bytes": 500_000}.items() <= status["journal"].items()
+    spool = {"published_lsn": 4000, "files": 2, "bytes": 900}
+    assert spool.items() <= status["spool"].items()
+    assert {"files": 7, "bytes": 7000}.items() <= status["archive"].items()
+
+
+def test_status_names_the_reason(port: Any, daemon: Any) -> None:
+    """A daemon that is not ready says so in its status, which still is 200."""
+    daemon.change(not_ready_reason="the spool is full", listeners=[])
+    reply = port.ask("/api/status")
+    assert reply.code == 200
+    assert reply.json()["ready"] is False
+    assert reply.json()["not_ready_reason"] == "the spool is full"
+    assert reply.json()["listeners"] == []
+
+
+def test_metrics_in_the_asked_format(port: Any) -> None:
+    """Prometheus gets its text format, or OpenMetrics when it asks for that."""
+    plain = port.ask("/metrics")
+    assert plain.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert b"\ngateway_ready 1.0\n" in plain.body
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.1"
+    modern = port.ask("/metrics", Accept=accept)
+    assert modern.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert modern.body.endswith(b"# EOF\n")
+
+
+def test_the_page_is_self_contained(port: Any) -> None:
+    """The live page loads nothing from elsewhere and runs only its own script."""
+    reply = port.ask("/")
+    assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    policy = reply.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    for element in ("script", "style"):
+        [text] = re.findall(f"<{element}>(.*?)</{element}>", reply.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in policy
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", reply.text)
+    assert not re.search(r"<[^>]+ (?:style|on\w+)=", reply.text), "the policy drops it"
+
+
+def test_the_page_finds_its_elements(port: Any) -> None:
+    """Every element that the script looks for by id is in the page."""
+    html = port.ask("/").text
+    wanted = set(re.findall(r"""\b(?:at|put)\("([\w-]+)\"""", html))
+    assert wanted
+    assert wanted <= set(re.findall(r'id="([\w-]+)"', html))
+
+
+@pytest.mark.parametrize("path", OPEN + GUARDED)
+def test_head(port: Any, path: str) -> None:
+    """HEAD has the code and length of GET and no body."""
+    got, head = port.ask(path), port.ask(path, method="HEAD")
+    assert head.code == got.code == 200
+    assert head.body == b""
+    assert int(head.headers["Content-Length"]) > 0
+    assert len(got.body) == int(got.headers["Content-Length"])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+@pytest.mark.parametrize("path", [*OPEN, *GUARDED, "/nowhere", "*"])
+def test_reading_only(port: Any, path: str, method: str) -> None:
+    """Every other method is 405 and says what is allowed."""
+    reply = port.ask(path, method=method)
+    assert reply.code == 405
+    assert reply.headers["Allow"] == "GET, HEAD"
+
+
+def test_no_such_page(port: Any) -> None:
+    """An unknown path names the known ones."""
+    reply = port.ask("/favicon.ico?x=/metrics")
+    assert reply.code == 404
+    assert "/healthz" in reply.text
+    assert "/api/status" in reply.text
+
+
+def test_no_such_endpoint(port: Any) -> None:
+    """Under /api/ even an error is JSON."""
+    reply = port.ask("/api/nothing")
+    assert reply.code == 404
+    assert reply.headers["Content-Type"] == "application/json"
+    assert "no such page" in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path", ["//metrics", "/metrics/", "/../metrics", "/%6detrics"]
+)
+def test_paths_are_exact(port: Any, path: str) -> None:
+    """No other spelling of a path reaches it."""
+    assert port.ask(path).code == 404
+
+
+def test_queries_are_ignored(port: Any) -> None:
+    """A query changes nothing."""
+    assert port.ask("/healthz?verbose=1").code == 200
+
+
+@pytest.mark.parametrize("path", [*GUARDED, "/nowhere", "/api/nothing"])
+def test_the_token_is_required(open_port: Callable[..., Any], path: str) -> None:
+    """With a token set, nobody without it learns anything, not even which paths are."""
+    port = open_port(token="s3cret")
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        reply = port.ask(path, **headers)
+        assert reply.code == 401
+        assert reply.headers["WWW-Authenticate"].startswith("Basic ")
+        assert "admin.token" in reply.text
+        assert "s3cret" not in reply.text
+
+
+@pytest.mark.parametrize("path", GUARDED)
+def test_the_token_opens(open_port: Callable[..., Any], path: str) -> None:
+    """With the token, every page is there."""
+    port = open_port(token="s3cret", listen="tcp:0.0.0.0:0")
+    assert port.ask(path, Authorization="Bearer s3cret").code == 200
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_health_is_for_everyone(open_port: Callable[..., Any], path: str) -> None:
+    """Health and readiness need no token: kubelets and load balancers have none."""
+    assert open_port(token="s3cret").ask(path).code == 200
+
+
+@pytest.mark.parametrize("path", OPEN + GUARDED)
+@pytest.mark.parametrize("token", [None, "s3cret"])
+def test_dns_rebinding(
+    open_port: Callable[..., Any], path: str, token: str | None
+) -> None:
+    """On loopback a browser lured to us under another name is turned away."""
+    port = open_port(token=token)
+    headers = {"Authorization": "Bearer s3cret"} if token else {}
+    assert port.ask(path, Host="evil.example:8080", **headers).code == 403
+    assert port.ask(path, Host="localhost:8080", **headers).code == 200
+
+
+def test_a_probe_without_host(port: Any) -> None:
+    """An HTTP/1.0 probe that sends no Host field is answered."""
+    raw = port.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert raw.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert raw.endswith(b"\r\n\r\nok\n")
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics", "/api/status"])
+def test_failures_stay_inside(
+    port: Any, daemon: Any, path: str, logged: list[dict[str, Any]]
+) -> None:
+    """A failure is 500 without a word of it to the client, and whole in the log."""
+    daemon.broken = RuntimeError("secret path /var/lib/x")
+    reply = port.ask(path)
+    assert reply.code == 500
+    assert b"secret" not in reply.body
+    assert b"Traceback" not in reply.body
+    [event] = [event for event in logged if "log_failure" in event]
+    assert event["log_failure"].value is daemon.broken
+
+
+def test_quiet(port: Any, logged: list[dict[str, Any]]) -> None:
+    """Answering writes nothing to the log."""
+    for path in [*OPEN, *GUARDED, "/nowhere"]:
+        port.ask(path)
+    assert logged == []
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/nowhere", "*"])
+def test_who_we_are_stays_here(port: Any, path: str) -> None:
+    """No response tells what serves it, and none is cached or sniffed."""
+    reply = port.ask(path)
+    assert "Server" not in reply.headers
+    assert "TwistedWeb" not in reply.text
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_hostile_bytes(port: Any) -> None:
+    """Header values and paths of any bytes get an answer, not an exception."""
+    assert port.ask("/healthz", Host="\xff\xfe").code == 403
+    assert port.ask("/\xff\xfe").code == 400
+    assert port.ask("/" + 4000 * "%ff").code == 404
+    assert b"200 OK" not in port.send(b"GET /" + bytes(20_000) + b" HTTP/1.1\r\n\r\n")
+    assert port.ask("/metrics", Accept="\xff" * 100).code == 200
+    assert port.ask("/metrics", Accept="application/openmetrics-text;version=x").code
+
+
+def test_one_connection_many_requests(port: Any) -> None:
+    """A scraper may keep its connection."""
+    protocol, transport = port.connect()
+    for _ in range(3):
+        protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert transport.value().count(b"200 OK") == 3
+    assert not transport.disconnecting
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [b"Content-Length: 10000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"],
+)
+def test_bodies_go_nowhere(port: Any, framing: bytes) -> None:
+    """A body is dropped as it comes, and its sender too when it goes on and on."""
+    protocol, transport = port.connect()
+    protocol.dataReceived(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
+    chunk = b"2000\r\n" + bytes(0x2000) + b"\r\n"
+    for _ in range(7):
+        protocol.dataReceived(chunk)
+    assert not transport.disconnecting
+    for _ in range(2):
+        protocol.dataReceived(chunk)
+    assert transport.disconnecting
+
+
+def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
+    """A small POST is answered like any."""
+    raw = port.send(
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi"
+    )
+    assert raw.startswith(b"HTTP/1.1 405 ")
+
+
+def test_silence_is_not_for_ever(port: Any) -> None:
+    """A connection that says nothing is closed."""
+    _, transport = port.connect()
+    port.clock.advance(76)
+    assert transport.disconnecting
+
+
+def test_more_pages(open_port: Callable[..., Any]) -> None:
+    """The daemon adds pages of its own, behind the same token; they may stream."""
+
+    def stream(request: AdminRequest) -> None:
+        request.write(b"data: 1\n\n")
+
+    hello = Answer(b"hello", headers={"X-Extra": "1"})
+    port = open_port(
+        token="t", more={"/api/tap": stream, "/api/hello": lambda _: hello}
+    )
+    assert port.ask("/api/hello").code == 401
+    reply = port.ask("/api/hello", Authorization="Bearer t")
+    assert (reply.body, reply.headers["X-Extra"]) == (b"hello", "1")
+    assert b"data: 1" in port.ask("/api/tap", Authorization="Bearer t").body
