@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -58,18 +59,20 @@ class Seen:
                 self.at[window] = max(visible, self.at.get(window, 0.0))
 
 
-def _windows_in(path: Path) -> Iterator[tuple[int, int]]:
-    """(window, rows) for all windows with rows in a file."""
+@functools.cache
+def _windows_in(path: Path) -> list[tuple[int, int]]:
+    """(window, rows) for all windows with rows in a file; files never change."""
     file = pq.ParquetFile(path)
     names = file.schema_arrow.names
     if "message" in names:
         marks = _text(file, "message", 1)
     else:
         marks = _text(file, "payload", MARK_AT)
-    for entry in pc.value_counts(marks):
-        value = entry["values"].as_py()
-        if value is not None and value.isdigit():
-            yield int(value), entry["counts"].as_py()
+    return [
+        (int(mark), entry["counts"].as_py())
+        for entry in pc.value_counts(marks)
+        if (mark := entry["values"].as_py()) is not None and mark.isdigit()
+    ]
 
 
 def _text(file: pq.ParquetFile, column: str, at: int) -> pa.ChunkedArray:
@@ -191,12 +194,13 @@ def run(
     def complete() -> bool:
         lake.rows.clear()
         lake.at.clear()
-        lake.read(lake_files(table))
+        with contextlib.suppress(FileNotFoundError):  # moved while we looked
+            lake.read(lake_files(table))
         return all(lake.rows[mark] >= _WINDOW for mark in sent)
 
     with contextlib.suppress(Broken):
         wait(complete, spark, options.patience, "complete lake")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):
         spool.read(published_files(gateway.data))
 
     inside = [m for m, at in sent.items() if measuring <= at < measured_until]
