@@ -69,17 +69,16 @@ class Run:
 
     @property
     def rate(self) -> float:
-        rate: float = self.load["events_per_second"]
-        return rate
+        return float(self.load["events_per_second"])
 
     @property
     def rate_alone(self) -> float:
         """With the generator taken out; see the top of this file."""
         generator = self.load["generator_cpu_cores"]
-        if self.idle > _IDLE:
+        if self.idle > _IDLE or not self.busiest:
             return self.rate
         scaled = self.rate * cores() / (cores() - min(generator, cores() - 0.1))
-        return max(self.rate, min(scaled, self.rate / max(self.busiest, 0.01)))
+        return max(self.rate, min(scaled, self.rate / self.busiest))
 
     @property
     def judged_us(self) -> float | None:
