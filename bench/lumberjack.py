@@ -74,7 +74,7 @@ class Run:
     @property
     def rate_alone(self) -> float:
         """With the generator taken out; see the top of this file."""
-        generator = self.load["generator_cpu_cores"]
+        generator = float(self.load["generator_cpu_cores"])
         if self.idle > _IDLE or not self.busiest:
             return self.rate
         scaled = self.rate * cores() / (cores() - min(generator, cores() - 0.1))
