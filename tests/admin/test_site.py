@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -272,6 +273,8 @@ def test_bodies_go_nowhere(port: Any, framing: bytes) -> None:
     """A body is dropped as it comes, and its sender too when it goes on and on."""
     protocol, transport = port.connect()
     protocol.dataReceived(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
+    [request] = protocol._channel.requests
+    assert isinstance(request.content, BytesIO), "no temporary file is opened for it"
     chunk = b"2000\r\n" + bytes(0x2000) + b"\r\n"
     for _ in range(7):
         protocol.dataReceived(chunk)
@@ -279,6 +282,7 @@ def test_bodies_go_nowhere(port: Any, framing: bytes) -> None:
     for _ in range(2):
         protocol.dataReceived(chunk)
     assert transport.disconnecting
+    assert request.content.getvalue() == b""
 
 
 def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
