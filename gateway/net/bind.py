@@ -1,0 +1,153 @@
+"""From a `listen` string to a listening socket, or an error that names all there is.
+
+Twisted's endpoint strings are not used: they listen with a backlog of 50, make unix
+sockets that everybody may write to, and their service logs a failure and goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from twisted.internet.address import UNIXAddress
+from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.tcp import makeBinding
+
+from gateway.net.wire import joined
+
+__all__ = ["Bound", "ListenFailed", "bind", "naming"]
+
+_BACKLOG = 1024
+_KEEPALIVE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
+_UNSENT_BYTES = 1 << 17
+"""More than that waits in our memory, where we see that a peer does not read."""
+
+_TUNING = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_SECONDS),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TIMEOUT_SECONDS * 1000),
+    (socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES),
+)
+
+
+class ListenFailed(Exception):
+    """A port can not be opened; the text names listener, address and reason."""
+
+
+class Bound(NamedTuple):
+    """An open port."""
+
+    port: IListeningPort
+    address: str
+    """`127.0.0.1:40123`, `[::1]:40123` or `unix:/run/gateway.sock`."""
+
+
+def bind(
+    reactor: Any, listen: str, factory: IProtocolFactory, *, reuse_port: bool
+) -> Bound:
+    """Listen where *listen* says.  Raises ValueError, OSError or CannotListenError."""
+    kind, _, where = listen.partition(":")
+    if kind == "tcp":
+        port = _tcp(reactor, where, factory, reuse_port=reuse_port)
+    elif kind == "unix":
+        port = _unix(reactor, where, factory)
+    elif kind == "systemd":
+        port = _systemd(reactor, where, factory)
+    else:
+        raise ValueError("must be tcp:PORT, tcp:HOST:PORT, unix:PATH or systemd:NAME")
+    _tune(port)
+    return Bound(port, _address(port))
+
+
+@contextmanager
+def naming(listener: str, listen: str) -> Iterator[None]:
+    """Turn whatever keeps a port from opening into `ListenFailed`."""
+    try:
+        yield
+    except CannotListenError as why:
+        reason = getattr(why.socketError, "strerror", None) or str(why.socketError)
+        raise ListenFailed(f"listener {listener}: {listen}: {reason}") from why
+    except (OSError, ValueError) as why:
+        reason = getattr(why, "strerror", None) or str(why)
+        raise ListenFailed(f"listener {listener}: {listen}: {reason}") from why
+
+
+def _tcp(
+    reactor: Any, where: str, factory: IProtocolFactory, *, reuse_port: bool
+) -> IListeningPort:
+    host, _, number = where.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not number.isdigit() or int(number) > 0xFFFF:
+        raise ValueError(f"{number!r} is no port number")
+    binding = makeBinding(host, int(number), reuseAddress=True, reusePort=reuse_port)
+    return cast(
+        IListeningPort,
+        reactor.listenTCP(binding, factory, backlog=_BACKLOG, interface=host),
+    )
+
+
+def _unix(reactor: Any, path: str, factory: IProtocolFactory) -> IListeningPort:
+    _remove_stale(Path(path))
+    before = os.umask(0o117)
+    try:
+        port = reactor.listenUNIX(path, factory, backlog=_BACKLOG, mode=0o660)
+    finally:
+        os.umask(before)
+    return cast(IListeningPort, port)
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that a dead process left; ValueError if it is not that."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise ValueError("is there already and is no socket")
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            else:
+                raise ValueError("somebody listens there already")
+
+
+def _systemd(reactor: Any, name: str, factory: IProtocolFactory) -> IListeningPort:
+    try:
+        # Twisted reads the environment once, when imported; only this asks it again.
+        endpoint = serverFromString(reactor, f"systemd:domain=INET:name={name}")
+    except KeyError:
+        raise ValueError(f"no socket named {name!r} was handed over") from None
+    assert isinstance(endpoint, AdoptedStreamServerEndpoint)
+    with socket.socket(fileno=os.dup(endpoint.fileno)) as handed:
+        family = handed.family
+        handed.setblocking(False)
+    port = reactor.adoptStreamPort(endpoint.fileno, family, factory)
+    return cast(IListeningPort, port)
+
+
+def _tune(port: IListeningPort) -> None:
+    """Set on the listening socket what every accepted one inherits."""
+    descriptor: int = port.fileno()  # type: ignore[attr-defined]
+    with socket.socket(fileno=os.dup(descriptor)) as listening:
+        if listening.family == socket.AF_UNIX:
+            return
+        for level, option, value in _TUNING:
+            listening.setsockopt(level, option, value)
+
+
+def _address(port: IListeningPort) -> str:
+    address: Any = port.getHost()
+    if isinstance(address, UNIXAddress):
+        return f"unix:{os.fsdecode(address.name or b'')}"
+    return joined(address.host, address.port)

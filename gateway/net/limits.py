@@ -1,0 +1,100 @@
+"""What one peer, or all of them, may cost: connections, descriptors, lines of log."""
+
+from __future__ import annotations
+
+import resource
+from collections import OrderedDict
+from ipaddress import IPv6Address, ip_address
+
+from twisted.internet.interfaces import IReactorTime
+
+__all__ = ["Complaints", "Crowd", "descriptor_ceiling", "raise_descriptor_limit"]
+
+_QUIET_SECONDS = 60.0
+_REMEMBERED = 4096
+_DESCRIPTORS_WANTED = 1 << 20
+
+
+class Crowd:
+    """How many connections there are from each host."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, int] = {}
+
+    def __getitem__(self, host: str) -> int:
+        return self._hosts.get(host, 0)
+
+    def enter(self, host: str) -> None:
+        """One more."""
+        self._hosts[host] = self[host] + 1
+
+    def leave(self, host: str) -> None:
+        """One less; a host with none is forgotten."""
+        left = self[host] - 1
+        if left > 0:
+            self._hosts[host] = left
+        else:
+            self._hosts.pop(host, None)
+
+
+class Complaints:
+    """Lets one complaint a minute about each host through, and counts the others.
+
+    A host is an IPv4 address or the /64 of an IPv6 one, as an IPv6 peer has 2^64
+    addresses to complain about.  Remembers the latest 4096 hosts.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._hosts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def admit(self, host: str) -> int | None:
+        """None: keep quiet.  Otherwise how many were not heard since the last one."""
+        host = _network(host)
+        now = self._clock.seconds()
+        spoken, missed = self._hosts.get(host, (now - _QUIET_SECONDS, 0))
+        if now - spoken < _QUIET_SECONDS:
+            self._hosts[host] = (spoken, missed + 1)
+            return None
+        self._hosts[host] = (now, 0)
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > _REMEMBERED:
+            self._hosts.popitem(last=False)
+        return missed
+
+
+def _network(host: str) -> str:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address):
+        return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
+    return host
+
+
+def raise_descriptor_limit() -> int:
+    """Lift this process's soft limit to its hard one; the limit that holds then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS_WANTED
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+def descriptor_ceiling() -> int:
+    """The highest file descriptor that a connection may have.
+
+    Numbers are given out from below, so the number tells how many are taken.  What is
+    above is for the journal, the spool and the admin port: without it a flood of
+    connections could stop the disk from taking what others sent.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _DESCRIPTORS_WANTED
+    return soft - min(soft // 2, max(64, min(1024, soft // 10)))

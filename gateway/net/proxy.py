@@ -1,0 +1,138 @@
+r"""The PROXY header that a load balancer puts in front of a connection.  No I/O.
+
+Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`; version 2 is a
+signature, a version and command byte, a family byte, a length, addresses and
+type-length-values, which are skipped.  Specification: haproxy.org, proxy-protocol.txt.
+
+Twisted has a parser too, but it drops a connection whose first read is shorter than
+8 bytes (v1) or 16 (v2), and it knows no trusted sources.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+
+from gateway.interfaces import Refusal
+
+__all__ = ["SIGNATURE_V1", "SIGNATURE_V2", "Announced", "ProxyHeader", "Trust"]
+
+SIGNATURE_V1 = b"PROXY "
+SIGNATURE_V2 = b"\r\n\r\n\0\r\nQUIT\n"
+
+_LONGEST_V1 = 107
+"""With its CRLF, as the specification says."""
+_LONGEST_V2 = 4096
+"""Addresses are at most 216 bytes; the rest is room for TLVs."""
+_KEY = "proxy_protocol"
+
+_PARTS_V2 = struct.Struct("!12sBBH")
+_IPV4_V2 = struct.Struct("!4s4sHH")
+_IPV6_V2 = struct.Struct("!16s16sHH")
+
+
+class Announced(NamedTuple):
+    """A whole header was read."""
+
+    peer: tuple[str, int] | None
+    """Address and port of the real peer; None: whoever connected is the peer."""
+    rest: bytes
+    """What followed the header."""
+
+
+class ProxyHeader:
+    """Feed it any slicing of a connection's first bytes until it has `Announced`."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self) -> None:
+        self._head = b""
+
+    def feed(self, data: bytes) -> Announced | None:
+        """The header, or None if it needs more.  Raises `Refusal`."""
+        head = self._head = self._head + data
+        if head.startswith(SIGNATURE_V2):
+            return _version_2(head)
+        if head.startswith(SIGNATURE_V1):
+            return _version_1(head)
+        if SIGNATURE_V1.startswith(head) or SIGNATURE_V2.startswith(head):
+            return None
+        raise Refusal(f"no PROXY header but {head[:16]!r}", key=_KEY)
+
+
+def _version_1(head: bytes) -> Announced | None:
+    line, crlf, rest = head.partition(b"\r\n")
+    if len(line) + 2 > _LONGEST_V1 or not (crlf or len(head) < _LONGEST_V1):
+        raise Refusal(
+            f"PROXY v1 header of more than {_LONGEST_V1} bytes", limit=_LONGEST_V1
+        )
+    if not crlf:
+        return None
+    words = line.split(b" ")
+    if words[1] == b"UNKNOWN":
+        return Announced(None, rest)
+    kind = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}.get(words[1])
+    try:
+        if kind is None or len(words) != 6:
+            raise ValueError(words)
+        source, _ = (kind(word.decode("ascii")) for word in words[2:4])
+        port, _ = (_port(word) for word in words[4:6])
+    except ValueError:
+        raise Refusal(f"bad PROXY v1 header {line!r}", key=_KEY) from None
+    return Announced((str(source), port), rest)
+
+
+def _port(word: bytes) -> int:
+    if not (word.isdigit() and len(word) <= 5 and int(word) <= 0xFFFF):
+        raise ValueError(word)
+    return int(word)
+
+
+def _version_2(head: bytes) -> Announced | None:
+    if len(head) < _PARTS_V2.size:
+        return None
+    _, command, family, length = _PARTS_V2.unpack_from(head)
+    if command >> 4 != 2 or command & 15 > 1:
+        raise Refusal(f"PROXY v2 header with version and command {command:#04x}")
+    end = _PARTS_V2.size + length
+    if end > _LONGEST_V2:
+        raise Refusal(f"PROXY v2 header of {end} bytes", limit=_LONGEST_V2)
+    if len(head) < end:
+        return None
+    local = command & 15 == 0
+    peer = None if local else _peer_v2(family, head[_PARTS_V2.size : end])
+    return Announced(peer, head[end:])
+
+
+def _peer_v2(family: int, body: bytes) -> tuple[str, int] | None:
+    try:
+        if family == 0x11:
+            source, _, port, _ = _IPV4_V2.unpack_from(body)
+            return str(IPv4Address(source)), port
+        if family == 0x21:
+            source, _, port, _ = _IPV6_V2.unpack_from(body)
+            return str(IPv6Address(source)), port
+    except struct.error:
+        raise Refusal("PROXY v2 header too short for its addresses") from None
+    if family in (0x00, 0x31):  # unspecified; a unix socket, which has no address
+        return None
+    raise Refusal(f"PROXY v2 header of family {family:#04x}")
+
+
+class Trust:
+    """Whose PROXY headers to believe: networks in CIDR notation."""
+
+    def __init__(self, networks: Iterable[object]) -> None:
+        self._networks = [ip_network(str(each), strict=False) for each in networks]
+
+    def __contains__(self, host: object) -> bool:
+        try:
+            address = ip_address(str(host))
+        except ValueError:
+            return False
+        return any(
+            address.version == network.version and address in network
+            for network in self._networks
+        )

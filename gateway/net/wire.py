@@ -1,0 +1,96 @@
+"""The end of the socket that a connection holds: Twisted's transport, narrowly typed."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from typing import Protocol
+
+__all__ = ["NO_WIRE", "Wire", "credentials", "dead", "joined"]
+
+
+class Wire(Protocol):
+    """What a Link needs of Twisted's socket transports."""
+
+    bufferSize: int  # noqa: N815 - Twisted's
+
+    def write(self, data: bytes) -> None:
+        """Buffers, then sends."""
+
+    def loseWriteConnection(self) -> None:
+        """FIN after what is written."""
+
+    def loseConnection(self) -> None:
+        """Close after what is written."""
+
+    def abortConnection(self) -> None:
+        """RST."""
+
+    def pauseProducing(self) -> None:
+        """Read no more."""
+
+    def resumeProducing(self) -> None:
+        """Read again."""
+
+    def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: FBT001 - Twisted's
+        """Who is told when output piles up."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+    def getHandle(self) -> socket.socket:
+        """The socket."""
+
+
+class _NoWire:
+    """After the connection is lost: whatever is asked of it is fine."""
+
+    bufferSize = 0  # noqa: N815 - Twisted's
+
+    def write(self, data: bytes) -> None: ...
+
+    def loseWriteConnection(self) -> None: ...
+
+    def loseConnection(self) -> None: ...
+
+    def abortConnection(self) -> None: ...
+
+    def pauseProducing(self) -> None: ...
+
+    def resumeProducing(self) -> None: ...
+
+    def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: FBT001 - Twisted's
+
+    def fileno(self) -> int:
+        return -1
+
+    def getHandle(self) -> socket.socket:
+        raise OSError
+
+
+NO_WIRE: Wire = _NoWire()
+
+
+def joined(host: str, port: int) -> str:
+    """`192.0.2.1:5044`, `[2001:db8::1]:5044`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def dead(wire: Wire) -> bool:
+    """Whether the peer is gone, for a socket that nobody reads at the moment.
+
+    The reactor does not look at a paused socket, so a reset or a failed keepalive
+    would go unnoticed until it is resumed.  (A mere FIN does not count: the data
+    before it is still to be read.)
+    """
+    poll = select.poll()
+    poll.register(wire.fileno(), 0)
+    return bool(poll.poll(0))
+
+
+def credentials(wire: Wire) -> str:
+    """Who is at the other end of a unix socket: `unix:uid=1000,pid=4711`."""
+    option = wire.getHandle().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, _ = struct.unpack("iII", option)
+    return f"unix:uid={uid},pid={pid}"
