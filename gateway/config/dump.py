@@ -1,0 +1,32 @@
+"""The effective configuration, fit to be shown to anyone who may see the file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gateway.config.model import Config
+from gateway.config.reader import Filled
+
+__all__ = ["dump"]
+
+_MASK = "**********"
+#: Spark hides these in its own logs too (spark.redaction.regex).
+_SECRET_KEY = re.compile(
+    r"secret|password|token|credential|access[.]?key", re.IGNORECASE
+)
+
+
+def dump(config: Config) -> dict[str, Any]:
+    """Every key with its value as one would write it, secrets masked."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    values["spark"]["conf"] = {
+        key: _public(key, value) for key, value in config.spark.conf.items()
+    }
+    return values
+
+
+def _public(key: str, value: str) -> str:
+    if isinstance(value, Filled):
+        return value.source
+    return _MASK if _SECRET_KEY.search(key) else str(value)

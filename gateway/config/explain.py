@@ -1,0 +1,180 @@
+"""From pydantic's list of errors to sentences that say what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from gateway.config.model import Config, Misfits, Section
+from gateway.config.problems import Place, spell
+
+__all__ = ["explain", "without"]
+
+#: What other collectors call it.
+_ELSEWHERE = {
+    "address": "listen: tcp:HOST:PORT",
+    "bind": "listen: tcp:HOST:PORT",
+    "client_inactivity_timeout": "limits.idle",
+    "host": "listen: tcp:HOST:PORT",
+    "port": "listen: tcp:PORT",
+    "ssl": "tls",
+    "ssl_certificate": "tls.certificate",
+    "ssl_certificate_authorities": "tls.client_ca",
+    "ssl_client_authentication": "tls.client_auth",
+    "ssl_enabled": "tls",
+    "ssl_key": "tls.private_key",
+    "ssl_supported_protocols": "tls.minimum_version",
+    "ssl_verify_mode": "tls.client_auth",
+    "type": "protocol",
+}
+_MAX_MESSAGE = 400
+
+
+def explain(error: ValidationError) -> Iterator[tuple[Place, str]]:
+    """Every error's place in the file and what is wrong there."""
+    for detail in error.errors(include_url=False):
+        place = detail["loc"]
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, Misfits):
+            for inner, message in cause.found:
+                yield (*place, *inner), message
+        else:
+            yield place, _sentence(detail, place)[:_MAX_MESSAGE]
+
+
+def without(value: object, places: list[Place]) -> object:
+    """A copy of a file's value in which the keys at these places are missing."""
+    rest = _copy(value)
+    for place in places:
+        inner: Any = rest
+        for step in place[:-1]:
+            try:
+                inner = inner[step]
+            except (KeyError, IndexError, TypeError):
+                break
+        else:
+            if place and isinstance(inner, dict):
+                inner.pop(place[-1], None)
+    return rest
+
+
+def _copy(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _copy(inner) for key, inner in value.items()}
+        case list():
+            return [_copy(inner) for inner in value]
+    return value
+
+
+def _sentence(detail: Any, place: Place) -> str:
+    value, context = detail["input"], detail.get("ctx", {})
+    match detail["type"]:
+        case "value_error":
+            return str(context["error"])
+        case "missing":
+            return f"is required: {_description(place)}"
+        case "extra_forbidden":
+            return _unknown(place)
+        case "literal_error":
+            return _none_of(value, _literals(place))
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"must be {_mapping(place)}, not {_shown(value)}"
+        case "list_type":
+            return f"must be a list, not {_shown(value)}"
+        case "too_short":
+            return "must have at least one entry"
+        case "bool_type":
+            return f"must be true or false, not {_shown(value)}"
+    return f"{detail['msg']}, not {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+    return repr(value)
+
+
+def _unknown(place: Place) -> str:
+    key = str(place[-1])
+    section = _section_at(place[:-1])
+    known = list(section.model_fields) if section else []
+    if key in _ELSEWHERE:
+        return f"unknown key; here it is {_ELSEWHERE[key]}"
+    if close := difflib.get_close_matches(key, known, n=1):
+        return f"unknown key; did you mean {close[0]!r}?"
+    if homes := _homes().get(key):
+        return f"unknown key; it belongs in {' or '.join(homes)}"
+    return f"unknown key; allowed: {', '.join(known)}"
+
+
+def _none_of(value: object, allowed: list[str]) -> str:
+    text = f"must be {', '.join(allowed[:-1])} or {allowed[-1]}, not {_shown(value)}"
+    close = difflib.get_close_matches(str(value), allowed, n=1)
+    return f"{text}; did you mean {close[0]}?" if close else text
+
+
+def _mapping(place: Place) -> str:
+    section = _section_at(place)
+    keys = f" of {', '.join(section.model_fields)}" if section else ""
+    off = "false or " if place[-1:] in (("websocket",), ("proxy_protocol",)) else ""
+    return f"{off}a mapping{keys}"
+
+
+def _field_at(place: Place) -> Any:
+    section = _section_at(place[:-1])
+    return section.model_fields.get(str(place[-1])) if section and place else None
+
+
+def _description(place: Place) -> str:
+    field = _field_at(place)
+    return str(field.description) if field else "no default"
+
+
+def _literals(place: Place) -> list[str]:
+    field = _field_at(place)
+    return [str(value) for value in get_args(field.annotation)] if field else []
+
+
+def _section_at(place: Place) -> type[Section] | None:
+    section: type[Section] | None = Config
+    for step in place:
+        if section is None or isinstance(step, int):
+            continue
+        field = section.model_fields.get(step)
+        section = _section_in(field.annotation) if field else None
+    return section
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    found = (_section_in(inner) for inner in get_args(annotation))
+    return next((section for section in found if section), None)
+
+
+@cache
+def _homes() -> dict[str, list[str]]:
+    """Every key, and the sections that have it."""
+    homes: dict[str, list[str]] = {}
+
+    def visit(section: type[Section], place: Place) -> None:
+        for key, field in section.model_fields.items():
+            homes.setdefault(key, []).append(spell(place) or "the top level")
+            if inner := _section_in(field.annotation):
+                listed = "[]" if key == "listeners" else ""
+                visit(inner, (*place, key + listed))
+
+    visit(Config, ())
+    return homes

@@ -1,0 +1,471 @@
+"""The types of the configuration: every key, its unit, its default, its one line.
+
+Attribute names are the keys of the file (docs/design.md §5).  Sizes are ints of
+bytes, times are floats of seconds.  Everything is frozen: a configuration is read
+once, and reading it again makes another one.
+
+Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
+tests hold both.  A protocol that joins adds its options to `OPTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from gateway.config.endpoint import Endpoint, conflict
+from gateway.config.fields import (
+    ByteCount,
+    Count,
+    FilePath,
+    FolderName,
+    FolderPath,
+    JvmMemory,
+    Listen,
+    Name,
+    Network,
+    NodeName,
+    Seconds,
+    Secret,
+    SparkValue,
+    Switch,
+    Text,
+    UrlPath,
+    WebOrigin,
+    default_node,
+)
+from gateway.config.problems import Place, spell
+from gateway.config.units import Number, Size, Time, format_size
+
+__all__ = [
+    "OPTIONS",
+    "Admin",
+    "Config",
+    "Journal",
+    "Limits",
+    "Listener",
+    "Logging",
+    "LumberjackOptions",
+    "Misfits",
+    "ProxyProtocol",
+    "Section",
+    "Spark",
+    "Spool",
+    "Tls",
+    "WebSocket",
+]
+
+MiB = 2**20
+GiB = 2**30
+MINUTE = 60.0
+HOUR = 3600.0
+
+
+class Misfits(ValueError):
+    """Values that are fine one by one and do not go together."""
+
+    def __init__(self, found: list[tuple[Place, str]]) -> None:
+        super().__init__("; ".join(message for _, message in found))
+        self.found = found
+
+
+class Section(BaseModel):
+    """A mapping in the file: strict, frozen, and no other keys than its own."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_defaults(cls, value: object) -> object:
+        return {} if value is None else value
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Places below this section, and what does not fit there."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _no_misfits(self) -> Section:
+        if found := list(self.misfits()):
+            raise Misfits(found)
+        return self
+
+
+class WebSocket(Section):
+    """The protocol as binary WebSocket messages (RFC 6455)."""
+
+    path: UrlPath = Field(default="/", description="Where clients may upgrade")
+    origins: list[WebOrigin] = Field(
+        default=[],
+        description="Origins that browsers may come from; [] = programs only, * = any",
+    )
+
+
+class ProxyProtocol(Section):
+    """PROXY protocol v1 and v2, as load balancers send it."""
+
+    trusted: list[Network] = Field(
+        min_length=1,
+        description="Networks whose PROXY header is believed; others are refused",
+    )
+
+
+class Tls(Section):
+    """Certificates; files that change are read again, and on SIGHUP."""
+
+    certificate: FilePath = Field(
+        description="PEM file: the certificate, then its intermediates"
+    )
+    private_key: FilePath = Field(description="PEM file: the certificate's key")
+    client_auth: Literal["none", "optional", "required"] = Field(
+        default="none", description="Client certificates: none, optional or required"
+    )
+    client_ca: FilePath | None = Field(
+        default=None, description="PEM file: authorities that sign client certificates"
+    )
+    allowed_names: list[Text] = Field(
+        default=[],
+        description="Subjects or alternative names that may connect; [] = any signed",
+    )
+    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(
+        default="TLSv1.2", description="The oldest TLS version to accept"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Client certificates need somebody who signed them."""
+        if self.client_auth != "none" and self.client_ca is None:
+            yield ("client_ca",), f"needed for client_auth: {self.client_auth}"
+        if self.client_auth == "none" and self.client_ca is not None:
+            yield ("client_ca",), "has no effect with client_auth: none"
+        if self.client_auth == "none" and self.allowed_names:
+            yield ("allowed_names",), "needs client_auth: required or optional"
+
+
+class Limits(Section):
+    """What the peers of one listener may take of us."""
+
+    connections: Count = Field(
+        default=10_000,
+        description="Open connections (number); others wait to be let in",
+    )
+    connections_per_peer: Count = Field(
+        default=1000, description="Open connections of one address (number)"
+    )
+    idle: Seconds = Field(
+        default=15 * MINUTE, description="Close a connection silent this long (time)"
+    )
+    handshake: Seconds = Field(
+        default=10.0,
+        description="For PROXY header, TLS and WebSocket upgrade together (time)",
+    )
+    message_bytes: ByteCount = Field(
+        default=16 * MiB, description="One event or message (size)"
+    )
+    inflated_bytes: ByteCount = Field(
+        default=100 * MiB, description="What one batch may unpack to (size)"
+    )
+    unacknowledged_bytes: ByteCount = Field(
+        default=32 * MiB,
+        description="Stop reading a connection with this much not yet on disk (size)",
+    )
+
+
+class LumberjackOptions(Section):
+    """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
+
+    stall_timeout: Annotated[float, Time("1s", "24h")] = Field(
+        default=5 * MINUTE,
+        description="Hang up when a window is not on disk after this long (time)",
+    )
+    keepalive_interval: Annotated[float, Time("1s", "10s")] = Field(
+        default=3.0,
+        description="Tell a waiting v2 writer this often that we are alive (time)",
+    )
+    window_events: Annotated[int, Number(1, 1 << 24)] = Field(
+        default=65_536, description="Events in one window (number)"
+    )
+    event_fields: Annotated[int, Number(1, 1 << 20)] = Field(
+        default=1024, description="Key-value pairs in one v1 event (number)"
+    )
+    compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
+        default=32 * MiB, description="One compressed frame, as it travels (size)"
+    )
+
+
+#: The protocols of this version and what is particular to each.
+OPTIONS: dict[str, type[Section]] = {"lumberjack": LumberjackOptions}
+
+
+class Listener(Section):
+    """One place to listen and the protocol that is spoken there."""
+
+    name: Name = Field(description="Yours to choose; events and metrics carry it")
+    protocol: Text = Field(
+        json_schema_extra={"enum": list(OPTIONS)},
+        description="What is spoken: lumberjack",
+    )
+    listen: Listen = Field(
+        description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
+    )
+    websocket: WebSocket | None = Field(
+        default=None, description="false, or where WebSocket clients upgrade"
+    )
+    proxy_protocol: ProxyProtocol | None = Field(
+        default=None, description="false, or which load balancers to believe"
+    )
+    tls: Tls | None = Field(default=None, description="Absent = not encrypted")
+    limits: Limits = Field(
+        default_factory=Limits, description="What peers may take of us"
+    )
+    options: LumberjackOptions = Field(
+        default_factory=LumberjackOptions, description="The protocol's own"
+    )
+
+    @field_validator("protocol")
+    @classmethod
+    def _in_this_version(cls, protocol: str) -> str:
+        if protocol not in OPTIONS:
+            raise ValueError(
+                f"protocol {protocol!r} is not part of this version, which has: "
+                + ", ".join(OPTIONS)
+            )
+        return protocol
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _of_the_protocol(cls, value: object, info: ValidationInfo) -> object:
+        kind = OPTIONS.get(info.data.get("protocol", ""))
+        if kind is None or isinstance(value, Section):
+            return value
+        return kind.model_validate(value, context=info.context)
+
+    @field_validator("tls", mode="before")
+    @classmethod
+    def _not_by_accident(cls, value: object, info: ValidationInfo) -> object:
+        if value is None and info.context:  # all its lines are comments, perhaps
+            raise ValueError("is empty; leave the key out to have no encryption")
+        return value
+
+    @field_validator("websocket", "proxy_protocol", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return None if value is False or value == "false" else value
+
+    @field_serializer("websocket", "proxy_protocol", when_used="json")
+    def _write_off(self, value: Section | None) -> Any:
+        return value.model_dump(mode="json") if value else False
+
+
+class Journal(Section):
+    """Where batches become durable."""
+
+    directory: FolderName = Field(
+        default=Path("journal"), description="Below data_dir, on a local disk"
+    )
+    commit_interval: Annotated[float, Time("0s", "1s")] = Field(
+        default=0.002,
+        description="Gather batches this long at most before a sync (time)",
+    )
+    segment_bytes: Annotated[int, Size("64KiB", "4GiB")] = Field(
+        default=64 * MiB, description="Seal a segment of this size (size)"
+    )
+    memory_bytes: Annotated[int, Size("1MiB", "1TiB")] = Field(
+        default=256 * MiB,
+        description="Stop reading sockets with this much waiting for the disk (size)",
+    )
+
+
+class Spool(Section):
+    """Parquet files for the Spark job."""
+
+    directory: FolderName = Field(
+        default=Path("spool"), description="Below data_dir; Spark watches it"
+    )
+    roll_interval: Annotated[float, Time("10ms", "24h")] = Field(
+        default=1.0, description="Publish a file at least this often (time)"
+    )
+    roll_events: Count = Field(
+        default=200_000, description="Events in one file, about (number)"
+    )
+    roll_bytes: Annotated[int, Size("64KiB", "64GiB")] = Field(
+        default=128 * MiB, description="Payload in one file, about (size)"
+    )
+    compression: Literal["zstd", "lz4", "snappy", "none"] = Field(
+        default="zstd", description="Of the Parquet pages: zstd, lz4, snappy or none"
+    )
+    max_bytes: ByteCount = Field(
+        default=20 * GiB,
+        description="Take no more events while the job is this far behind (size)",
+    )
+    after: Literal["archive", "delete"] = Field(
+        default="archive",
+        description="What becomes of committed files: archive, delete",
+    )
+    retention: Seconds = Field(
+        default=24 * HOUR, description="How long the archive keeps a file (time)"
+    )
+
+
+class Admin(Section):
+    """Health, metrics and the live page."""
+
+    listen: Listen = Field(
+        default="tcp:127.0.0.1:8080",
+        validate_default=True,
+        description="As for listeners; the page is for people you trust",
+    )
+    token: Secret | None = Field(
+        default=None, description="Ask for it (Bearer) on everything but health"
+    )
+
+
+class Logging(Section):
+    """What the daemon writes to standard error."""
+
+    level: Literal["debug", "info", "warn", "error", "critical"] = Field(
+        default="info", description="The least that is worth a line"
+    )
+    format: Literal["text", "json"] = Field(
+        default="text", description="text for people, json for programs"
+    )
+
+
+class Spark(Section):
+    """The Structured Streaming job."""
+
+    master: Text = Field(default="local[2]", description="Where Spark runs")
+    trigger: Annotated[float, Time("0s", "24h")] = Field(
+        default=1.0, description="A micro-batch at most this often (time)"
+    )
+    sink: Literal["parquet"] = Field(default="parquet", description="Kind of tables")
+    stats_window: Annotated[float, Time("1s", "30d")] = Field(
+        default=MINUTE, description="Width of a window in lake/stats (time)"
+    )
+    stats_trigger: Annotated[float, Time("0s", "24h")] = Field(
+        default=10.0, description="Count for lake/stats at most this often (time)"
+    )
+    watermark: Annotated[float, Time("0s", "30d")] = Field(
+        default=10 * MINUTE, description="How late an event may be counted (time)"
+    )
+    max_files_per_trigger: Count = Field(
+        default=1000, description="Spool files in one micro-batch (number)"
+    )
+    max_bytes_per_trigger: ByteCount = Field(
+        default=256 * MiB, description="Spool bytes in one micro-batch (size)"
+    )
+    driver_memory: JvmMemory = Field(
+        default="1g", description="Java heap of the job, as Spark writes it: 512m, 1g"
+    )
+    ui: Switch = Field(default=False, description="Spark's own web page, on port 4040")
+    conf: dict[str, SparkValue] = Field(
+        default={}, repr=False, description="More of Spark's settings, by their names"
+    )
+
+
+class Config(Section):
+    """All of it."""
+
+    node: NodeName = Field(
+        default_factory=default_node,
+        description="Name of this gateway in every event; default: the host name",
+    )
+    data_dir: FolderPath = Field(
+        default=Path("/var/lib/gateway"),
+        description="Journal, spool, archive, tables: all that is kept lies here",
+    )
+    workers: Count = Field(
+        default=1, description="Processes (number); 1 in this version"
+    )
+    ack: Literal["journal", "spool"] = Field(
+        default="journal",
+        description="Acknowledge after the journal's fsync, or the spool's commit",
+    )
+    listeners: list[Listener] = Field(
+        min_length=1, description="Where to listen, and for what"
+    )
+    journal: Journal = Field(
+        default_factory=Journal, description="Where batches become durable"
+    )
+    spool: Spool = Field(
+        default_factory=Spool, description="Parquet files for the Spark job"
+    )
+    admin: Admin = Field(
+        default_factory=Admin, description="Health, metrics and the live page"
+    )
+    logging: Logging = Field(
+        default_factory=Logging, description="What goes to standard error"
+    )
+    spark: Spark = Field(default_factory=Spark, description="The Spark job")
+
+    @field_validator("workers")
+    @classmethod
+    def _one_process(cls, workers: int) -> int:
+        if workers != 1:
+            raise ValueError(
+                f"must be 1, not {workers}: this version has one process for one "
+                "data_dir; for more, start more gateways with a data_dir each"
+            )
+        return workers
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """What several sections must agree on."""
+        yield from self._same_names()
+        yield from self._same_endpoints()
+        yield from self._too_small_a_spool()
+        yield from self._same_directories()
+
+    def _same_names(self) -> Iterator[tuple[Place, str]]:
+        first: dict[str, int] = {}
+        for index, listener in enumerate(self.listeners):
+            taken = first.setdefault(listener.name, index)
+            if taken != index:
+                yield (
+                    ("listeners", index, "name"),
+                    f"listeners[{taken}] is called {listener.name!r} too",
+                )
+
+    def _same_endpoints(self) -> Iterator[tuple[Place, str]]:
+        listens: list[tuple[Place, Endpoint]] = [
+            (("listeners", index, "listen"), listener.listen)
+            for index, listener in enumerate(self.listeners)
+        ]
+        listens.append((("admin", "listen"), self.admin.listen))
+        for (first, one), (second, other) in combinations(listens, 2):
+            if conflict(one, other):
+                yield second, f"{other} is taken by {spell(first)}: {one}"
+
+    def _too_small_a_spool(self) -> Iterator[tuple[Place, str]]:
+        room = self.spool.max_bytes
+        for place, size in (
+            (("journal", "segment_bytes"), self.journal.segment_bytes),
+            (("spool", "roll_bytes"), self.spool.roll_bytes),
+        ):
+            if size > room:
+                limit = format_size(room)
+                yield (
+                    place,
+                    f"{format_size(size)} is more than spool.max_bytes: {limit}",
+                )
+
+    def _same_directories(self) -> Iterator[tuple[Place, str]]:
+        places: dict[Place, Path] = {
+            (name,): self.data_dir / name for name in ("archive", "lake", "checkpoint")
+        }
+        places["journal", "directory"] = self.data_dir / self.journal.directory
+        places["spool", "directory"] = self.data_dir / self.spool.directory
+        for (first, one), (second, other) in combinations(places.items(), 2):
+            if one == other or one in other.parents or other in one.parents:
+                yield second, f"{other} overlaps with {spell(first)}: {one}"

@@ -1,0 +1,41 @@
+"""The JSON Schema of the configuration, for editors (yaml-language-server)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.config.model import Config
+from gateway.config.units import PLACEHOLDER_PATTERN
+
+__all__ = ["json_schema"]
+
+_PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
+
+
+def json_schema() -> dict[str, Any]:
+    """Made from the same types that read the file; `${env:NAME}` fits everywhere."""
+    schema = Config.model_json_schema(mode="validation")
+    for section in (schema, *schema["$defs"].values()):
+        section.pop("title", None)
+        for key, value in section.get("properties", {}).items():
+            value.pop("title", None)
+            section["properties"][key] = _as_written(key, value)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "gateway configuration",
+        **schema,
+    }
+
+
+def _as_written(key: str, value: dict[str, Any]) -> dict[str, Any]:
+    """What a key takes in the file, where that is more than its type."""
+    outside: dict[str, Any] = {
+        k: value.pop(k) for k in ("description", "default") if k in value
+    }
+    if key in ("websocket", "proxy_protocol"):
+        kinds = [kind for kind in value["anyOf"] if kind.get("type") != "null"]
+        outside["default"] = False
+        value = {"anyOf": [{"const": False}, *kinds]}
+    elif "enum" in value or value.get("type") == "boolean":
+        value = {"anyOf": [value, _PLACEHOLDER]}
+    return {**value, **outside}

@@ -1,0 +1,216 @@
+"""Sizes, times and numbers as people write them in a configuration file.
+
+Every one of them may be text, because `${env:NAME}` always yields text:
+`workers: ${env:WORKERS}` is as good as `workers: 1`.
+
+    size    64MiB  100MB  1.5GiB  512B  65536       -> bytes (int)
+    time    200us  200ms  5s  15m  1.5h  24h  30d   -> seconds (float)
+    number  4096                                    -> int
+
+A bare number is a size in bytes, but no time: nobody remembers of what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+__all__ = [
+    "PLACEHOLDER_PATTERN",
+    "Number",
+    "Size",
+    "Time",
+    "format_size",
+    "format_time",
+    "parse_number",
+    "parse_size",
+    "parse_time",
+]
+
+#: What a text must contain to be accepted by the JSON Schema in place of a value.
+PLACEHOLDER_PATTERN = r"\$\{(env|file):"
+
+_SIZE_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_TIME_UNITS = {
+    "us": 1,
+    "ms": 10**3,
+    "s": 10**6,
+    "m": 60 * 10**6,
+    "h": 3600 * 10**6,
+    "d": 86400 * 10**6,
+}
+_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,6})?"
+_SIZE = re.compile(rf"({_NUMBER}) ?({'|'.join(_SIZE_UNITS)})?", re.ASCII)
+_TIME = re.compile(rf"({_NUMBER}) ?({'|'.join(_TIME_UNITS)})", re.ASCII)
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def parse_size(value: object) -> int:
+    """Bytes.  ValueError says what a size looks like."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        size = Decimal(match[1]) * _SIZE_UNITS[match[2] or "B"]
+        if size == int(size):
+            return int(size)
+    raise ValueError(
+        f"must be a size such as 64MiB, 100MB or 65536 (bytes), not {_shown(value)}"
+    )
+
+
+def parse_time(value: object) -> float:
+    """Seconds.  ValueError says what a time looks like."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match:
+        return float(Decimal(match[1]) * _TIME_UNITS[match[2]] / 10**6)
+    raise ValueError(
+        "must be a time with its unit, such as 200ms, 5s, 15m, 1h or 30d, "
+        f"not {_shown(value)}"
+    )
+
+
+def parse_number(value: object) -> int:
+    """A whole number.  ValueError if it is anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    raise ValueError(f"must be a whole number, not {_shown(value)}")
+
+
+def format_size(size: int) -> str:
+    """The shortest text that `parse_size` reads back as the same size."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit}"
+    return str(size)
+
+
+def format_time(seconds: float) -> str:
+    """The text that `parse_time` reads back as the same time, to the microsecond."""
+    micros = round(seconds * 10**6)
+    for unit in ("d", "h", "m", "s", "ms"):
+        if micros and micros % _TIME_UNITS[unit] == 0:
+            return f"{micros // _TIME_UNITS[unit]}{unit}"
+    return f"{micros}us" if micros else "0s"
+
+
+def _as_text(write: Callable[[Any], str]) -> core_schema.SerSchema:
+    return core_schema.plain_serializer_function_ser_schema(write, when_used="json")
+
+
+def _text_schema(pattern: str) -> JsonSchemaValue:
+    return {"type": "string", "pattern": f"^{pattern}$|{PLACEHOLDER_PATTERN}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Marks an int of bytes: `Annotated[int, Size(low="4KiB")]`."""
+
+    low: str = "1B"
+    high: str = "1024TiB"
+
+    def parse(self, value: object) -> int:
+        """Bytes within the bounds, or ValueError."""
+        size = parse_size(value)
+        if parse_size(self.low) <= size <= parse_size(self.high):
+            return size
+        raise ValueError(
+            f"must be between {self.low} and {self.high}, not {format_size(size)}"
+        )
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.parse, serialization=_as_text(format_size)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        texts = _text_schema(_SIZE.pattern)
+        return {"anyOf": [{"type": "integer", "minimum": 0}, texts]}
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Marks a float of seconds: `Annotated[float, Time(low="1s", high="10s")]`."""
+
+    low: str = "1ms"
+    high: str = "3650d"
+
+    def parse(self, value: object) -> float:
+        """Seconds within the bounds, or ValueError."""
+        seconds = parse_time(value)
+        if parse_time(self.low) <= seconds <= parse_time(self.high):
+            return seconds
+        raise ValueError(
+            f"must be between {self.low} and {self.high}, not {format_time(seconds)}"
+        )
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.parse, serialization=_as_text(format_time)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return _text_schema(_TIME.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Marks a whole number: `Annotated[int, Number(low=1)]`."""
+
+    low: int = 1
+    high: int = 2**31
+
+    def parse(self, value: object) -> int:
+        """A number within the bounds, or ValueError."""
+        number = parse_number(value)
+        if self.low <= number <= self.high:
+            return number
+        raise ValueError(f"must be between {self.low} and {self.high}, not {number}")
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        number: dict[str, Any] = {
+            "type": "integer",
+            "minimum": self.low,
+            "maximum": self.high,
+        }
+        return {"anyOf": [number, _text_schema("-?[0-9]+")]}
