@@ -1,0 +1,167 @@
+"""What a Lumberjack batch looks like in the journal, and its way back to events.
+
+    body   = u8 format (1), u8 wire version, u64 window, u64 message_bytes, frames
+    frames = the window's frames as they came: `C` frames still compressed, between
+             bare `D` and `J` frames; each `D` and `J`, wherever it is, is one event
+
+A window that does not coincide with whole compressed frames (a `W` inside a `C`,
+two windows in one, frames left over) is stored with its frames inflated.  So is one
+with a JSON array: there, each element has become a `J` frame of its own, under the
+array's sequence number.  Arrays are thus split once, when they arrive, and never by
+`decode`: whatever JSON parsers will think of the text, a batch has as many rows as it
+had events.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from gateway.event import Rows
+from gateway.lumberjack import wire
+
+__all__ = ["HEADER", "decode", "elements", "pack"]
+
+HEADER = struct.Struct(">BBQQ")
+_FORMAT = 1
+
+_HEAD = struct.Struct(">HII")
+_U32 = struct.Struct(">I")
+_JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
+_COMPRESSED = b"C"[0]
+_BRACE = ord("{")
+_SPACE = b" \t\n\r"
+
+_OCTETS = "application/octet-stream"
+
+# An array is split only if it has fewer commas, its elements' own included: what
+# splitting may cost is bounded before it is begun.
+_MOST_COMMAS = 1 << 19
+
+_check = msgspec.json.Decoder(msgspec.Raw).decode
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.encode
+
+
+def pack(version: int, window: int, message_bytes: int) -> bytes:
+    """The head of a body; *message_bytes* is the limit in force."""
+    return HEADER.pack(_FORMAT, version, window, message_bytes)
+
+
+def elements(body: bytes, *, message_bytes: int, most: int) -> list[bytes] | None:
+    """The elements of a JSON array, or None: it is then one event, with a flaw.
+
+    Split is what parses, is no bigger than an event may be and has at most *most*
+    elements.
+    """
+    if len(body) > message_bytes or body.count(b",") >= _MOST_COMMAS:
+        return None
+    try:
+        found = _split(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return [bytes(element) for element in found] if len(found) <= most else None
+
+
+def decode(body: bytes) -> Rows:
+    """The events of a batch.  Total on every body that a `Session` made."""
+    form, version, window, message_bytes = HEADER.unpack_from(body)
+    if form != _FORMAT:
+        raise ValueError(f"Lumberjack batch of unknown format {form}")
+    seqs: list[int] = []
+    rows = Rows([], seqs, attributes={"version": chr(version), "window": str(window)})
+    at, end = HEADER.size, len(body)
+    while at < end:
+        if body[at + 1] == _COMPRESSED:
+            stop = at + 6 + _U32.unpack_from(body, at + 2)[0]
+            frames = wire.inflate(memoryview(body)[at:stop])
+            _walk(frames, 0, rows, seqs, message_bytes)
+            at = stop
+        else:
+            at = _walk(body, at, rows, seqs, message_bytes)
+    return rows
+
+
+def _walk(
+    frames: bytes, at: int, rows: Rows, seqs: list[int], message_bytes: int
+) -> int:
+    """Append the events from *at* on; where they end, or a `C` frame begins."""
+    head, check, json = _HEAD.unpack_from, _check, _JSON
+    add, add_seq = rows.payloads.append, seqs.append
+    end = len(frames)
+    while at < end:
+        kind, seq, size = head(frames, at)
+        if kind not in json:
+            if frames[at + 1] == _COMPRESSED:
+                break
+            add_seq(seq)
+            at = _data(frames, at, size, rows, message_bytes)
+            continue
+        add_seq(seq)
+        at += 10
+        payload = frames[at : at + size]
+        at += size
+        add(payload)
+        try:
+            check(payload)
+            if (
+                payload[0] == _BRACE
+                and size <= message_bytes
+                and (payload.isascii() or payload.decode())
+            ):
+                continue
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        flaw = _flaw(payload, message_bytes)
+        if flaw is not None:
+            rows.flaws[len(rows.payloads) - 1] = flaw
+    return at
+
+
+def _flaw(payload: bytes, message_bytes: int) -> str | None:
+    """What is wrong with a JSON event, if anything is."""
+    if not payload:
+        return "empty"
+    if len(payload) > message_bytes:
+        return "oversized"
+    try:
+        payload.decode()
+        _check(payload)
+    except UnicodeDecodeError:
+        return "invalid-utf8"
+    except msgspec.DecodeError:
+        return "invalid-json"
+    except RecursionError:
+        return "too-deep"
+    return None if payload.lstrip(_SPACE).startswith(b"{") else "not-an-object"
+
+
+def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:
+    """Append the event of the `D` frame at *at*; where the frame ends."""
+    items: list[bytes] = []
+    start, at = at + 6, at + 10
+    for _ in range(2 * pairs):
+        (size,) = _U32.unpack_from(frames, at)
+        at += 4 + size
+        items.append(frames[at - size : at])
+    row = len(rows.payloads)
+    try:
+        rows.payloads.append(_object([item.decode() for item in items]))
+    except UnicodeDecodeError:
+        rows.payloads.append(frames[start:at])
+        rows.content_types[row] = _OCTETS
+        rows.flaws[row] = "invalid-utf8"
+    if at - start > message_bytes:
+        rows.flaws[row] = "oversized"
+    return at
+
+
+def _object(items: list[str]) -> bytes:
+    """A JSON object of these keys and values; a key that is there twice stays so."""
+    keys, values = items[::2], items[1::2]
+    merged = dict(zip(keys, values, strict=True))
+    if len(merged) == len(keys):
+        return _encode(merged)
+    pairs = (_encode(k) + b":" + _encode(v) for k, v in zip(keys, values, strict=True))
+    return b"{" + b",".join(pairs) + b"}"
