@@ -54,8 +54,8 @@ def recover(directory: Path, disk: Disk) -> Recovered:
         if (parsed := segment.parse_name(name))
     ]
     names.sort()
-    followers = [parsed[0] for parsed, _ in names[1:]] + [None]
-    for (_, name), before in zip(names, followers, strict=True):
+    for number, (_, name) in enumerate(names, 1):
+        before = names[number][0][0] if number < len(names) else None
         _recover_one(directory / name, before, disk, found)
     disk.sync_directory(directory)
     return found
