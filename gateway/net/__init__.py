@@ -4,6 +4,6 @@
 """
 
 from gateway.net.limits import Complaints, raise_descriptor_limit
-from gateway.net.listen import Listener, ListenFailed
+from gateway.net.listen import CannotListen, Listener
 
-__all__ = ["Complaints", "ListenFailed", "Listener", "raise_descriptor_limit"]
+__all__ = ["CannotListen", "Complaints", "Listener", "raise_descriptor_limit"]

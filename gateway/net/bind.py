@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -20,9 +19,11 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.tcp import makeBinding
 
+from gateway.config.endpoint import Systemd, Tcp, Unix, parse_endpoint
+from gateway.net.settings import ListenerSettings
 from gateway.net.wire import joined
 
-__all__ = ["Bound", "ListenFailed", "bind", "naming"]
+__all__ = ["Bound", "CannotListen", "bind"]
 
 _BACKLOG = 1024
 _KEEPALIVE_SECONDS = 60
@@ -41,7 +42,7 @@ _TUNING = (
 )
 
 
-class ListenFailed(Exception):
+class CannotListen(Exception):
     """A port can not be opened; the text names listener, address and reason."""
 
 
@@ -54,54 +55,46 @@ class Bound(NamedTuple):
 
 
 def bind(
-    reactor: Any, listen: str, factory: IProtocolFactory, *, reuse_port: bool
+    reactor: Any,
+    settings: ListenerSettings,
+    factory: IProtocolFactory,
+    *,
+    reuse_port: bool,
 ) -> Bound:
-    """Listen where *listen* says.  Raises ValueError, OSError or CannotListenError."""
-    kind, _, where = listen.partition(":")
-    if kind == "tcp":
-        port = _tcp(reactor, where, factory, reuse_port=reuse_port)
-    elif kind == "unix":
-        port = _unix(reactor, where, factory)
-    elif kind == "systemd":
-        port = _systemd(reactor, where, factory)
-    else:
-        raise ValueError("must be tcp:PORT, tcp:HOST:PORT, unix:PATH or systemd:NAME")
-    _tune(port)
+    """Listen where *settings* say.  Raises `CannotListen`."""
+    try:
+        endpoint = parse_endpoint(str(settings.listen))
+        match endpoint:
+            case Tcp():
+                port = _tcp(reactor, endpoint, factory, reuse_port=reuse_port)
+            case Unix():
+                port = _unix(reactor, endpoint.path, factory)
+            case Systemd():
+                port = _systemd(reactor, endpoint.name, factory)
+        _tune(port)
+    except (CannotListenError, OSError, ValueError) as why:
+        cause = why.socketError if isinstance(why, CannotListenError) else why
+        reason = getattr(cause, "strerror", None) or str(cause)
+        raise CannotListen(
+            f"listener {settings.name}: {settings.listen}: {reason}"
+        ) from why
     return Bound(port, _address(port))
 
 
-@contextmanager
-def naming(listener: str, listen: str) -> Iterator[None]:
-    """Turn whatever keeps a port from opening into `ListenFailed`."""
-    try:
-        yield
-    except CannotListenError as why:
-        reason = getattr(why.socketError, "strerror", None) or str(why.socketError)
-        raise ListenFailed(f"listener {listener}: {listen}: {reason}") from why
-    except (OSError, ValueError) as why:
-        reason = getattr(why, "strerror", None) or str(why)
-        raise ListenFailed(f"listener {listener}: {listen}: {reason}") from why
-
-
 def _tcp(
-    reactor: Any, where: str, factory: IProtocolFactory, *, reuse_port: bool
+    reactor: Any, where: Tcp, factory: IProtocolFactory, *, reuse_port: bool
 ) -> IListeningPort:
-    host, _, number = where.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not number.isdigit() or int(number) > 0xFFFF:
-        raise ValueError(f"{number!r} is no port number")
-    binding = makeBinding(host, int(number), reuseAddress=True, reusePort=reuse_port)
-    return cast(
-        IListeningPort,
-        reactor.listenTCP(binding, factory, backlog=_BACKLOG, interface=host),
-    )
+    host = where.host
+    binding = makeBinding(host, where.port, reuseAddress=True, reusePort=reuse_port)
+    port = reactor.listenTCP(binding, factory, backlog=_BACKLOG, interface=host)
+    return cast(IListeningPort, port)
 
 
-def _unix(reactor: Any, path: str, factory: IProtocolFactory) -> IListeningPort:
-    _remove_stale(Path(path))
+def _unix(reactor: Any, path: Path, factory: IProtocolFactory) -> IListeningPort:
+    _remove_stale(path)
     before = os.umask(0o117)
     try:
-        port = reactor.listenUNIX(path, factory, backlog=_BACKLOG, mode=0o660)
+        port = reactor.listenUNIX(str(path), factory, backlog=_BACKLOG, mode=0o660)
     finally:
         os.umask(before)
     return cast(IListeningPort, port)

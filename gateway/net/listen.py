@@ -1,7 +1,7 @@
 """A port of the configuration: who may come in, how many, and what became of them.
 
 listener = Listener(settings, accept, reactor, sessions)
-listener.start()          # or raises ListenFailed
+listener.start()          # or raises CannotListen
 ...
 listener.stop(); listener.drain(5.0).addCallback(...)
 """
@@ -30,7 +30,7 @@ from zope.interface import implementer
 
 from gateway.interfaces import Accept, Refusal
 from gateway.net.approach import Approach
-from gateway.net.bind import ListenFailed, bind, naming
+from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import Link
 from gateway.net.limits import Complaints, Crowd, descriptor_ceiling
 from gateway.net.proxy import Trust
@@ -39,7 +39,7 @@ from gateway.net.tls import ServerTls, Unusable
 from gateway.net.websocket import Upgrade
 from gateway.net.wire import joined
 
-__all__ = ["ListenFailed", "Listener"]
+__all__ = ["CannotListen", "Listener"]
 
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
@@ -54,7 +54,8 @@ class Listener:
     *mixed*: with `websocket` on, plain connections are taken on the same port.
     *unread_bytes*: what may be written to a peer that does not read, beyond
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
-    *reuse_port*: other processes listen on the same port.
+    *reuse_port*: other processes listen on the same port.  *on_refused* is told the
+    configuration key of every refusal.
     """
 
     _log = Logger()
@@ -72,11 +73,12 @@ class Listener:
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         complaints: Complaints | None = None,
+        on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
         self.protocol = settings.protocol
-        self.address = settings.listen
-        """As bound, once `start` was called."""
+        self.address = str(settings.listen)
+        """As bound, once `bind` was called."""
         self.accepted = 0
         """Connections taken, ever."""
         self.rejected: Counter[str] = Counter()
@@ -97,7 +99,7 @@ class Listener:
         """Nothing but WebSocket is taken."""
         self.proxied = bool(settings.proxy_protocol)
         self.tls: ServerTls | None = None
-        """Loaded by `start`."""
+        """Loaded by `bind`."""
         self.unread_bytes = unread_bytes
         self.linger = _LINGER_SECONDS
 
@@ -108,6 +110,7 @@ class Listener:
         self._reuse_port = reuse_port
         proxy = settings.proxy_protocol
         self._trust = Trust(proxy.trusted if proxy else ())
+        self._on_refused = on_refused
         self._complaints = complaints or Complaints(self.clock)
         self._crowd = Crowd()
         self._links: set[Link] = set()
@@ -122,31 +125,34 @@ class Listener:
         """Open now."""
         return len(self._links)
 
-    def start(self) -> None:
-        """Load the certificate and listen.  Raises `ListenFailed`."""
+    def bind(self) -> None:
+        """Load the certificate, take the port.  Raises `CannotListen`.
+
+        Whoever connects waits in the kernel until `start`.
+        """
         settings = self._settings
         try:
             self.load_tls()
         except Unusable as why:
-            raise ListenFailed(f"listener {self.name}: tls: {why}") from None
-        with naming(self.name, settings.listen):
-            self._port, self.address = bind(
-                self._reactor, settings.listen, Door(self), reuse_port=self._reuse_port
-            )
-        self.watch()
-        self._log.info(
-            "{listener}: {protocol} on {address}",
-            listener=self.name,
-            protocol=self.protocol,
-            address=self.address,
+            raise CannotListen(f"listener {self.name}: tls: {why}") from None
+        self._port, self.address = bind(
+            self._reactor, settings, Door(self), reuse_port=self._reuse_port
         )
+        self._port.stopReading()  # type: ignore[attr-defined]
+        self._ceiling = descriptor_ceiling()
 
     def load_tls(self) -> None:
-        """Read the certificate; `start` does.  Raises `tls.Unusable`."""
+        """Read the certificate; `bind` does.  Raises `tls.Unusable`."""
         if self._settings.tls is not None:
             self.tls = ServerTls(
                 self.name, self._settings.tls, self.clock, alpn=self._alpn
             )
+
+    def start(self) -> None:
+        """Let them in."""
+        self.watch()
+        if self._port is not None:
+            self._port.startReading()  # type: ignore[attr-defined]
 
     def watch(self) -> None:
         """Begin to look after deadlines and certificate files; `start` does."""
@@ -304,6 +310,7 @@ class Listener:
 
     def _complain(self, host: str, peer: str, why: Refusal, kind: str) -> None:
         self.reject(kind)
+        self._on_refused(why.key)
         missed = self._complaints.admit(host)
         if missed is None:
             return

@@ -45,7 +45,7 @@ class WebSocketSettings(Protocol):
 
     @property
     def origins(self) -> Sequence[str]:
-        """The pages that may connect; empty: any."""
+        """The pages that may connect, `*` for any; programs, which have none, may."""
 
 
 class ProxySettings(Protocol):
@@ -96,8 +96,8 @@ class ListenerSettings(Protocol):
         """What it speaks."""
 
     @property
-    def listen(self) -> str:
-        """`tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH` or `systemd:NAME`."""
+    def listen(self) -> object:
+        """Its text is `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH` or `systemd:NAME`."""
 
     @property
     def websocket(self) -> WebSocketSettings | Literal[False] | None:

@@ -49,8 +49,8 @@ class Upgraded(NamedTuple):
 class Upgrade:
     """Feed it any slicing of a connection's first bytes until it has `Upgraded`.
 
-    *origins* names the web pages that may connect; empty means any, and a client
-    that is no browser sends no Origin and is let in.
+    *origins* names the web pages that may connect, `*` means any.  A client that is no
+    browser sends no Origin and is let in.
     """
 
     def __init__(
@@ -99,17 +99,16 @@ class Upgrade:
                 f"WebSocket path {path[:200]!r} is not {self._path!r}",
                 key="websocket.path",
             )
-        origin = next(
-            (value for name, value in request.extra_headers if name == b"origin"), None
-        )
-        if self._origins and origin is not None:
-            text = origin.decode("latin-1").rstrip("/").lower()
-            if text not in self._origins:
+        for name, value in request.extra_headers:
+            if name == b"origin" and not self._admits(value.decode("latin-1")):
                 raise _no(
                     "403 Forbidden",
-                    f"WebSocket from a page of {text[:200]!r}",
+                    f"WebSocket from a page of {value[:200]!r}",
                     key="websocket.origins",
                 )
+
+    def _admits(self, origin: str) -> bool:
+        return "*" in self._origins or origin.rstrip("/").lower() in self._origins
 
 
 def _no(status: str, rule: str, *headers: str, key: str | None = None) -> Refusal:
