@@ -25,6 +25,14 @@ class Tcp:
     port: int
     """0 for any free port: `/api/status` tells which."""
 
+    @property
+    def local(self) -> bool:
+        """Only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
     def __str__(self) -> str:
         if not self.host:
             return f"tcp:{self.port}"

@@ -120,7 +120,9 @@ def _unknown(place: Place) -> str:
 
 
 def _none_of(value: object, allowed: list[str]) -> str:
-    text = f"must be {', '.join(allowed[:-1])} or {allowed[-1]}, not {_shown(value)}"
+    *others, last = allowed
+    choice = f"{', '.join(others)} or {last}" if others else last
+    text = f"must be {choice}, not {_shown(value)}"
     close = difflib.get_close_matches(str(value), allowed, n=1)
     return f"{text}; did you mean {close[0]}?" if close else text
 

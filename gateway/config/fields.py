@@ -121,9 +121,9 @@ def _network(value: object) -> str:
 
 
 def _origin(value: object) -> str:
-    if value == "*" or _ORIGIN.fullmatch(_text(value)):
+    if _ORIGIN.fullmatch(_text(value)):
         return _text(value)
-    raise ValueError(f"must be like https://app.example.org, or *, not {value!r}")
+    raise ValueError(f"must be like https://app.example.org, not {value!r}")
 
 
 def _url_path(value: object) -> str:

@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.config.endpoint import Endpoint, conflict
+from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
     ByteCount,
     Count,
@@ -110,7 +110,7 @@ class WebSocket(Section):
     path: UrlPath = Field(default="/", description="Where clients may upgrade")
     origins: list[WebOrigin] = Field(
         default=[],
-        description="Origins that browsers may come from; [] = programs only, * = any",
+        description="Web pages that may connect, as https://host; [] = any",
     )
 
 
@@ -197,11 +197,11 @@ class LumberjackOptions(Section):
     window_events: Annotated[int, Number(1, 1 << 24)] = Field(
         default=65_536, description="Events in one window (number)"
     )
-    event_fields: Annotated[int, Number(1, 1 << 20)] = Field(
+    pairs: Annotated[int, Number(1, 1 << 20)] = Field(
         default=1024, description="Key-value pairs in one v1 event (number)"
     )
     compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
-        default=32 * MiB, description="One compressed frame, as it travels (size)"
+        default=64 * MiB, description="One compressed frame, as it travels (size)"
     )
 
 
@@ -426,6 +426,7 @@ class Config(Section):
         yield from self._same_endpoints()
         yield from self._too_small_a_spool()
         yield from self._same_directories()
+        yield from self._admin_in_the_open()
 
     def _same_names(self) -> Iterator[tuple[Place, str]]:
         first: dict[str, int] = {}
@@ -446,6 +447,16 @@ class Config(Section):
         for (first, one), (second, other) in combinations(listens, 2):
             if conflict(one, other):
                 yield second, f"{other} is taken by {spell(first)}: {one}"
+
+    def _admin_in_the_open(self) -> Iterator[tuple[Place, str]]:
+        listen = self.admin.listen
+        if isinstance(listen, Systemd):
+            yield ("admin", "listen"), f"must be tcp: or unix:, not {listen}"
+        if self.admin.token is None and isinstance(listen, Tcp) and not listen.local:
+            yield (
+                ("admin", "token"),
+                f"is required, because other machines can reach {listen}",
+            )
 
     def _too_small_a_spool(self) -> Iterator[tuple[Place, str]]:
         room = self.spool.max_bytes
