@@ -22,7 +22,7 @@ import msgspec
 
 from gateway.disk import Disk, File
 
-__all__ = ["Catalog", "Entry"]
+__all__ = ["Catalog", "Entry", "entries"]
 
 _KEEP = 1000
 
@@ -119,6 +119,11 @@ class Catalog:
         self._file, self._entries = file, keep
         self._size = sum(map(len, lines))
         self._torn = False
+
+
+def entries(data: bytes) -> list[Entry]:
+    """What a catalog's bytes say; for those who may only look."""
+    return _read(data).entries
 
 
 def _line(entry: Entry) -> bytes:

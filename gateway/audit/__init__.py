@@ -1,0 +1,19 @@
+"""The proof: is every acknowledged event exactly once in lake, spool and journal?
+
+    report = audit(Places.under(data_dir))
+    assert report.complete
+
+It only reads, and may do so while the gateway and the Spark job are at work.
+
+    ranges   sets of lsns
+    counts   how often each lsn was seen
+    lake     the tables
+    places   journal, spool and archive
+    audit    all of them together
+"""
+
+from gateway.audit.audit import Double, Hole, Node, Report, audit
+from gateway.audit.lake import Problem
+from gateway.audit.places import Places
+
+__all__ = ["Double", "Hole", "Node", "Places", "Problem", "Report", "audit"]

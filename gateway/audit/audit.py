@@ -1,0 +1,249 @@
+"""Every acknowledged event exactly once: looked at from outside, nothing believed.
+
+An event moves journal → spool → lake, and is in its next place before it leaves the
+one before.  One look goes through the places in that order, so an event that moves
+meanwhile is met at least once; what has left a place before we came there is found in
+a later one.  Being met in two places is therefore no double: it is the same event on
+its way.  Doubles are the same (node, lsn) twice in the tables, or in two files of
+spool and archive.
+
+A directory is not listed at one instant, though.  So what looks like a fault is looked
+at afresh a few times, and only what the last look finds is one.
+
+The last acknowledged lsn of a node is the greatest that any place knew of at the first
+look; that includes the journal's catalog, which outlives segments and files.  Later
+events are not asked for: they would be news in every look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gateway.audit.counts import Counts
+from gateway.audit.lake import Lake, Problem, Unusable
+from gateway.audit.places import (
+    JournalSeen,
+    Places,
+    SpoolFile,
+    look_at_journal,
+    look_at_spool,
+)
+from gateway.audit.ranges import Ranges
+
+__all__ = ["Double", "Hole", "Node", "Report", "audit"]
+
+_LOOKS = 4
+_PAUSE_SECONDS = 0.3
+_NAMED = 20
+
+
+@dataclass(slots=True)
+class Hole:
+    """Acknowledged events that are nowhere."""
+
+    first: int
+    last: int
+    archive: list[str] = field(default_factory=list)
+    """Files that still have some of them: the tables lost them, we did not."""
+    note: str | None = None
+    """What else is known of them."""
+
+
+@dataclass(slots=True)
+class Double:
+    """Events that are there more than once."""
+
+    first: int
+    last: int
+    files: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Node:
+    """What was found of one node's events; the three places add up to all but holes."""
+
+    node: str
+    first: int
+    last: int
+    """The last acknowledged."""
+    in_lake: int
+    in_spool: int
+    """Not in the lake, but in the spool."""
+    in_journal: int
+    """Only there."""
+    holes: Ranges
+    doubles: Ranges
+
+    @property
+    def events(self) -> int:
+        """How many were acknowledged."""
+        return max(0, self.last - self.first + 1)
+
+    @property
+    def fine(self) -> bool:
+        """Whether all of them are there once."""
+        return not len(self.holes) and not len(self.doubles)
+
+
+@dataclass(slots=True)
+class Report:
+    """The result."""
+
+    nodes: list[Node]
+    problems: list[Problem]
+    holes: dict[str, list[Hole]] = field(default_factory=dict)
+    """By node; the first of them with all that is known."""
+    doubles: dict[str, list[Double]] = field(default_factory=dict)
+    looks: int = 1
+
+    @property
+    def events(self) -> int:
+        """All nodes' acknowledged events."""
+        return sum(node.events for node in self.nodes)
+
+    @property
+    def complete(self) -> bool:
+        """The promise holds."""
+        return not self.problems and all(node.fine for node in self.nodes)
+
+
+def audit(
+    places: Places,
+    *,
+    node: str | None = None,
+    first: int = 1,
+    pause: Callable[[float], None] = time.sleep,
+) -> Report:
+    """Check all nodes, or one; from lsn *first* on.  Raises OSError.
+
+    *pause* is called between two looks, with the seconds to wait.
+    """
+    view = _View(places, node, first)
+    report = view.look()
+    while not report.complete and report.looks < _LOOKS:
+        pause(_PAUSE_SECONDS)
+        looks = report.looks + 1
+        report = view.look()
+        report.looks = looks
+    view.explain(report)
+    return report
+
+
+class _View:
+    """All places of all nodes, as the last look found them."""
+
+    def __init__(self, places: Places, node: str | None, first: int) -> None:
+        self._places = places
+        self._node = node
+        self._first = first
+        self._lake = Lake(places.lake, node=node, first=first)
+        self._journal: dict[str, JournalSeen] = {}
+        self._spool: dict[str, list[SpoolFile]] = {}
+        self._archive: dict[str, list[SpoolFile]] = {}
+        self._runs: dict[str, list[tuple[int, int]]] = {}
+        self._until: dict[str, int] = {}
+
+    def look(self) -> Report:
+        self._journal = look_at_journal(self._places.journal)
+        self._spool = look_at_spool(self._places.spool)
+        self._lake.look()
+        self._archive = look_at_spool(self._places.archive)
+        names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
+        names |= self._until.keys()
+        if self._node is not None:
+            names &= {self._node}
+        problems = list(self._lake.problems)
+        nodes = [self._judge(name, problems) for name in sorted(names)]
+        return Report(nodes, problems)
+
+    def _judge(self, name: str, problems: list[Problem]) -> Node:
+        journal = self._journal.get(name, JournalSeen())
+        spool, archive = self._spool.get(name, []), self._archive.get(name, [])
+        lake = self._lake.nodes.get(name, Counts())
+        last = max(journal.last, lake.last, *_lasts(spool), *_lasts(archive))
+        last = self._until.setdefault(name, last)
+        asked = Ranges.of([(self._first, last)])
+        problems += journal.problems
+        missing = lake.missing(self._first, last)
+        runs = self._read(spool, missing, problems)
+        lacking = missing - Ranges.of(runs)
+        holes = lacking - journal.events
+        spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
+        twice = Ranges.twice(runs) | Ranges.twice(spans.values())
+        return Node(
+            name,
+            self._first,
+            last,
+            in_lake=asked.events - missing.events,
+            in_spool=missing.events - lacking.events,
+            in_journal=lacking.events - holes.events,
+            holes=holes,
+            doubles=lake.doubled(self._first, last) | (twice & asked),
+        )
+
+    def _read(
+        self, files: list[SpoolFile], missing: Ranges, problems: list[Problem]
+    ) -> list[tuple[int, int]]:
+        """What really is in those files that should have some of *missing*."""
+        found: list[tuple[int, int]] = []
+        for file in files:
+            if not missing.touches(file.first, file.last):
+                continue
+            name = file.path.name
+            if name not in self._runs:
+                try:
+                    self._runs[name] = file.runs()
+                except FileNotFoundError:
+                    # It was public when we listed it, and has gone to the tables since.
+                    found.append((file.first, file.last))
+                    continue
+                except Unusable as why:
+                    problems.append(Problem(str(file.path), str(why)))
+                    continue
+            found += self._runs[name]
+        return found
+
+    def explain(self, report: Report) -> None:
+        """Say of the first faults what is known, of the others where they are."""
+        for node in report.nodes:
+            for number, (first, last) in enumerate(node.holes):
+                hole = Hole(first, last)
+                if number < _NAMED:
+                    self._explain_hole(node.node, hole)
+                report.holes.setdefault(node.node, []).append(hole)
+            for number, (first, last) in enumerate(node.doubles):
+                double = Double(first, last)
+                if number < _NAMED:
+                    double.files = self._files_with(node.node, double)
+                report.doubles.setdefault(node.node, []).append(double)
+
+    def _explain_hole(self, name: str, hole: Hole) -> None:
+        hole.archive = _overlapping(self._archive.get(name, []), hole.first, hole.last)
+        if hole.archive:
+            return
+        seen = self._journal.get(name, JournalSeen())
+        for first, last, path in seen.set_aside:
+            if first <= hole.last and hole.first <= last:
+                hole.note = f"{path}, which was found damaged, may have held them"
+                return
+        for entry in seen.published:
+            if entry.first <= hole.last and hole.first <= entry.last:
+                hole.note = f"the journal published {entry.name}, which is gone"
+                return
+
+    def _files_with(self, name: str, double: Double) -> list[str]:
+        there = [*self._spool.get(name, []), *self._archive.get(name, [])]
+        spooled = _overlapping(there, double.first, double.last)
+        if len({path.rpartition("/")[2] for path in spooled}) < 2:
+            spooled = []
+        return self._lake.files_with(name, double.first, double.last) + spooled
+
+
+def _lasts(files: Iterable[SpoolFile]) -> list[int]:
+    return [0, *(file.last for file in files)]
+
+
+def _overlapping(files: list[SpoolFile], first: int, last: int) -> list[str]:
+    return [str(file.path) for file in files if file.overlaps(first, last)]

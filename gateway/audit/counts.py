@@ -1,0 +1,103 @@
+"""How often each lsn of a node was seen: one byte per lsn, in chunks of 16 Mi lsns.
+
+Chunks exist only where something was seen, so one absurd lsn costs one chunk and a
+lake that was pruned costs nothing for its past.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gateway.audit.ranges import Ranges
+
+__all__ = ["CHUNK", "GREATEST", "Counts", "Ints"]
+
+CHUNK = 1 << 24
+GREATEST = 2**62
+"""No journal gets there; what is above is damage."""
+_MANY = 255
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Counts:
+    """Counts up to 255, for lsns from 1 to `GREATEST`."""
+
+    def __init__(self, chunk: int = CHUNK) -> None:
+        self._size = chunk
+        self._chunks: dict[int, _Bytes] = {}
+
+    def add(self, lsns: Ints) -> None:
+        """See each of these once more; fastest where they follow each other."""
+        if not len(lsns):
+            return
+        steps = np.diff(lsns)
+        if (steps == 1).all():
+            self._add_run(int(lsns[0]), int(lsns[-1]))
+        elif (steps > 0).all():
+            self._add_sorted(lsns, np.ones(len(lsns), np.int64))
+        else:
+            self._add_sorted(*np.unique(lsns, return_counts=True))
+
+    def of(self, lsns: Ints) -> _Bytes:
+        """How often each of these was seen."""
+        found = np.zeros(len(lsns), np.uint8)
+        numbers = lsns // self._size
+        for number in np.unique(numbers).tolist():
+            if number in self._chunks:
+                here = numbers == number
+                found[here] = self._chunks[number][lsns[here] % self._size]
+        return found
+
+    def missing(self, first: int, last: int) -> Ranges:
+        """The lsns from *first* to *last* that were not seen."""
+        return Ranges.of([(first, last)]) - self._where(first, last, above=0)
+
+    def doubled(self, first: int, last: int) -> Ranges:
+        """The lsns from *first* to *last* that were seen more than once."""
+        return self._where(first, last, above=1)
+
+    @property
+    def last(self) -> int:
+        """The greatest lsn seen; 0 if there is none."""
+        if not self._chunks:
+            return 0
+        number = max(self._chunks)
+        return number * self._size + int(np.flatnonzero(self._chunks[number])[-1])
+
+    def _where(self, first: int, last: int, *, above: int) -> Ranges:
+        found = []
+        for number in sorted(self._chunks):
+            begin = max(first, number * self._size)
+            end = min(last + 1, (number + 1) * self._size)
+            if begin < end:
+                base = number * self._size
+                counts = self._chunks[number][begin - base : end - base]
+                found.append(Ranges.where(counts > above, begin))
+        return Ranges.joined(found)
+
+    def _chunk(self, number: int) -> _Bytes:
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = np.zeros(self._size, np.uint8)
+        return chunk
+
+    def _add_run(self, first: int, last: int) -> None:
+        while first <= last:
+            number, at = divmod(first, self._size)
+            size = min(last - first + 1, self._size - at)
+            counts = self._chunk(number)[at : at + size]
+            np.add(counts, 1, out=counts, where=counts < _MANY)
+            first += size
+
+    def _add_sorted(self, lsns: Ints, times: Ints) -> None:
+        numbers = lsns // self._size
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for begin, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
+            chunk = self._chunk(int(numbers[begin]))
+            places = lsns[begin:end] % self._size
+            total = chunk[places] + times[begin:end]
+            chunk[places] = np.minimum(total, _MANY)

@@ -1,0 +1,200 @@
+"""Which events are in the tables, and how often.
+
+Only the columns `node` and `lsn` are read, straight from the files that a reader of
+the tables would see: names that start with `.` or `_` are not there.  A file under a
+public name never changes, so each is read once, however often one looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.audit.counts import GREATEST, Counts, Ints
+
+__all__ = ["TABLES", "Lake", "Problem", "Unusable", "columns", "visible"]
+
+#: An event is in one of these; stats has no lsn.
+TABLES = ("events", "quarantine")
+_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that the audit could not read or does not understand."""
+
+    file: str
+    why: str
+
+
+class Unusable(Exception):
+    """A file whose events can not be told; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """A file is the same as long as these are."""
+
+    inode: int
+    size: int
+    modified: int
+
+
+@dataclass(slots=True)
+class _Span:
+    first: int
+    last: int
+
+
+class Lake:
+    """The tables below a directory, as far as they have been read."""
+
+    def __init__(self, directory: Path, *, node: str | None, first: int) -> None:
+        """Events of other nodes, and those before lsn *first*, are left out."""
+        self.nodes: dict[str, Counts] = {}
+        self.problems: list[Problem] = []
+        self._directory = directory
+        self._node = node
+        self._first = first
+        self._read: dict[Path, _Identity] = {}
+        self._spans: dict[Path, dict[str, _Span]] = {}
+
+    def look(self) -> None:
+        """Count the files that were not there last time.  Raises OSError.
+
+        If one of the others is gone, or could not be read, everything is counted
+        afresh.
+        """
+        there = {
+            path: identity
+            for table in TABLES
+            for path, identity in visible(self._directory / table)
+        }
+        if self.problems or not self._read.items() <= there.items():
+            self._forget()
+        for path in sorted(there.keys() - self._read.keys()):
+            try:
+                self._count(path)
+            except FileNotFoundError:
+                continue
+            except Unusable as why:
+                self.problems.append(Problem(str(path), str(why)))
+            self._read[path] = there[path]
+
+    def files_with(self, node: str, first: int, last: int) -> list[str]:
+        """Names of the files that hold an event of this range."""
+        return [
+            str(path)
+            for path, spans in self._spans.items()
+            if (span := spans.get(node))
+            and span.first <= last
+            and first <= span.last
+            and self._holds(path, node, first, last)
+        ]
+
+    def _forget(self) -> None:
+        for kept in (self.nodes, self.problems, self._read, self._spans):
+            kept.clear()
+
+    def _count(self, path: Path) -> None:
+        for node, lsns in columns(path):
+            if self._node not in (None, node):
+                continue
+            low, high = int(lsns.min()), int(lsns.max())
+            span = self._spans.setdefault(path, {}).setdefault(node, _Span(low, high))
+            span.first, span.last = min(span.first, low), max(span.last, high)
+            wanted = lsns if low >= self._first else lsns[lsns >= self._first]
+            self.nodes.setdefault(node, Counts()).add(wanted)
+
+    @staticmethod
+    def _holds(path: Path, node: str, first: int, last: int) -> bool:
+        try:
+            return any(
+                name == node and bool(((lsns >= first) & (lsns <= last)).any())
+                for name, lsns in columns(path)
+            )
+        except (FileNotFoundError, Unusable):
+            return False
+
+
+def visible(directory: Path) -> Iterator[tuple[Path, _Identity]]:
+    """Every file below *directory* that readers of a table take for data."""
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir():
+            yield from visible(Path(entry.path))
+            continue
+        try:
+            stat = entry.stat()
+        except FileNotFoundError:
+            continue
+        identity = _Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        yield Path(entry.path), identity
+
+
+def columns(path: Path) -> Iterator[tuple[str, Ints]]:
+    """(node, lsns) of a Parquet file, piece by piece, none of them empty.
+
+    Raises `Unusable` if it is damaged or has other columns, FileNotFoundError,
+    PermissionError.
+    """
+    try:
+        with pq.ParquetFile(
+            path, read_dictionary=["node"], page_checksum_verification=True
+        ) as file:
+            _check_columns(file.schema_arrow)
+            for batch in file.iter_batches(
+                _ROWS, columns=["node", "lsn"], use_threads=False
+            ):
+                yield from _by_node(batch)
+    except (FileNotFoundError, PermissionError, Unusable):
+        raise
+    except (pa.ArrowException, OSError) as why:
+        raise Unusable(_reason(path, why)) from None
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    for name, wanted in (("node", pa.string()), ("lsn", pa.int64())):
+        if name not in schema.names:
+            raise Unusable(f"it has no column {name}")
+        found = schema.field(name).type
+        if pa.types.is_dictionary(found):
+            found = found.value_type
+        if found != wanted:
+            raise Unusable(f"its column {name} is {found}, not {wanted}")
+
+
+def _by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
+    node, lsn = batch.column("node"), batch.column("lsn")
+    if node.null_count or lsn.null_count:
+        raise Unusable("an event has no node or no lsn")
+    if not len(lsn):
+        return
+    lsns = lsn.to_numpy()
+    if lsns.min() < 1 or lsns.max() > GREATEST:
+        raise Unusable(f"it has an lsn outside 1..{GREATEST}")
+    if not pa.types.is_dictionary(node.type):
+        node = node.dictionary_encode()
+    names, codes = node.dictionary.to_pylist(), node.indices.to_numpy()
+    if codes.min() == codes.max():
+        yield names[codes[0]], lsns
+        return
+    for code in np.unique(codes).tolist():
+        yield names[code], lsns[codes == code]
+
+
+def _reason(path: Path, why: Exception) -> str:
+    if not path.stat().st_size:
+        return "it is empty: zero bytes are no Parquet file"
+    return f"it can not be read: {' '.join(str(why).split())}"

@@ -1,0 +1,69 @@
+"""Counts agree with counting by hand, at the borders of chunks above all."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.audit.counts import CHUNK, GREATEST, Counts
+from gateway.audit.ranges import Ranges
+
+SMALL = 16
+near = st.builds(
+    lambda base, off: base + off,
+    st.sampled_from([10, SMALL, 5 * SMALL]),
+    st.integers(-6, 6),
+)
+groups = st.lists(st.lists(near, max_size=12), max_size=5)
+
+
+@given(groups)
+def test_counts_are_right(seen: list[list[int]]) -> None:
+    """Whatever order lsns come in, each is counted as often as it came."""
+    counts, by_hand = Counts(SMALL), Counter(n for group in seen for n in group)
+    for group in seen:
+        counts.add(np.array(group, np.int64))
+    last = max(by_hand, default=0)
+    assert counts.last == last
+    everywhere = np.array(range(1, 6 * SMALL), np.int64)
+    assert counts.of(everywhere).tolist() == [by_hand[int(n)] for n in everywhere]
+    assert counts.missing(1, 5 * SMALL + 9) == (
+        Ranges.of([(1, 5 * SMALL + 9)]) - Ranges.of([(n, n) for n in by_hand])
+    )
+    assert counts.doubled(1, 6 * SMALL) == Ranges.of(
+        [(n, n) for n, times in by_hand.items() if times > 1]
+    )
+
+
+def test_runs_cross_chunks() -> None:
+    """A run over the border of two chunks is counted on both sides."""
+    counts = Counts()
+    counts.add(np.arange(CHUNK - 3, CHUNK + 3))
+    counts.add(np.arange(CHUNK - 1, CHUNK + 1))
+    assert list(counts.missing(CHUNK - 5, CHUNK + 4)) == [
+        (CHUNK - 5, CHUNK - 4),
+        (CHUNK + 3, CHUNK + 4),
+    ]
+    assert list(counts.doubled(1, 2 * CHUNK)) == [(CHUNK - 1, CHUNK)]
+
+
+@pytest.mark.parametrize("lsns", [[7], [7, 9], [9, 7]])
+def test_counting_stops_at_many(lsns: list[int]) -> None:
+    """An lsn that is there 300 times is doubled, not counted round to a small number."""
+    counts = Counts()
+    for _ in range(300):
+        counts.add(np.array(lsns))
+    assert 7 in [first for first, _ in counts.doubled(1, 10)]
+    counts.add(np.array([7] * 1000))
+    assert counts.of(np.array([7])).tolist() == [255]
+
+
+def test_an_absurd_lsn_is_cheap() -> None:
+    """One lsn at the end of the world leaves one hole before it, found at once."""
+    counts = Counts()
+    counts.add(np.array([1, GREATEST]))
+    assert list(counts.missing(1, GREATEST)) == [(2, GREATEST - 1)]
