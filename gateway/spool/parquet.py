@@ -7,6 +7,7 @@ flipped bits otherwise.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +53,7 @@ class Columns:
     node: str
     rows: int = 0
     payload_bytes: int = 0
-    flawed: int = 0
+    flaws: Counter[str] = field(default_factory=Counter)
     _lsns: list[int] = field(default_factory=list)
     _counts: list[int] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
@@ -106,7 +107,7 @@ class Columns:
             self._odd_types[self.rows + row] = self._types.number(name)
         for row, flaw in rows.flaws.items():
             self._flaw_codes[self.rows + row] = self._flaws.number(flaw)
-        self.flawed += len(rows.flaws)
+        self.flaws.update(rows.flaws.values())
         self.rows += count
         self.payload_bytes += stored.batch.payload_bytes
 
@@ -195,7 +196,8 @@ class Written:
     """What went into a file."""
 
     events: int = 0
-    flawed: int = 0
+    flaws: Counter[str] = field(default_factory=Counter)
+    """How many events are flawed, by reason."""
 
 
 def write(
@@ -245,7 +247,7 @@ def write(
 def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
     writer.write_batch(columns.batch(), row_group_size=columns.rows)
     done.events += columns.rows
-    done.flawed += columns.flawed
+    done.flaws.update(columns.flaws)
 
 
 def _scatter(

@@ -21,6 +21,7 @@ import io
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,7 +61,8 @@ class Published:
     path: Path
     first_lsn: int
     last_lsn: int
-    flawed: int
+    flaws: Counter[str]
+    """How many of its events are flawed, by reason."""
     seconds: float
 
 
@@ -131,14 +133,14 @@ class Publisher:
         """All four steps; after an OSError the same segment may be tried again."""
         begun = time.perf_counter()
         entry = self._catalog.find(sealed.first_lsn)
-        flawed = 0
+        flaws: Counter[str] = Counter()
         if entry is None:
             entry = Entry(
                 sealed.first_lsn,
                 sealed.last_lsn,
                 file_name(self._node, sealed.first_lsn, sealed.last_lsn),
             )
-            flawed = self._write(sealed, self._spool / entry.hidden)
+            flaws = self._write(sealed, self._spool / entry.hidden)
             self._catalog.add(entry)
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
@@ -148,11 +150,11 @@ class Publisher:
             self._spool / entry.name,
             entry.first,
             entry.last,
-            flawed,
+            flaws,
             time.perf_counter() - begun,
         )
 
-    def _write(self, sealed: Segment, path: Path) -> int:
+    def _write(self, sealed: Segment, path: Path) -> Counter[str]:
         self._disk.unlink(path)
         scan = segment.Scan(self._disk.read(sealed.path), before=sealed.last_lsn + 1)
         sink = _Sink(self._disk.create(path))
@@ -176,7 +178,7 @@ class Publisher:
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
-        return written.flawed
+        return written.flaws
 
     def _is_ours(self, name: str) -> bool:
         parsed = parse_file_name(name)

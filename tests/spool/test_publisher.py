@@ -30,7 +30,7 @@ def test_a_segment_becomes_a_file_and_goes(place: Any) -> None:
         (2, b"b"),
         (3, b"c"),
     ]
-    assert (done.first_lsn, done.last_lsn, done.flawed) == (1, 3, 0)
+    assert (done.first_lsn, done.last_lsn, done.flaws) == (1, 3, {})
     assert not sealed.path.exists()
 
 
@@ -74,7 +74,7 @@ def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
     one, two = rows(place, place.public()[0])
     assert (one["payload"], two["payload"]) == (b"raw,bytes", b"")
     assert one["flaw"] == two["flaw"] == "undecodable"
-    assert done.flawed == 2
+    assert done.flaws == {"undecodable": 2}
     place.decoders["short"] = lambda body: Rows([b"only one"])
     place.publisher().publish(place.sealed(b"x,y,z", protocol="short"))
     assert [r["lsn"] for r in rows(place, place.public()[1])] == [3, 4, 5]

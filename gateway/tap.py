@@ -1,0 +1,340 @@
+"""The composition root: the one place that knows every part of the daemon.
+
+Start:  lock the data directory → recover the journal → finish half-published files
+        → journal and spool threads → listeners → admin port → READY
+Stop:   listeners close, connections drain → the journal commits and seals → the
+        spool publishes → admin port closes
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from twisted.application.service import IService, MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python import usage
+
+from gateway import __version__, config, logs, lumberjack, notify
+from gateway.admin.access import Misconfigured
+from gateway.admin.metrics import Metrics
+from gateway.admin.service import Admin
+from gateway.admin.status import (
+    ArchiveStatus,
+    JournalStatus,
+    ListenerStatus,
+    SpoolStatus,
+    Status,
+)
+from gateway.disk import Disk, RealDisk
+from gateway.event import Decode, Stored
+from gateway.interfaces import Accept
+from gateway.journal import journal as journal_parts
+from gateway.journal import log as journal_log
+from gateway.journal import recover, segment
+from gateway.lock import Locked, lock
+from gateway.net import Complaints, Listener, ListenFailed, raise_descriptor_limit
+from gateway.spool import Catalog, Published, Publisher, Spool
+from gateway.spool import Settings as SpoolSettings
+
+__all__ = ["Gateway", "Options", "makeService"]
+
+DRAIN_SECONDS = 10.0
+EXIT_DISK = 74
+
+#: What each protocol is made of: who accepts its connections, who reads its batches.
+PROTOCOLS: Mapping[str, tuple[Callable[..., Accept], Decode]] = {
+    "lumberjack": (lumberjack.accept, lumberjack.decode),
+}
+
+
+class Options(usage.Options):
+    """`twistd gateway`'s command line."""
+
+    synopsis = "[--config FILE] [--check-config]"
+    optParameters = [  # noqa: RUF012, N815 - usage.Options' way
+        ["config", "c", "/etc/gateway/gateway.yaml", "configuration file"],
+    ]
+    optFlags = [  # noqa: RUF012, N815
+        ["check-config", None, "read the configuration, report, exit"],
+    ]
+    longdesc = "Example: twistd -n gateway --config conf/demo.yaml"
+
+    def postOptions(self) -> None:
+        """Read the configuration, so that a mistake in it is a usage error."""
+        try:
+            self["loaded"] = config.load(Path(self["config"]))
+        except config.Invalid as why:
+            _leave(str(why))
+        if self["check-config"]:
+            sys.stdout.write(f"{self['config']}: ok\n")
+            sys.exit(0)
+
+
+def makeService(options: Options) -> IService:
+    """The daemon, as twistd starts it."""
+    from twisted.internet import reactor
+
+    refuse_uvloop(reactor)
+    loaded: config.Config = options["loaded"]
+    logs.start(loaded.logging)
+    service: IService = Gateway(loaded, reactor, RealDisk())
+    return service
+
+
+def refuse_uvloop(reactor: Any) -> None:
+    """Refuse uvloop: it does not report a peer that resets with data in flight."""
+    loop = getattr(reactor, "_asyncioEventloop", None)
+    if type(loop).__module__.startswith("uvloop"):
+        _leave("gateway does not run on uvloop, which loses disconnects; use epoll")
+
+
+class Gateway(MultiService):
+    """All of the daemon, built from one configuration."""
+
+    _log = Logger()
+
+    def __init__(self, settings: config.Config, reactor: Any, disk: Disk) -> None:
+        super().__init__()
+        self.settings = settings
+        self.listeners: list[Listener] = []
+        self._reactor = reactor
+        self._disk = disk
+        self._begun = time.time()
+        self._phase: str | None = "starting"
+        self._watchdog = LoopingCall(notify.watchdog)
+        self.metrics = Metrics(self.status)
+
+    # -- start ----------------------------------------------------------------
+
+    def privilegedStartService(self) -> None:
+        """Take the directory, recover, bind: whatever fails here ends the start."""
+        try:
+            self._open()
+            self._bind()
+        except (
+            CannotListenError, ListenFailed, Locked, Misconfigured, OSError, segment.Newer,
+        ) as why:  # fmt: skip
+            _leave(f"gateway can not start: {why}")
+        super().privilegedStartService()
+
+    def startService(self) -> None:
+        """Everything is bound and recovered: take events."""
+        super().startService()
+        self.journal.start()
+        self.spool.start(self.journal, self._left)
+        self._phase = None
+        self._watchdog.start(5.0, now=False)
+        signal.signal(signal.SIGHUP, self._hangup)
+        # What lives now lives for ever; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        notify.ready(f"taking events on {', '.join(x.address for x in self.listeners)}")
+
+    def _open(self) -> None:
+        settings, disk = self.settings, self._disk
+        root = settings.data_dir
+        spool = root / settings.spool.directory
+        archive = root / "archive"
+        journal = root / settings.journal.directory / settings.node
+        disk.make_directory(root)
+        self._lock = lock(root / "lock", f"gateway {settings.node}")
+        for path in (journal, spool, archive):
+            disk.make_directory(path)
+        found = recover(journal, disk)
+        for loss in found.losses:
+            self.metrics.corrupt_records(1)
+            self._log.error(
+                "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
+                path=loss.path.name,
+                why=loss.why,
+                lsn=loss.first_lsn,
+                events=loss.events,
+            )
+        catalog = Catalog(journal, disk)
+        publisher = Publisher(
+            settings.node,
+            spool,
+            catalog,
+            disk,
+            {name: decode for name, (_, decode) in PROTOCOLS.items()},
+            settings.spool.compression,
+        )
+        self._left = publisher.recover(found.segments)
+        published = self._left[0].first_lsn - 1 if self._left else catalog.last_lsn
+        self.spool = Spool(
+            spool,
+            archive,
+            publisher,
+            SpoolSettings(
+                max_bytes=settings.spool.max_bytes,
+                compression=settings.spool.compression,
+                retention=settings.spool.retention,
+            ),
+            disk,
+            self._reactor,
+            published_lsn=published,
+            on_published=self._published,
+        )
+        self.journal = journal_parts.Journal(
+            journal_log.Log(journal, disk, max(found.next_lsn, catalog.last_lsn + 1)),
+            journal_parts.Settings(
+                commit_interval=settings.journal.commit_interval,
+                memory_bytes=settings.journal.memory_bytes,
+                segment_bytes=settings.journal.segment_bytes,
+                roll_interval=settings.spool.roll_interval,
+                roll_events=settings.spool.roll_events,
+                roll_bytes=settings.spool.roll_bytes,
+                acknowledge_when_published=settings.ack == "spool",
+            ),
+            self._reactor,
+            on_sealed=self.spool.publish,
+            on_fatal=self._fatal,
+            on_durable=self._durable,
+            on_commit=self._committed,
+        )
+
+    def _bind(self) -> None:
+        settings = self.settings
+        raise_descriptor_limit()
+        token = settings.admin.token
+        admin = Admin(
+            settings.admin.listen,
+            None if token is None else token.get_secret_value(),
+            self.status,
+            self.metrics,
+            self._reactor,
+        )
+        admin.setServiceParent(self)
+        sessions = _sessions(self._begun)
+        complaints = Complaints(self._reactor)
+        for one in settings.listeners:
+            accept, _ = PROTOCOLS[one.protocol]
+            listener = Listener(
+                one,
+                accept(one, self.journal, self._reactor),
+                self._reactor,
+                sessions,
+                complaints=complaints,
+                on_refused=self.metrics.refused,
+            )
+            listener.start()
+            self.listeners.append(listener)
+
+    # -- while it runs --------------------------------------------------------
+
+    def status(self) -> Status:
+        """The daemon at this moment, for the admin port."""
+        journal, spool = self.journal, self.spool
+        return Status(
+            node=self.settings.node,
+            version=__version__,
+            not_ready_reason=self._phase or journal.why_full,
+            uptime_seconds=time.time() - self._begun,
+            listeners=[
+                ListenerStatus(
+                    name=one.name,
+                    protocol=one.protocol,
+                    address=one.address,
+                    connections=one.connections,
+                    events=one.events,
+                    bytes=one.bytes,
+                    rejected=dict(one.rejected),
+                )
+                for one in self.listeners
+            ],
+            journal=JournalStatus(
+                journal.durable_lsn,
+                journal.open_bytes + spool.backlog_bytes,
+                journal.why_full,
+            ),
+            spool=SpoolStatus(
+                spool.published_lsn,
+                spool.level.files,
+                spool.level.bytes,
+                self.settings.spool.max_bytes,
+            ),
+            archive=ArchiveStatus(spool.archived.files, spool.archived.bytes),
+        )
+
+    def reload(self) -> None:
+        """SIGHUP: certificates are read again; a broken one leaves the old in place."""
+        notify.reloading()
+        for listener in self.listeners:
+            listener.reload()
+        self._log.info("Certificates read again")
+        notify.ready()
+
+    def _hangup(self, *_: Any) -> None:
+        self._reactor.callFromThread(self.reload)
+
+    def _durable(self, group: list[Stored]) -> None:
+        now = time.time()
+        for stored in group:
+            self.metrics.acknowledged(now - stored.batch.received_at / 1e6)
+
+    def _committed(self, commit: journal_parts.Commit) -> None:
+        self.metrics.committed(commit.seconds, commit.events, commit.bytes)
+
+    def _published(self, file: Published) -> None:
+        self.metrics.published(file.seconds)
+        for flaw, events in file.flaws.items():
+            self.metrics.flawed(flaw, events)
+
+    def _fatal(self, why: str) -> None:
+        """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""
+        self._log.critical("the journal is lost: {why}; exit status 74", why=why)
+        sys.stderr.flush()
+        os._exit(EXIT_DISK)
+
+    # -- stop -----------------------------------------------------------------
+
+    def stopService(self) -> Deferred[None]:
+        """Answer what was taken, then close; bounded by `DRAIN_SECONDS`."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._phase = "stopping"
+        notify.stopping()
+        if self._watchdog.running:
+            self._watchdog.stop()
+        for listener in self.listeners:
+            await listener.stop()
+        drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
+        for one in drained:
+            await one
+        await self.journal.stop()
+        await self.spool.stop()
+        self._log.info(
+            "Stopped: everything acknowledged (lsn {lsn}) is published",
+            lsn=self.journal.durable_lsn,
+        )
+        await super().stopService()
+
+
+def _sessions(begun: float) -> Callable[[], str]:
+    """Names for connections that this node has never given before."""
+    prefix = f"{int(begun * 1000):x}"
+    count = 0
+
+    def next_session() -> str:
+        nonlocal count
+        count += 1
+        return f"{prefix}-{count}"
+
+    return next_session
+
+
+def _leave(why: str) -> NoReturn:
+    """End the start with a sentence instead of a traceback."""
+    sys.stderr.write(why.rstrip() + "\n")
+    raise SystemExit(1)
