@@ -50,7 +50,7 @@ class _Options(Protocol):
     @property
     def compressed_bytes(self) -> int: ...
     @property
-    def pairs(self) -> int: ...
+    def event_fields(self) -> int: ...
 
 
 class Settings(Protocol):
@@ -87,7 +87,7 @@ class Lumberjack:
             inflated_bytes=limits.inflated_bytes,
             compressed_bytes=options.compressed_bytes,
             window_events=options.window_events,
-            pairs=options.pairs,
+            event_fields=options.event_fields,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.stall_timeout = options.stall_timeout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -92,7 +93,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "keepalive_interval": 3.0,
         "window_events": 65536,
         "compressed_bytes": 8 << 20,
-        "pairs": 1024,
+        "event_fields": 1024,
     } | changes
     both = SimpleNamespace(**values)
     return SimpleNamespace(limits=both, options=both)
@@ -206,7 +207,7 @@ def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
     data = draw(source)
     cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
     edges = [0, *cuts, len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @pytest.fixture(scope="session", name="strategies")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from typing import Any
 
@@ -67,8 +68,8 @@ def test_a_run_has_room_for() -> None:
     [
         (b"2J\0\0\0\1\x00\x80\x00\x00", "limits.inflated_bytes"),
         (b"2J\0\0\0\1\xff\xff\xff\xff", "limits.inflated_bytes"),
-        (b"1D\0\0\0\1\0\0\4\1", "options.pairs"),
-        (b"1D\0\0\0\1\xff\xff\xff\xff", "options.pairs"),
+        (b"1D\0\0\0\1\0\0\4\1", "options.event_fields"),
+        (b"1D\0\0\0\1\xff\xff\xff\xff", "options.event_fields"),
         (b"1D\0\0\0\1\0\0\0\1\0\x80\0\0", "limits.inflated_bytes"),
         (b"2C\x00\x40\x00\x01", "options.compressed_bytes"),
         (b"2C\xff\xff\xff\xff", "options.compressed_bytes"),
@@ -102,13 +103,15 @@ def test_a_bomb_is_not_inflated() -> None:
     limits = Limits(inflated_bytes=4 << 20)
     flood = b"".join(wire.json(_V2, 1, b"{" + b" " * 100_000 + b"}") for _ in range(80))
     decoder = Decoder(limits)
-    held = 0
     frame = wire.compressed(_V2, flood, 9)
-    with pytest.raises(Refusal, match=r"limits\.inflated_bytes"):
-        for at in range(0, len(frame), 100):
+    for at in range(0, len(frame) - 100, 100):
+        try:
             _drain(decoder, frame[at : at + 100])
-            held = max(held, decoder.held_bytes)
-    assert held < 600_000
+        except Refusal as why:
+            assert why.key == "limits.inflated_bytes"  # noqa: PT017
+            return
+        assert decoder.held_bytes < 600_000
+    pytest.fail("inflated it all")
 
 
 @given(st.data())
@@ -180,8 +183,6 @@ def test_only_refusals_come_out(data: st.DataObject) -> None:
     """Of random bytes, whatever they are, comes nothing but tokens or a `Refusal`."""
     head = data.draw(st.sampled_from([b"", b"2J", b"1D", b"2C", b"2W", b"2J\0\0\0\1"]))
     decoder = Decoder(Limits(inflated_bytes=1 << 20, compressed_bytes=1 << 20))
-    try:
+    with contextlib.suppress(Refusal):
         _drain(decoder, head + data.draw(st.binary(max_size=60)))
-    except Refusal:
-        pass
     assert decoder.held_bytes < 1 << 12
