@@ -1,0 +1,129 @@
+"""`gateway COMMAND …`: one module for each command, imported when it is asked for.
+
+A command's module has
+
+    HELP = "What it does, in full; an example."     shown by `gateway COMMAND --help`
+    def add_arguments(parser: ArgumentParser) -> None
+    def run(args: Namespace) -> int                 0 fine, 1 found something, 2 wrong use
+
+and a line in `COMMANDS`.  It may raise `WrongUse`.  Nothing heavy is imported here:
+`gateway --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from gateway import __version__
+
+__all__ = ["COMMANDS", "WrongUse", "main"]
+
+#: Name: module, and what `gateway --help` says of it.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("gateway.cli.demo", "the whole path on this machine, and the proof"),
+    "check": ("gateway.cli.check", "validate a configuration"),
+    "schema": ("gateway.cli.schema", "print the configuration's JSON Schema"),
+    "send": ("gateway.cli.send", "send events, as a real client of a protocol"),
+    "spool": ("gateway.cli.spool", "look into the spool: ls, cat, verify"),
+    "audit": ("gateway.cli.audit", "prove that every event is there exactly once"),
+    "spark": ("gateway.cli.spark", "run the Spark job: spool to tables"),
+}
+
+FINE, FOUND, WRONG_USE = 0, 1, 2
+#: What a shell reports for a program that such a signal ended.
+INTERRUPTED, PIPE_CLOSED = 130, 141
+
+
+class WrongUse(Exception):
+    """A command can not start; the message is for whoever typed it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status.  Neither ^C nor `| head` shows a trace."""
+    try:
+        status = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try to flush once more on its way out, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        return _command(argv)
+    except SystemExit as leave:  # argparse's way
+        return leave.code if isinstance(leave.code, int) else FINE
+    except Exception as why:
+        if isinstance(why, WrongUse) or _is_invalid(why):
+            print(f"gateway: {why}", file=sys.stderr)
+            return WRONG_USE
+        raise
+
+
+def _is_invalid(why: Exception) -> bool:
+    """Whether a configuration was; only who imported that module can raise it."""
+    config = sys.modules.get("gateway.config")
+    return config is not None and isinstance(why, config.Invalid)
+
+
+def _command(argv: Sequence[str]) -> int:
+    if not argv or argv[0].startswith("-"):
+        parser = _top()
+        parser.parse_args(argv)  # --help and --version end here, all else is wrong
+        parser.print_help(sys.stderr)
+        return WRONG_USE
+    name, *rest = argv
+    if name not in COMMANDS:
+        _unknown(name)
+    try:
+        module = importlib.import_module(COMMANDS[name][0])
+    except ModuleNotFoundError as why:
+        raise WrongUse(_missing(name, why)) from why
+    parser = argparse.ArgumentParser(
+        prog=f"gateway {name}",
+        description=module.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(rest)))
+
+
+def _top() -> argparse.ArgumentParser:
+    lines = [f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="gateway",
+        usage="gateway [--version] COMMAND [...]",
+        description="Events in by their own protocols, Parquet out, exactly once.",
+        epilog="commands:\n"
+        + "\n".join(lines)
+        + "\n\n`gateway COMMAND --help` has the options and an example.\n"
+        "The daemon itself: twistd -n gateway --config FILE",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gateway {__version__}")
+    return parser
+
+
+def _unknown(name: str) -> NoReturn:
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = (
+        f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(COMMANDS)}"
+    )
+    raise WrongUse(f"no command {name!r}; {hint}")
+
+
+def _missing(name: str, why: ModuleNotFoundError) -> str:
+    if why.name == COMMANDS[name][0]:
+        return f"{name!r} is not part of this version"
+    extra = " (pip install 'gateway[spark]')" if why.name in ("pyspark", "py4j") else ""
+    return f"{name!r} needs the Python package {why.name!r}{extra}"

@@ -1,0 +1,109 @@
+"""`gateway check FILE`: is this a configuration?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gateway import config
+from gateway.config.problems import spell
+
+HELP = """\
+Read a configuration as the daemon would and say everything that is wrong with it.
+
+Example:
+  gateway check /etc/gateway/gateway.yaml
+  gateway check --effective conf/gateway.yaml    with every default filled in
+
+Exit status: 0 it is fine; 1 it is not, see standard error; 2 there is no such file.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--json", action="store_true", help="the result as one JSON object"
+    )
+    parser.add_argument(
+        "--effective",
+        action="store_true",
+        help="print the configuration with its defaults; secrets are masked",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    try:
+        loaded = config.load(args.file)
+    except config.Invalid as why:
+        if args.json:
+            _print_json(_refusal(why))
+        else:
+            print(why, file=sys.stderr)
+        return 2 if isinstance(why, config.Unreadable) else 1
+    if args.json:
+        _print_json(
+            {
+                "file": str(args.file),
+                "ok": True,
+                "problems": [],
+                "config": config.dump(loaded),
+            }
+        )
+    elif args.effective:
+        _print_yaml(config.dump(loaded))
+    else:
+        print(f"{args.file}: ok")
+        print("\n".join(_summary(loaded)))
+    return 0
+
+
+def _refusal(why: config.Invalid) -> dict[str, Any]:
+    problems = [
+        {
+            "path": spell(problem.place),
+            "line": problem.line,
+            "message": problem.message,
+        }
+        for problem in why.problems
+    ]
+    return {"file": why.file, "ok": False, "problems": problems}
+
+
+def _summary(loaded: config.Config) -> list[str]:
+    width = max(len(listener.name) for listener in loaded.listeners)
+    lines = [f"  node {loaded.node}, data in {loaded.data_dir}"]
+    for listener in loaded.listeners:
+        about = ", ".join(_about(listener))
+        lines.append(f"  {listener.name:<{width}}  {listener.protocol} on {about}")
+    lines.append(f"  admin page on {loaded.admin.listen}")
+    return lines
+
+
+def _about(listener: config.Listener) -> list[str]:
+    about = [str(listener.listen)]
+    if listener.websocket:
+        about.append(f"WebSocket at {listener.websocket.path}")
+    if listener.tls is None:
+        about.append("not encrypted")
+    else:
+        about.append(f"{listener.tls.minimum_version} or newer")
+        if listener.tls.client_auth != "none":
+            about.append(f"client certificates {listener.tls.client_auth}")
+    if listener.proxy_protocol:
+        about.append("behind a PROXY protocol balancer")
+    return about
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _print_yaml(value: dict[str, Any]) -> None:
+    import yaml
+
+    print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")

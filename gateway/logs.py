@@ -1,0 +1,268 @@
+r"""Log lines: text for people or JSON for programs, on standard error.
+
+What a peer says may be logged, so nothing of it may reach a terminal or a log file
+as anything but text: every character that is not printable is written as an escape
+(`\x1b`, `\n`, `\u2028`).  An event is one line; in text a traceback adds more, each
+of them indented.
+
+Log nothing per event, and use `Limited` for what a peer can cause: a line costs as
+much CPU as thirty events.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, TextIO, cast
+
+from twisted.application.service import MultiService
+from twisted.logger import (
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    Logger,
+    LogLevel,
+    LogLevelFilterPredicate,
+    formatEvent,
+    globalLogBeginner,
+)
+from twisted.python.components import Componentized
+from twisted.python.failure import Failure
+from twisted.python.logfile import LogFile
+from zope.interface import implementer
+
+__all__ = ["Limited", "Logged", "escape", "observer", "start"]
+
+_MAX_MESSAGE = 4000
+_MAX_TRACEBACK_LINES = 60
+#: Fields of Twisted's older logging, which say what ours say already.
+_LEGACY = frozenset(
+    ("failure", "format", "isError", "logLevel", "message", "system", "time", "why")
+)
+
+
+class Settings(Protocol):
+    """The `logging` section."""
+
+    @property
+    def level(self) -> str:
+        """`debug`, `info`, `warn`, `error` or `critical`."""
+
+    @property
+    def format(self) -> str:
+        """`text` or `json`."""
+
+
+# -- where it goes ------------------------------------------------------------
+
+
+def start(settings: Settings) -> None:
+    """Begin now, on standard error: for programs that are not run by twistd."""
+    globalLogBeginner.beginLoggingTo(
+        [observer(settings, sys.stderr)], redirectStandardIO=False
+    )
+
+
+class Logged(MultiService):
+    """The services below it log as the configuration says, and in no other way.
+
+    twistd begins logging itself, with the observer that it finds on the application:
+    so this goes to the top of the services, and puts ours there in time.
+    """
+
+    def __init__(
+        self, settings: Settings, twistd: Mapping[str, Any] | None = None
+    ) -> None:
+        """*twistd* has the options of its command line: `Options.parent`."""
+        super().__init__()
+        self._settings = settings
+        self._twistd = twistd or {}
+
+    def setServiceParent(self, parent: Any) -> None:
+        """A `--logger` or `--syslog` of the user stays."""
+        if isinstance(parent, Componentized) and not self._twistd.get("syslog"):
+            ours = observer(self._settings, _output(self._twistd))
+            parent.setComponent(ILogObserver, ours)
+        super().setServiceParent(parent)
+
+
+def _output(twistd: Mapping[str, Any]) -> TextIO:
+    """Standard error, or the file that twistd would write: a daemon has no other."""
+    name = twistd.get("logfile")
+    if name == "-" or (twistd.get("nodaemon", True) and not name):
+        return sys.stderr
+    return cast(TextIO, LogFile.fromFullPath(name or "twistd.log"))
+
+
+def observer(settings: Settings, out: TextIO) -> ILogObserver:
+    """Writes to *out* what is at least of the level."""
+    least = LogLevel.lookupByName(settings.level)
+    lines = _Lines(out, _as_json if settings.format == "json" else _as_text)
+    return FilteringLogObserver(lines, [LogLevelFilterPredicate(least)])
+
+
+@implementer(ILogObserver)
+class _Lines:
+    def __init__(self, out: TextIO, form: Callable[[LogEvent], str]) -> None:
+        self._out = out
+        self._form = form
+
+    def __call__(self, event: LogEvent) -> None:
+        self._out.write(self._form(event) + "\n")
+        self._out.flush()
+
+
+# -- how it looks -------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Text that can do nothing to a terminal, a pager or a line-based tool."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def _as_text(event: LogEvent) -> str:
+    head = f"{_when(event)} {_level(event):<5} {escape(_logger(event))}"
+    lines = [f"{head}: {escape(_message(event))}"]
+    if "log_failure" in event:
+        lines += [f"    {escape(line)}" for line in _traceback(event["log_failure"])]
+    return "\n".join(lines)
+
+
+def _as_json(event: LogEvent) -> str:
+    record: dict[str, object] = {
+        "ts": _when(event),
+        "level": _level(event),
+        "logger": _logger(event),
+        "msg": _message(event),
+    }
+    for key, value in event.items():
+        if not (key.startswith("log_") or key in _LEGACY or key in record):
+            record[key] = _plain(value)
+    if "log_failure" in event:
+        record["traceback"] = _traceback(event["log_failure"])
+    return json.dumps(record)  # ASCII: U+2028 and its like are escapes
+
+
+def _when(event: LogEvent) -> str:
+    seconds = event.get("log_time", time.time())
+    when = datetime.fromtimestamp(seconds, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _level(event: LogEvent) -> str:
+    return str(event["log_level"].name)
+
+
+def _logger(event: LogEvent) -> str:
+    return str(event.get("log_namespace", "-"))
+
+
+def _message(event: LogEvent) -> str:
+    text = formatEvent(event).strip()
+    if not text and "log_failure" in event:
+        text = _last_line(event["log_failure"])
+    if len(text) > _MAX_MESSAGE:
+        text = f"{text[:_MAX_MESSAGE]}… ({len(text)} characters)"
+    return text
+
+
+def _last_line(failure: Failure) -> str:
+    lines = _traceback(failure)
+    return lines[-1] if lines else "failure"
+
+
+def _traceback(failure: Failure) -> list[str]:
+    try:
+        lines = failure.getTraceback().rstrip().splitlines()
+    except Exception:  # an exception may have a broken __str__
+        return [f"{failure.type!r} (no traceback)"]
+    return lines[-_MAX_TRACEBACK_LINES:]
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    try:
+        text = str(value)
+    except Exception:  # as above
+        text = object.__repr__(value)
+    return text[:_MAX_MESSAGE]
+
+
+# -- how often ----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Seen:
+    at: float
+    suppressed: int = 0
+
+
+class Limited:
+    """Logs once a minute for each key, and says how often it kept silent.
+
+    A key is what an operator would call "the same thing again": a peer and a rule.
+    With more than *keys* of them in a minute, the others share one line: whoever has
+    many addresses can fill neither the log nor our memory.
+    """
+
+    def __init__(
+        self,
+        log: Logger,
+        seconds: Callable[[], float],
+        *,
+        interval: float = 60.0,
+        keys: int = 1000,
+    ) -> None:
+        """*seconds* is a clock that does not jump: `reactor.seconds`."""
+        self._log = log
+        self._seconds = seconds
+        self._interval = interval
+        self._keys = keys
+        self._seen: OrderedDict[Hashable, _Seen] = OrderedDict()  # oldest first
+        self._others = _Seen(-math.inf)
+
+    def warn(self, key: Hashable, form: str, **fields: object) -> bool:
+        """A warning; whether it was logged."""
+        return self.emit(LogLevel.warn, key, form, **fields)
+
+    def emit(self, level: Any, key: Hashable, form: str, **fields: object) -> bool:
+        """Log *form* with *fields* unless it is too soon; whether it was logged."""
+        now = self._seconds()
+        self._forget(now)
+        seen = self._seen.get(key)
+        if seen is None and len(self._seen) >= self._keys:
+            seen = self._others
+        if seen is not None and now - seen.at < self._interval:
+            seen.suppressed += 1
+            return False
+        if seen is None:
+            seen = self._seen[key] = _Seen(now)
+        if seen.suppressed:
+            form += " (and {suppressed} more like it before)"
+            fields["suppressed"] = seen.suppressed
+        seen.at, seen.suppressed = now, 0
+        if seen is not self._others:
+            self._seen.move_to_end(key)
+        self._log.emit(level, form, **fields)
+        return True
+
+    def _forget(self, now: float) -> None:
+        """Drop what was quiet for long; its count has waited long enough, too."""
+        while self._seen:
+            oldest = next(iter(self._seen))
+            if now - self._seen[oldest].at < 2 * self._interval:
+                break
+            del self._seen[oldest]
