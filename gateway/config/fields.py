@@ -65,7 +65,7 @@ def _text(value: object) -> str:
 def _secret(value: object) -> SecretStr:
     if isinstance(value, SecretStr):
         return value
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value.strip():
         raise ValueError("must be text of at least one character, or null")
     return SecretStr(str(value))
 
