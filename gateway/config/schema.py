@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gateway.config.model import Config
-from gateway.config.units import PLACEHOLDER_PATTERN
+from gateway.config.units import PLACEHOLDER_PATTERN, format_size, format_time
 
 __all__ = ["json_schema"]
 
+_UNITS: dict[str, Callable[[Any], str]] = {"size": format_size, "time": format_time}
 _PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
 
 
@@ -29,13 +31,15 @@ def json_schema() -> dict[str, Any]:
 
 def _as_written(key: str, value: dict[str, Any]) -> dict[str, Any]:
     """What a key takes in the file, where that is more than its type."""
-    outside: dict[str, Any] = {
+    about: dict[str, Any] = {
         k: value.pop(k) for k in ("description", "default") if k in value
     }
-    if key in ("websocket", "proxy_protocol"):
+    if write := _UNITS.get(value.pop("unit", "")):
+        about["default"] = write(about["default"])
+    if key in ("websocket", "proxy_protocol", "tls"):
         kinds = [kind for kind in value["anyOf"] if kind.get("type") != "null"]
-        outside["default"] = False
-        value = {"anyOf": [{"const": False}, *kinds]}
+        del about["default"]
+        value = {"anyOf": kinds if key == "tls" else [{"const": False}, *kinds]}
     elif "enum" in value or value.get("type") == "boolean":
         value = {"anyOf": [value, _PLACEHOLDER]}
-    return {**value, **outside}
+    return {**value, **about}

@@ -154,7 +154,7 @@ class Size:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         texts = _text_schema(_SIZE.pattern)
-        return {"anyOf": [{"type": "integer", "minimum": 0}, texts]}
+        return {"unit": "size", "anyOf": [{"type": "integer", "minimum": 0}, texts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Time:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return _text_schema(_TIME.pattern)
+        return {"unit": "time", **_text_schema(_TIME.pattern)}
 
 
 @dataclass(frozen=True, slots=True)
