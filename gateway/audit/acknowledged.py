@@ -1,0 +1,195 @@
+"""Is every event that the senders had acknowledged there?
+
+A sender knows nothing of lsns.  It puts an id into each event, as `event.id` of the
+JSON (ECS), and writes down the ids that were acknowledged.  Here the payloads are
+searched for them: the journal first, then the spool, then the tables, so that an
+event on its way is met (see `audit`).
+
+An id may be there more than once: a sender that lost its connection before the
+acknowledgement came has to send again.  That is told, and is no fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.audit.counts import Counts, Ints
+from gateway.audit.lake import TABLES, Problem, visible
+from gateway.audit.places import Places, look_at_spool, segments
+from gateway.audit.variant import look_up
+from gateway.event import Decode
+from gateway.spool.parquet import rows_of
+
+__all__ = ["Acknowledged", "event_id", "read_ids", "search"]
+
+_ROWS = 1 << 14
+
+
+class _Event(msgspec.Struct):
+    event: Any = None
+    dotted: Any = msgspec.field(default=None, name="event.id")
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """What became of the events that senders count on."""
+
+    ids: int
+    """Different ids that were acknowledged."""
+    missing: list[str]
+    """Those that are nowhere, in the order in which they were acknowledged."""
+    resent: int
+    """Acknowledged ids that are there more than once."""
+    copies: int
+    """How many events that is too many."""
+    unsearched: list[Problem]
+    """Files whose payloads are in a form that this version can not search."""
+
+
+def read_ids(lines: Iterable[str]) -> list[str]:
+    """The ids of a file with one on each line; a last line cut short counts."""
+    return [text for line in lines if (text := line.strip())]
+
+
+def event_id(payload: bytes) -> str | None:
+    """`event.id` of an event's JSON, nested or with a dot; None if it has none."""
+    if b"event" not in payload:
+        return None
+    try:
+        found = _decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    inner = found.event.get("id") if isinstance(found.event, dict) else None
+    value = found.dotted if inner is None else inner
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def search(
+    places: Places, acknowledged: Iterable[str], decoders: Mapping[str, Decode]
+) -> Acknowledged:
+    """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
+
+    Files that can not be read are passed over; `audit` reports them.
+    """
+    times = dict.fromkeys(acknowledged, 0)
+    search = _Search(places, decoders, times)
+    search.run()
+    return Acknowledged(
+        len(times),
+        [name for name, count in times.items() if not count],
+        sum(count > 1 for count in times.values()),
+        sum(count - 1 for count in times.values() if count > 1),
+        search.unsearched,
+    )
+
+
+@dataclass(slots=True)
+class _Search:
+    places: Places
+    decoders: Mapping[str, Decode]
+    times: dict[str, int]
+    unsearched: list[Problem] = field(default_factory=list)
+    _met: dict[str, Counts] = field(default_factory=dict)
+
+    def run(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for directory in sorted(self.places.journal.iterdir()):
+                if directory.is_dir():
+                    self._journal(directory)
+        for files in look_at_spool(self.places.spool).values():
+            for file in files:
+                self._table(file.path)
+        for table in TABLES:
+            for path, _ in visible(self.places.lake / table):
+                self._table(path)
+
+    def _journal(self, directory: Path) -> None:
+        for _, scan in segments(directory, []):
+            for stored in scan:
+                rows = rows_of(stored, self.decoders, lambda _, why: None)
+                lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
+                for row in self._unmet(directory.name, lsns).tolist():
+                    self._meet(event_id(rows.payloads[row]))
+
+    def _table(self, path: Path) -> None:
+        try:
+            with pq.ParquetFile(path) as file:
+                if _shredded(file.schema_arrow):
+                    why = "its column body is shredded (variant.writeShredding)"
+                    self.unsearched.append(Problem(str(path), why))
+                    return
+                wanted = ["node", "lsn", "payload", "body"]
+                there = [name for name in wanted if name in file.schema_arrow.names]
+                for batch in file.iter_batches(_ROWS, columns=there, use_threads=False):
+                    self._rows(batch)
+        except PermissionError:
+            raise
+        except (pa.ArrowException, OSError):
+            return
+
+    def _rows(self, batch: pa.RecordBatch) -> None:
+        nodes = np.array(batch.column("node").to_pylist())
+        lsns = batch.column("lsn").to_numpy()
+        for node in np.unique(nodes).tolist():
+            mine = np.flatnonzero(nodes == node)
+            for name in _ids(batch.take(mine[self._unmet(node, lsns[mine])])):
+                self._meet(name)
+
+    def _unmet(self, node: str, lsns: Ints) -> Ints:
+        """Which of these rows no place had so far; from now on they are met."""
+        met = self._met.setdefault(node, Counts())
+        new = np.flatnonzero(met.of(lsns) == 0)
+        met.add(lsns[new])
+        return new
+
+    def _meet(self, name: str | None) -> None:
+        if name is not None and name in self.times:
+            self.times[name] += 1
+
+
+def _shredded(schema: pa.Schema) -> bool:
+    return "body" in schema.names and "typed_value" in {
+        part.name for part in schema.field("body").type
+    }
+
+
+def _ids(batch: pa.RecordBatch) -> Iterator[str | None]:
+    """Of the tables' rows: as sent where there is a payload, else in the VARIANT."""
+    nothing: list[bytes | None] = [None] * len(batch)
+    columns = {"payload": nothing, "value": nothing, "metadata": nothing}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name == "payload":
+            columns[name] = column.to_pylist()
+        elif name == "body":
+            for part, values in zip(column.type, column.flatten(), strict=True):
+                columns[part.name] = values.to_pylist()
+    for payload, value, metadata in zip(
+        columns["payload"], columns["value"], columns["metadata"], strict=True
+    ):
+        if payload is not None:
+            yield event_id(payload)
+        elif value is not None and metadata is not None:
+            yield _in_variant(metadata, value)
+        else:
+            yield None
+
+
+def _in_variant(metadata: bytes, value: bytes) -> str | None:
+    try:
+        return look_up(metadata, value, ("event", "id")) or look_up(
+            metadata, value, ("event.id",)
+        )
+    except (IndexError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,132 @@
+"""Is each spool file what its name promises?
+
+Every byte is read: names, footers, the checksum of every page, the schema, and that
+the lsns are those of the name, each once and in order.  Nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.audit.lake import Problem, Unusable
+from gateway.audit.places import SpoolFile
+from gateway.event import SCHEMA
+from gateway.spool.names import parse_file_name
+
+__all__ = ["Verified", "verify"]
+
+_ROWS = 1 << 15
+_CLOCK_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Verified:
+    """What `verify` saw."""
+
+    files: int = 0
+    events: int = 0
+    moved: int = 0
+    """Files that were taken by the Spark job before they could be read."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def verify(
+    paths: Iterable[Path], *, clock: Callable[[], float] = time.time
+) -> Verified:
+    """Check files, and what of directories readers would see.
+
+    Raises FileNotFoundError for a path that is not there, PermissionError.
+    """
+    done = Verified()
+    spans: dict[str, list[SpoolFile]] = defaultdict(list)
+    for path in paths:
+        path.stat()
+        for one in _public(path):
+            try:
+                done.events += _verify_one(one, spans, clock() + _CLOCK_SECONDS)
+            except FileNotFoundError:
+                done.moved += 1
+                continue
+            except Unusable as why:
+                done.problems.append(Problem(str(one), str(why)))
+            done.files += 1
+    for files in spans.values():
+        done.problems += _overlaps(files)
+    return done
+
+
+def _public(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(one for one in path.iterdir() if not one.name.startswith("."))
+
+
+def _verify_one(path: Path, spans: dict[str, list[SpoolFile]], latest: float) -> int:
+    parsed = parse_file_name(path.name)
+    if parsed is None:
+        raise Unusable("not a name that the gateway gives; it does not belong here")
+    file = SpoolFile(path, *parsed)
+    if not 1 <= file.first <= file.last:
+        raise Unusable(f"lsn {file.first} to {file.last} is no range")
+    spans[file.node].append(file)
+    stat = path.stat()
+    if not stat.st_size:
+        raise Unusable("it is empty: zero bytes are no Parquet file")
+    if stat.st_mtime > latest:
+        raise Unusable("its modification time lies in the future")
+    try:
+        rows = _read_all(path)
+    except (FileNotFoundError, PermissionError, Unusable):
+        raise
+    except (pa.ArrowException, OSError) as why:
+        raise Unusable(f"it can not be read: {' '.join(str(why).split())}") from None
+    wanted = file.last - file.first + 1
+    if rows != wanted:
+        raise Unusable(f"it has {rows} events, its name promises {wanted}")
+    _check_lsns(file)
+    return rows
+
+
+def _read_all(path: Path) -> int:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        if not file.schema_arrow.equals(SCHEMA):
+            raise Unusable(f"its columns are not the gateway's: {_differ(file)}")
+        for batch in file.iter_batches(_ROWS, use_threads=False):
+            batch.validate(full=True)
+        return int(file.metadata.num_rows)
+
+
+def _differ(file: pq.ParquetFile) -> str:
+    found, wanted = set(file.schema_arrow), set(SCHEMA)
+    odd = [f"{field.name} {field.type}" for field in found - wanted]
+    lack = [f"no {field.name} {field.type}" for field in wanted - found]
+    return ", ".join(sorted(odd) + sorted(lack)) or "their order differs"
+
+
+def _check_lsns(file: SpoolFile) -> None:
+    runs = file.runs()
+    if runs != [(file.first, file.last)]:
+        first, last = next(
+            (run for run in runs if run[0] != file.first), (file.first, runs[0][1])
+        )
+        raise Unusable(
+            f"its lsns are not {file.first} to {file.last} in order: "
+            f"{first} to {last} is out of place"
+        )
+
+
+def _overlaps(files: list[SpoolFile]) -> Iterator[Problem]:
+    files.sort(key=lambda file: (file.first, file.last))
+    reach: SpoolFile | None = None
+    for file in files:
+        if reach and file.first <= reach.last and file.path.name != reach.path.name:
+            yield Problem(str(file.path), f"it overlaps with {reach.path}")
+        if reach is None or file.last > reach.last:
+            reach = file

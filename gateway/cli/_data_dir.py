@@ -1,0 +1,80 @@
+"""Which gateway's directories a command looks into: `--config` or `--data-dir`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.cli import WrongUse
+
+if TYPE_CHECKING:
+    from gateway.audit import Places
+
+__all__ = ["DEFAULT_CONFIG", "add_arguments", "places", "readable"]
+
+DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the two options; they exclude each other."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"the gateway's configuration (default: {DEFAULT_CONFIG})",
+    )
+    where.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        type=Path,
+        help="its data_dir, if the directories in it have their default names",
+    )
+
+
+def places(args: argparse.Namespace) -> Places:
+    """The directories, at least one of which is there.  Raises `WrongUse`."""
+    from gateway.audit import Places
+
+    if args.data_dir is not None:
+        found, key = Places.under(args.data_dir), f"--data-dir {args.data_dir}"
+        root = args.data_dir
+    else:
+        from gateway.config import Unreadable, load
+
+        name = args.config or DEFAULT_CONFIG
+        try:
+            config = load(name)
+        except Unreadable as why:
+            hint = "" if args.config else "; say --config FILE or --data-dir DIR"
+            raise WrongUse(f"{why}{hint}") from None
+        found, root = Places.of(config), config.data_dir
+        key = f"{name}: data_dir: {root}"
+    if not root.exists():
+        raise WrongUse(f"{key}: no such directory")
+    if not root.is_dir():
+        raise WrongUse(f"{key}: not a directory")
+    if not any(p.exists() for p in (found.journal, found.spool, found.lake)):
+        raise WrongUse(
+            f"{key}: neither journal nor spool nor lake in it; "
+            "is it the data_dir of a gateway that has run?"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """What can not be read inside is said in a sentence (`WrongUse`)."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except PermissionError as why:
+        raise WrongUse(
+            f"{why.filename or why}: permission denied; "
+            "run this as the user that owns data_dir, or as root"
+        ) from None
+    except OSError as why:
+        raise WrongUse(str(why)) from None

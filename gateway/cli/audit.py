@@ -1,0 +1,263 @@
+"""`gateway audit`: prove that every acknowledged event is there, exactly once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.cli import WrongUse, _data_dir
+from gateway.cli._text import printable, table
+
+if TYPE_CHECKING:
+    from gateway.audit import Report
+    from gateway.audit.acknowledged import Acknowledged
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = """\
+Prove that every acknowledged event is there, exactly once.
+
+For every node, every lsn from 1 to the last acknowledged must be once in the tables,
+or else in the spool, or else in the journal.  Nothing is written; the gateway and the
+Spark job may be at work meanwhile.
+
+  gateway audit --config /etc/gateway/gateway.yaml
+  gateway audit --data-dir /var/lib/gateway --node gw-1 --json
+
+Exit status: 0 complete; 1 something is missing, doubled or unreadable; 2 wrong use.
+"""
+
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line."""
+    _data_dir.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="all of it, for programs")
+    parser.add_argument("--node", metavar="NAME", help="only this node (default: all)")
+    parser.add_argument(
+        "--from",
+        dest="first",
+        metavar="LSN",
+        type=_lsn,
+        default=1,
+        help="start there, where older events are no longer kept (default: 1)",
+    )
+    parser.add_argument(
+        "--acknowledged",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="also look for the event ids in files of `gateway send --acked FILE`",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report; 0, 1 or 2."""
+    with _data_dir.readable():
+        return _run(args)
+
+
+def _lsn(text: str) -> int:
+    lsn = int(text)
+    if not 1 <= lsn < 2**62:
+        raise argparse.ArgumentTypeError(f"{text}: lsns start at 1")
+    return lsn
+
+
+def _run(args: argparse.Namespace) -> int:
+    from gateway.audit import audit
+
+    places = _data_dir.places(args)
+    ids = _ids(args.acknowledged)
+    report = audit(places, node=args.node, first=args.first)
+    if args.node is not None and not report.nodes:
+        known = [node.node for node in audit(places, pause=lambda _: None).nodes]
+        raise WrongUse(
+            f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
+        )
+    searched = None
+    if args.acknowledged:
+        from gateway.audit.acknowledged import search
+        from gateway.tap import PROTOCOLS
+
+        decoders = {name: decode for name, (_, decode) in PROTOCOLS.items()}
+        searched = search(places, ids, decoders)
+    if args.json:
+        json.dump(_plain(report, searched), sys.stdout, indent=2)
+        print()
+    else:
+        _show(report, searched)
+    return 0 if _complete(report, searched) else 1
+
+
+def _ids(files: Iterable[Path]) -> list[str]:
+    from gateway.audit.acknowledged import read_ids
+
+    ids: list[str] = []
+    for path in files:
+        try:
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                ids += read_ids(lines)
+        except OSError as why:
+            raise WrongUse(f"--acknowledged {path}: {why.strerror}") from None
+    return ids
+
+
+def _complete(report: Report, searched: Acknowledged | None) -> bool:
+    return report.complete and not (
+        searched and (searched.missing or searched.unsearched)
+    )
+
+
+def _show(report: Report, searched: Acknowledged | None) -> None:
+    head = ("node", "first", "last", "in lake", "in spool", "in journal")
+    rows = [
+        (
+            node.node,
+            node.first,
+            node.last,
+            node.in_lake,
+            node.in_spool,
+            node.in_journal,
+            node.holes.events,
+            node.doubles.events,
+        )
+        for node in report.nodes
+    ]
+    print(table((*head, "holes", "doubles"), rows))
+    faults = [*_faults(report), *_searched_faults(searched)]
+    for line in faults[:_SHOWN]:
+        print(printable(line))
+    if len(faults) > _SHOWN:
+        print(f"… and {len(faults) - _SHOWN} more; --json has them all")
+    if searched:
+        _show_searched(searched)
+    if _complete(report, searched):
+        print(f"complete: {report.events} events, each exactly once")
+    else:
+        print(f"INCOMPLETE: {printable(_summary(report, searched))}")
+
+
+def _faults(report: Report) -> Iterable[str]:
+    for problem in report.problems:
+        yield f"problem: {problem.file}: {problem.why}"
+    for name, holes in report.holes.items():
+        for hole in holes:
+            known = hole.note or "nowhere"
+            if hole.archive:
+                known = f"the archive still has them: {_some(hole.archive)}"
+            yield f"hole: {name} lsn {_range(hole.first, hole.last)}: {known}"
+    for name, doubles in report.doubles.items():
+        for double in doubles:
+            where = _some(double.files) or "more than once"
+            yield f"double: {name} lsn {_range(double.first, double.last)}: in {where}"
+
+
+def _searched_faults(searched: Acknowledged | None) -> Iterable[str]:
+    if searched is None:
+        return
+    for problem in searched.unsearched:
+        yield f"problem: {problem.file}: {problem.why}"
+    for name in searched.missing:
+        yield f"missing: acknowledged event {name} is nowhere"
+
+
+def _show_searched(searched: Acknowledged) -> None:
+    found = searched.ids - len(searched.missing)
+    print(f"senders: {found} of {searched.ids} acknowledged events found")
+    if searched.resent:
+        print(
+            f"note: {searched.resent} of them are there more than once "
+            f"({searched.copies} copies): their sender sent them again"
+        )
+
+
+def _summary(report: Report, searched: Acknowledged | None) -> str:
+    parts = []
+    for what, by_node in (
+        (
+            "events missing",
+            {node.node: node.holes for node in report.nodes if len(node.holes)},
+        ),
+        (
+            "events doubled",
+            {node.node: node.doubles for node in report.nodes if len(node.doubles)},
+        ),
+    ):
+        if by_node:
+            count = sum(ranges.events for ranges in by_node.values())
+            spans = [
+                f"{name} {_range(first, last)}"
+                for name, ranges in by_node.items()
+                for first, last in ranges
+            ]
+            parts.append(f"{count} {what} ({_some(spans, _SHOWN)})")
+    if report.problems:
+        parts.append(f"{len(report.problems)} files with problems")
+    if searched and searched.missing:
+        parts.append(f"{len(searched.missing)} acknowledged ids not found")
+    if searched and searched.unsearched:
+        parts.append(f"{len(searched.unsearched)} files that can not be searched")
+    return "; ".join(parts)
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def _some(texts: list[str], most: int = 4) -> str:
+    more = f", … ({len(texts) - most} more)" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def _plain(report: Report, searched: Acknowledged | None) -> dict[str, Any]:
+    return {
+        "complete": _complete(report, searched),
+        "events": report.events,
+        "looks": report.looks,
+        "nodes": [
+            {
+                "node": node.node,
+                "first": node.first,
+                "last": node.last,
+                "events": node.events,
+                "in_lake": node.in_lake,
+                "in_spool": node.in_spool,
+                "in_journal": node.in_journal,
+                "holes": [
+                    {
+                        "first": hole.first,
+                        "last": hole.last,
+                        "archive": hole.archive,
+                        "note": hole.note,
+                    }
+                    for hole in report.holes.get(node.node, [])
+                ],
+                "doubles": [
+                    {"first": two.first, "last": two.last, "files": two.files}
+                    for two in report.doubles.get(node.node, [])
+                ],
+            }
+            for node in report.nodes
+        ],
+        "problems": [_problem(problem) for problem in report.problems],
+        "acknowledged": searched
+        and {
+            "ids": searched.ids,
+            "missing": searched.missing,
+            "resent": searched.resent,
+            "copies": searched.copies,
+            "unsearched": [_problem(problem) for problem in searched.unsearched],
+        },
+    }
+
+
+def _problem(problem: Any) -> dict[str, str]:
+    return {"file": problem.file, "why": problem.why}
