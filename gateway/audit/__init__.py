@@ -9,11 +9,11 @@ It only reads, and may do so while the gateway and the Spark job are at work.
     counts   how often each lsn was seen
     lake     the tables
     places   journal, spool and archive
-    audit    all of them together
+    proof    all of them together
 """
 
-from gateway.audit.audit import Double, Hole, Node, Report, audit
 from gateway.audit.lake import Problem
 from gateway.audit.places import Places
+from gateway.audit.proof import Double, Hole, Node, Report, audit
 
 __all__ = ["Double", "Hole", "Node", "Places", "Problem", "Report", "audit"]

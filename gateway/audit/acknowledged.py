@@ -3,7 +3,7 @@
 A sender knows nothing of lsns.  It puts an id into each event, as `event.id` of the
 JSON (ECS), and writes down the ids that were acknowledged.  Here the payloads are
 searched for them: the journal first, then the spool, then the tables, so that an
-event on its way is met (see `audit`).
+event on its way is met (see `proof`).
 
 An id may be there more than once: a sender that lost its connection before the
 acknowledgement came has to send again.  That is told, and is no fault.

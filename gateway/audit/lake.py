@@ -160,6 +160,9 @@ def columns(path: Path) -> Iterator[tuple[str, Ints]]:
                 yield from _by_node(batch)
     except (FileNotFoundError, PermissionError, Unusable):
         raise
+    except KeyError:
+        # pyarrow's answer to `read_dictionary` of a column that is not there.
+        raise Unusable("it has no column node") from None
     except (pa.ArrowException, OSError) as why:
         raise Unusable(_reason(path, why)) from None
 

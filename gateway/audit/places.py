@@ -10,6 +10,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,8 @@ def segments(
         for path in _entries(directory)
         if (parsed := segment.parse_name(path.name))
     )
-    followers: list[int | None] = [parsed[0] for parsed, _ in names[1:]]
-    for (_, path), before in zip(names, [*followers, None], strict=True):
+    followers = [parsed[0] for parsed, _ in names[1:]]
+    for (_, path), before in zip_longest(names, followers):
         with contextlib.suppress(FileNotFoundError):
             data = path.read_bytes()
             # Else it is being made, and holds no event yet.

@@ -1,0 +1,139 @@
+"""A gateway's directories with real journals and spool files and a lake made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway import cli
+from gateway.disk import RealDisk
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.journal import Log, Segment
+from gateway.spool import Catalog, Publisher, file_name, parquet
+
+
+def split(body: bytes) -> Rows:
+    """The decoder of protocol `plain`: events are separated by newlines."""
+    return Rows(body.split(b"\n"))
+
+
+class Node:
+    """One gateway process: a journal, and a publisher into the common spool."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.root = root
+        self.disk = RealDisk()
+        self.journal = root / "journal" / name
+        self.spool, self.archive = root / "spool", root / "archive"
+        for directory in (self.journal, self.spool, self.archive):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.catalog = Catalog(self.journal, self.disk)
+        self.log = Log(self.journal, self.disk, 1)
+        self.decoders = {"plain": split}
+
+    def store(self, *payloads: bytes, count: int = 0) -> None:
+        """Make a batch durable: these payloads, or *count* small ones."""
+        payloads = payloads or tuple(b'{"n":%d}' % n for n in range(count))
+        body = b"\n".join(payloads)
+        origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
+        self.log.commit([Batch(origin, 5_000_000, len(payloads), body, len(body))])
+
+    def seal(self) -> Segment:
+        segment = self.log.seal()
+        assert segment is not None
+        return segment
+
+    def publish(self, *payloads: bytes, count: int = 0) -> Path:
+        """Store, seal, publish; returns the file in the spool."""
+        self.store(*payloads, count=count)
+        publisher = Publisher(
+            self.name, self.spool, self.catalog, self.disk, self.decoders, "zstd"
+        )
+        return publisher.publish(self.seal()).path
+
+    def take(self, path: Path, into: str | None = None) -> Path:
+        """As the Spark job: put a spool file into the lake, then into the archive."""
+        table = pq.read_table(path, columns=["node", "lsn", "payload"])
+        target = self.root / "lake/events/protocol=plain/date=2026-01-01"
+        target.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, target / (into or f"part-{path.name}"))
+        return path.rename(self.archive / path.name)
+
+
+class System:
+    """A data_dir."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def node(self, name: str = "gw-1") -> Node:
+        return Node(self.root, name)
+
+    def spooled(
+        self,
+        first: int,
+        last: int,
+        *,
+        node: str = "gw-1",
+        directory: str = "spool",
+        name: str | None = None,
+    ) -> Path:
+        """A spool file with these lsns, whoever else has them; *name* may lie."""
+        path = self.root / directory / (name or file_name(node, first, last))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        count = last - first + 1
+        body = b"\n".join(b'{"n":%d}' % n for n in range(count))
+        batch = Batch(
+            Origin("plain", "beats", "s-1", "127.0.0.1:9"), 5, count, body, len(body)
+        )
+        with path.open("wb") as sink:
+            parquet.write(
+                [Stored(batch, first)],
+                sink,
+                node=node,
+                decoders={"plain": split},
+                compression="zstd",
+                on_undecodable=lambda stored, why: None,
+            )
+        return path
+
+    def lake(
+        self,
+        lsns: Iterable[int],
+        name: str,
+        *,
+        node: str = "gw-1",
+        table: str = "events",
+    ) -> Path:
+        """A file of the tables with these events."""
+        path = self.root / "lake" / table / "protocol=plain/date=2026-01-01" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lsn = pa.array(lsns, pa.int64())
+        columns = {"node": pa.array([node] * len(lsn), pa.string()), "lsn": lsn}
+        pq.write_table(pa.table(columns), path)
+        return path
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> System:
+    return System(tmp_path / "data")
+
+
+@pytest.fixture
+def gateway(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run `gateway COMMAND … --data-dir` on the system: status, output, errors."""
+
+    def run(*argv: object, where: bool = True) -> tuple[int, str, str]:
+        extra = ["--data-dir", str(system.root)] if where else []
+        status = cli.main([*map(str, argv), *extra])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run

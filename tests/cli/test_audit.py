@@ -1,0 +1,530 @@
+"""`gateway audit` on directories as the gateway and the Spark job leave them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import Places, audit
+from gateway.audit.lake import Lake
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
+
+
+@pytest.fixture
+def verdict(gateway: Run) -> Callable[..., dict[str, Any]]:
+    """`gateway audit --json`, whose exit status must agree with what it says."""
+
+    def verdict(*argv: object) -> dict[str, Any]:
+        status, out, _ = gateway("audit", "--json", *argv)
+        report: dict[str, Any] = json.loads(out)
+        assert status == (0 if report["complete"] else 1)
+        return report
+
+    return verdict
+
+
+Verdict = Callable[..., dict[str, Any]]
+
+
+def test_events_in_all_three_places_are_complete(system: Any, gateway: Run) -> None:
+    """An event is fine in the lake, in the spool or in the journal; sealed or not."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    node.publish(count=4)
+    node.store(count=3)
+    node.seal()
+    node.store(count=2)
+    status, out, _ = gateway("audit")
+    head, row, last = out.splitlines()
+    assert " ".join(head.split()) == (
+        "node first last in lake in spool in journal holes doubles"
+    )
+    assert row.split() == ["gw-1", "1", "14", "5", "4", "5", "0", "0"]
+    assert last == "complete: 14 events, each exactly once"
+    assert status == 0
+
+
+def test_an_event_on_its_way_is_no_double(system: Any, verdict: Verdict) -> None:
+    """In journal and spool, spool and lake, archive and lake: that is one event."""
+    node = system.node()
+    node.store(count=3)
+    kept = node.log.seal()
+    data = kept.path.read_bytes()
+    node.log.next_lsn = 1
+    path = node.publish(count=3)
+    kept.path.write_bytes(data)
+    assert verdict()["nodes"][0]["in_spool"] == 3
+    system.lake([1, 2, 3], "a.parquet")
+    report = verdict()
+    assert report["complete"]
+    assert report["nodes"][0]["in_lake"] == 3
+    path.rename(node.archive / path.name)
+    assert verdict()["complete"]
+
+
+def test_flawed_events_count(system: Any, verdict: Verdict) -> None:
+    """Quarantine is part of the lake; stats and hidden files are not."""
+    system.lake([1, 3], "a.parquet")
+    system.lake([2], "a.parquet", table="quarantine")
+    system.lake([1, 2, 3], ".staged.parquet")
+    system.lake([1, 2, 3], "_temporary/a.parquet")
+    system.lake([1, 2, 3], "a.parquet", table=".gateway/staging")
+    system.lake([1, 2, 3], "a.parquet", table="stats")
+    report = verdict()
+    assert report["complete"]
+    assert report["events"] == 3
+
+
+def test_a_hole_in_the_lake_is_found(system: Any, gateway: Run) -> None:
+    """What is nowhere is named, and the exit status says so."""
+    system.lake([1, 2, 3, 7, 8, 10], "a.parquet")
+    status, out, _ = gateway("audit")
+    assert status == 1
+    assert "hole: gw-1 lsn 4-6: nowhere" in out
+    assert "hole: gw-1 lsn 9: nowhere" in out
+    assert out.splitlines()[-1] == "INCOMPLETE: 4 events missing (gw-1 4-6, gw-1 9)"
+
+
+def test_the_archive_is_pointed_at(system: Any, gateway: Run, verdict: Verdict) -> None:
+    """What the tables lost and the archive still has is told with the file's name."""
+    node = system.node()
+    archived = node.take(node.publish(count=5), into="lost.parquet")
+    node.take(node.publish(count=5))
+    (lost,) = system.root.rglob("lost.parquet")
+    lost.unlink()
+    _, out, _ = gateway("audit")
+    assert f"hole: gw-1 lsn 1-5: the archive still has them: {archived}" in out
+    (hole,) = verdict()["nodes"][0]["holes"]
+    assert hole["archive"] == [str(archived)]
+
+
+def test_a_tail_that_vanished_is_missed(system: Any, verdict: Verdict) -> None:
+    """The catalog remembers what was acknowledged when all files of it are gone."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    path = node.publish(count=5)
+    path.unlink()
+    (found,) = verdict()["nodes"]
+    assert found["last"] == 10
+    (hole,) = found["holes"]
+    assert (hole["first"], hole["last"]) == (6, 10)
+    assert path.name in hole["note"]
+
+
+def test_a_gap_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
+    """A segment that is missing leaves a hole."""
+    node = system.node()
+    node.store(count=3)
+    first = node.seal()
+    node.store(count=3)
+    middle = node.seal()
+    node.store(count=3)
+    middle.path.unlink()
+    (hole,) = verdict()["nodes"][0]["holes"]
+    assert (hole["first"], hole["last"]) == (4, 6)
+    first.path.rename(first.path.with_name(first.path.name + ".damaged"))
+    holes = verdict()["nodes"][0]["holes"]
+    assert [(hole["first"], hole["last"]) for hole in holes] == [(1, 6)]
+    assert "found damaged" in holes[0]["note"]
+
+
+def test_damage_in_the_journal_is_found(system: Any, verdict: Verdict) -> None:
+    """An acknowledged batch that can not be read back is missing."""
+    node = system.node()
+    node.store(b"first")
+    node.store(b"second")
+    node.store(b"third")
+    path = node.seal().path
+    path.write_bytes(path.read_bytes().replace(b"second", b"sec0nd"))
+    report = verdict()
+    (hole,) = report["nodes"][0]["holes"]
+    assert (hole["first"], hole["last"]) == (2, 2)
+    assert "damaged bytes" in report["problems"][0]["why"]
+
+
+def test_a_torn_tail_is_not_missed(system: Any, verdict: Verdict) -> None:
+    """What was never synced was never acknowledged."""
+    node = system.node()
+    node.store(count=3)
+    (path,) = node.journal.glob("*.journal")
+    whole = path.read_bytes()
+    node.store(count=3)
+    path.write_bytes(path.read_bytes()[: len(whole) + 20])
+    report = verdict()
+    assert report["complete"]
+    assert report["events"] == 3
+
+
+def test_a_segment_being_made_is_no_problem(system: Any, verdict: Verdict) -> None:
+    """A file that has no whole header yet holds no event."""
+    node = system.node()
+    node.store(count=3)
+    (node.journal / f"{4:020d}.journal").write_bytes(b"gwj")
+    assert verdict()["complete"]
+    (node.journal / f"{4:020d}.journal").write_bytes(b"x" * 100)
+    assert verdict()["problems"][0]["why"] == "not a journal segment"
+
+
+def test_a_double_in_the_lake_is_found(system: Any, gateway: Run) -> None:
+    """The same event in two files of the tables, with their names."""
+    one = system.lake(range(1, 100), "a.parquet")
+    two = system.lake([50, 51], "b.parquet", table="quarantine")
+    system.lake([100], "c.parquet")
+    status, out, _ = gateway("audit")
+    assert status == 1
+    assert f"double: gw-1 lsn 50-51: in {one}, {two}" in out
+    assert out.splitlines()[-1] == "INCOMPLETE: 2 events doubled (gw-1 50-51)"
+
+
+def test_a_double_within_one_file_is_found(system: Any, verdict: Verdict) -> None:
+    """Even out of order, and however often."""
+    path = system.lake([1, 3, 2, 4, 3, 3], "a.parquet")
+    (double,) = verdict()["nodes"][0]["doubles"]
+    assert double == {"first": 3, "last": 3, "files": [str(path)]}
+
+
+@pytest.mark.parametrize("other", ["spool", "archive"])
+def test_overlapping_spool_files_are_found(
+    system: Any, verdict: Verdict, other: str
+) -> None:
+    """Two files with a range in common will be in the tables twice."""
+    one = system.spooled(1, 10)
+    two = system.spooled(8, 20, directory=other)
+    report = verdict()
+    (double,) = report["nodes"][0]["doubles"]
+    assert (double["first"], double["last"]) == (8, 10)
+    assert double["files"] == sorted([str(one), str(two)], key=lambda p: p != str(one))
+    system.lake(range(1, 21), "a.parquet")
+    assert not verdict()["complete"]
+
+
+def test_a_file_that_is_being_archived_is_one_file(
+    system: Any, verdict: Verdict
+) -> None:
+    """One name in spool and archive is the same file, copied or moved."""
+    system.spooled(1, 10)
+    system.spooled(1, 10, directory="archive")
+    assert verdict()["complete"]
+
+
+def test_a_spool_file_is_not_believed_by_its_name(
+    system: Any, verdict: Verdict
+) -> None:
+    """Events that a name promises and the file does not hold are a hole."""
+    system.spooled(
+        1, 8, name="events-gw-1-00000000000000000001-00000000000000000010.parquet"
+    )
+    (hole,) = verdict()["nodes"][0]["holes"]
+    assert (hole["first"], hole["last"]) == (9, 10)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 nonsense PAR1"])
+def test_a_corrupt_file_in_the_lake_is_named(
+    system: Any, gateway: Run, content: bytes
+) -> None:
+    """An empty or damaged Parquet file is a problem by itself."""
+    system.lake([1, 2], "a.parquet")
+    bad = system.lake([3], "b.parquet")
+    bad.write_bytes(content)
+    status, out, _ = gateway("audit")
+    assert status == 1
+    assert f"problem: {bad}: it " in out
+    assert out.splitlines()[-1] == "INCOMPLETE: 1 files with problems"
+
+
+def test_a_flipped_bit_in_an_lsn_is_found(system: Any, verdict: Verdict) -> None:
+    """Where the writer put checksums on its pages, no lsn changes unseen."""
+    path = system.spooled(1, 1000, directory="lake/events/protocol=plain", name="p")
+    assert verdict()["complete"]
+    data = bytearray(path.read_bytes())
+    column = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data[column.data_page_offset + column.total_compressed_size - 3] ^= 4
+    path.write_bytes(data)
+    assert "checksum" in verdict()["problems"][0]["why"].lower() or "crc" in str(
+        verdict()["problems"]
+    )
+
+
+def test_foreign_columns_are_named(system: Any, verdict: Verdict) -> None:
+    """A file without lsns, or with other types, is no silent nothing."""
+    path = system.lake([1], "a.parquet")
+    for columns, why in (
+        ({"lsn": [1]}, "it has no column node"),
+        ({"node": ["gw-1"], "lsn": ["1"]}, "its column lsn is string, not int64"),
+        ({"node": ["gw-1"], "lsn": [0]}, "it has an lsn outside"),
+        ({"node": pa.array([None], pa.string()), "lsn": [1]}, "no node or no lsn"),
+    ):
+        pq.write_table(pa.table(columns), path)
+        (problem,) = verdict()["problems"]
+        assert problem["file"] == str(path)
+        assert why in problem["why"]
+
+
+def test_a_corrupt_file_in_the_spool_is_a_hole(system: Any, verdict: Verdict) -> None:
+    """Nothing can be read from it, so its events are nowhere."""
+    path = system.spooled(1, 5)
+    path.write_bytes(path.read_bytes()[:100])
+    report = verdict()
+    assert report["problems"][0]["file"] == str(path)
+    assert report["nodes"][0]["holes"][0]["last"] == 5
+    system.lake(range(1, 6), "a.parquet")
+    assert verdict()["complete"]
+
+
+def test_every_node_is_judged(system: Any, gateway: Run, verdict: Verdict) -> None:
+    """Nodes have lsns of their own; --node asks for one."""
+    system.node("gw-1").publish(count=3)
+    system.lake([1, 2, 4], "a.parquet", node="gw-2")
+    system.lake([5], "b.parquet", node="gw-2-1")
+    report = verdict()
+    found = {
+        n["node"]: [(h["first"], h["last"]) for h in n["holes"]]
+        for n in report["nodes"]
+    }
+    assert found == {"gw-1": [], "gw-2": [(3, 3)], "gw-2-1": [(1, 4)]}
+    assert report["events"] == 12
+    assert verdict("--node", "gw-1")["complete"]
+    assert not verdict("--node", "gw-2")["complete"]
+    status, _, err = gateway("audit", "--node", "gw-3")
+    assert status == 2
+    assert "no such node; there is gw-1, gw-2, gw-2-1" in err
+
+
+def test_a_file_with_several_nodes(system: Any, verdict: Verdict) -> None:
+    """Spark puts events of all nodes into one file."""
+    path = system.lake([], "a.parquet")
+    nodes = ["a", "b", "b", "a", "b"]
+    pq.write_table(pa.table({"node": nodes, "lsn": [1, 1, 3, 2, 3]}), path)
+    report = verdict()
+    one, two = report["nodes"]
+    assert (one["in_lake"], one["holes"], one["doubles"]) == (2, [], [])
+    assert [(h["first"], h["last"]) for h in two["holes"]] == [(2, 2)]
+    assert [(d["first"], d["last"]) for d in two["doubles"]] == [(3, 3)]
+
+
+def test_from_leaves_out_what_is_older(system: Any, verdict: Verdict) -> None:
+    """With --from, what was pruned long ago is not asked for."""
+    system.lake([*range(50, 61), 3, 3], "a.parquet")
+    assert not verdict()["complete"]
+    report = verdict("--from", 50)
+    assert report["complete"]
+    assert report["events"] == 11
+    assert verdict("--from", 100)["events"] == 0
+
+
+def test_a_system_that_has_taken_nothing_is_complete(system: Any, gateway: Run) -> None:
+    """Nothing acknowledged, nothing missing."""
+    system.node()
+    status, out, _ = gateway("audit")
+    assert status == 0
+    assert out.splitlines()[-1] == "complete: 0 events, each exactly once"
+
+
+def test_a_directory_that_is_no_data_dir_is_not_complete(
+    tmp_path: Path, gateway: Run
+) -> None:
+    """A mistyped directory must not look like a proof."""
+    for path, why in (
+        (tmp_path / "none", "no such directory"),
+        (tmp_path, "neither journal nor spool nor lake in it"),
+        (Path(__file__), "not a directory"),
+    ):
+        status, out, err = gateway("audit", "--data-dir", path, where=False)
+        assert (status, out) == (2, "")
+        assert f"--data-dir {path}: {why}" in err
+
+
+def test_a_missing_data_dir_is_named_by_its_key(
+    tmp_path: Path, system: Any, gateway: Run
+) -> None:
+    """With --config, the sentence names file and key; and directories are its own."""
+    config = tmp_path / "gateway.yaml"
+    text = "listeners: [{name: b, protocol: lumberjack, listen: tcp:0}]\n"
+    config.write_text(text + f"data_dir: {system.root}\nspool: {{directory: out}}\n")
+    status, _, err = gateway("audit", "--config", config, where=False)
+    assert status == 2
+    assert f"{config}: data_dir: {system.root}: no such directory" in err
+    system.spooled(1, 5, directory="out")
+    status, out, _ = gateway("audit", "--config", config, where=False)
+    assert status == 0
+    assert "complete: 5 events" in out
+    status, _, err = gateway("audit", "--config", tmp_path / "no.yaml", where=False)
+    assert status == 2
+    assert "no.yaml" in err
+
+
+def test_no_permission_is_a_sentence(
+    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the right to read, the audit says so and proves nothing."""
+    system.node().store(count=1)
+
+    def denied(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    status, out, err = gateway("audit")
+    assert (status, out) == (2, "")
+    assert "permission denied; run this as the user that owns data_dir" in err
+
+
+def test_names_can_not_play_with_the_terminal(system: Any, gateway: Run) -> None:
+    """Control characters in names of nodes and files are spelled out."""
+    system.lake([2], "a\x1b[2J.parquet", node="gw\x1b]0;evil\x07").write_bytes(b"")
+    system.lake([2], "b.parquet", node="gw\x1b]0;evil\x07")
+    status, out, _ = gateway("audit")
+    assert status == 1
+    assert "gw\\u001b]0;evil\\u0007" in out
+    assert not [c for c in out if not c.isprintable() and c != "\n"]
+
+
+def test_only_the_first_of_many_faults_are_shown(
+    system: Any, gateway: Run, verdict: Verdict
+) -> None:
+    """A thousand holes are counted, twenty are named, --json has them all."""
+    system.lake(range(1, 2002, 2), "a.parquet")
+    _, out, _ = gateway("audit")
+    assert out.count("hole:") == 20
+    assert "… and 980 more; --json has them all" in out
+    assert "INCOMPLETE: 1000 events missing (gw-1 2, gw-1 4," in out
+    assert "(980 more)" in out.splitlines()[-1]
+    assert len(verdict()["nodes"][0]["holes"]) == 1000
+
+
+# -- while the gateway and the Spark job are at work --------------------------------
+
+
+def test_a_batch_that_is_committed_while_we_look(
+    system: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that move between the look at one place and the next are all met."""
+    node = system.node()
+    paths = [node.publish(count=5) for _ in range(4)]
+    original = Lake.look
+
+    def look(lake: Lake) -> None:
+        if paths:
+            node.take(paths.pop(0))
+        original(lake)
+        if paths:
+            node.take(paths.pop(0))
+
+    monkeypatch.setattr(Lake, "look", look)
+    report = audit(Places.under(system.root), pause=lambda _: None)
+    assert report.complete
+    assert report.events == 20
+    assert len(paths) == 2
+
+
+def test_a_segment_that_is_published_while_we_look(
+    system: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event that left the journal before we read it is met in the spool."""
+    node = system.node()
+    node.store(count=5)
+    original = Path.read_bytes
+    moved = []
+
+    def read_bytes(path: Path) -> bytes:
+        if path.suffix == ".journal" and not moved:
+            moved.append(path)
+            node.publish(count=1)
+        return original(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    report = audit(Places.under(system.root), pause=lambda _: None)
+    assert moved
+    assert report.complete
+    assert (report.events, report.nodes[0].in_spool) == (6, 6)
+
+
+def test_what_was_missed_once_is_looked_for_again(system: Any) -> None:
+    """Only what stays away through several looks is a hole; later events do not matter."""
+    system.lake([1, 2, 5], "a.parquet")
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            system.lake([3, 9], "b.parquet")
+        if len(pauses) == 2:
+            system.lake([4], "c.parquet")
+
+    report = audit(Places.under(system.root), pause=pause)
+    assert report.complete
+    assert (report.looks, report.events) == (3, 5)
+
+
+def test_a_file_that_is_replaced_is_counted_afresh(system: Any) -> None:
+    """Two files that become one while we look are not three."""
+    one = system.lake([1, 2], "a.parquet")
+    two = system.lake([3, 5], "b.parquet")
+
+    def pause(seconds: float) -> None:
+        if one.exists():
+            one.unlink()
+            two.unlink()
+            system.lake([1, 2, 3, 4, 5], "c.parquet")
+
+    report = audit(Places.under(system.root), pause=pause)
+    assert report.complete
+    assert report.looks == 2
+
+
+def test_nothing_is_written(system: Any, gateway: Run) -> None:
+    """The audit leaves every byte, name and time as it was."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    node.publish(count=4)
+    node.store(count=3)
+
+    def state() -> list[tuple[str, int, bytes | None]]:
+        return sorted(
+            (str(p), p.stat().st_mtime_ns, None if p.is_dir() else p.read_bytes())
+            for p in system.root.rglob("*")
+        )
+
+    before = state()
+    gateway("audit")
+    assert state() == before
+
+
+# -- what the senders say -------------------------------------------------------------
+
+
+def test_acknowledged_events_are_looked_for(
+    system: Any, gateway: Run, verdict: Verdict, tmp_path: Path
+) -> None:
+    """Ids in spool and lake are found; one that is nowhere fails the audit."""
+    node = system.node()
+    node.take(node.publish(b'{"event":{"id":"a"}}', b'{"event":{"id":"b"}}'))
+    node.publish(b'{"event":{"id":"b"}}', b'{"event":{"id":"c"}}')
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("a\nb\n")
+    two.write_text("c\n")
+    status, out, _ = gateway("audit", "--acknowledged", one, two)
+    assert status == 0
+    assert "senders: 3 of 3 acknowledged events found" in out
+    assert "note: 1 of them are there more than once (1 copies)" in out
+    two.write_text("c\nd\n")
+    status, out, _ = gateway("audit", "--acknowledged", one, "--acknowledged", two)
+    assert status == 1
+    assert "missing: acknowledged event d is nowhere" in out
+    assert out.splitlines()[-1] == "INCOMPLETE: 1 acknowledged ids not found"
+    report = verdict("--acknowledged", two)
+    assert report["acknowledged"]["missing"] == ["d"]
+    status, _, err = gateway("audit", "--acknowledged", tmp_path / "none")
+    assert status == 2
+    assert f"--acknowledged {tmp_path / 'none'}: No such file" in err
