@@ -50,7 +50,7 @@ class _Options(Protocol):
     @property
     def compressed_bytes(self) -> int: ...
     @property
-    def event_fields(self) -> int: ...
+    def pairs(self) -> int: ...
 
 
 class Settings(Protocol):
@@ -87,7 +87,7 @@ class Lumberjack:
             inflated_bytes=limits.inflated_bytes,
             compressed_bytes=options.compressed_bytes,
             window_events=options.window_events,
-            event_fields=options.event_fields,
+            pairs=options.pairs,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.stall_timeout = options.stall_timeout

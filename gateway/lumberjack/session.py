@@ -180,12 +180,11 @@ class Session:
         found = events.elements(
             token.body, message_bytes=self._limits.message_bytes, most=one.spare + 1
         )
-        inside = self._decoder.inside
         if found is None:
-            self._events(token, 1, None if inside else token.frames)
+            self._events(token, 1, None if one.inside else token.frames)
             return
         one.spare -= max(0, len(found) - 1)
-        if inside:
+        if one.inside:
             self._shared = True
         split = b"".join(wire.json(token.version, token.seq, each) for each in found)
         self._events(token, len(found), split)
@@ -195,10 +194,7 @@ class Session:
         one = self._current(token.version)
         size = token.stop - token.start
         taken = token.count if isinstance(token, Frames) else 1
-        if self._decoder.inside:
-            if not one.inside:
-                one.inside = True
-                self._touched.append(one)
+        if one.inside:
             self._count_inside(taken)
         one.size += size
         one.count += count
@@ -220,18 +216,21 @@ class Session:
 
     def _current(self, version: int) -> _Open:
         """Where the next event belongs."""
-        if self._window is not None:
-            return self._window
+        inside = self._decoder.inside
         loose = self._loose
         if loose is not None and (
             loose.version != version
             or loose.size > self._limits.message_bytes
-            or loose.inside != self._decoder.inside
+            or loose.inside != inside
         ):
             self._close_loose()
-        if self._loose is None:
-            self._loose = self._open(version, 0)
-        return self._loose
+        one = self._window or self._loose
+        if one is None:
+            one = self._loose = self._open(version, 0)
+        if inside and not one.inside:
+            one.inside = True
+            self._touched.append(one)
+        return one
 
     def _close_loose(self) -> None:
         """The loose events end; they are complete unless a compressed frame is not."""

@@ -80,7 +80,7 @@ class Limits:
     """Of one compressed frame, as sent."""
     window_events: int = 65536
     """Of one window, and frames in one compressed frame."""
-    event_fields: int = 1024
+    pairs: int = 1024
     """Key-value pairs of one `D` frame."""
 
 
@@ -327,11 +327,11 @@ class _Stream:
                 self._need = 10
                 return 0
             (pairs,) = _U32.unpack_from(buffer, at + 6)
-            if pairs > self._limits.event_fields:
+            if pairs > self._limits.pairs:
                 raise Refusal(
                     f"data frame of {pairs} pairs",
-                    limit=self._limits.event_fields,
-                    key="options.event_fields",
+                    limit=self._limits.pairs,
+                    key="options.pairs",
                 )
             items, scanned = 2 * pairs, 10
         need = 0

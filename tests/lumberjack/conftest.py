@@ -59,6 +59,7 @@ def outcome(pieces: Iterable[bytes], limits: Limits | None = None) -> Outcome:
 
 def take(result: Outcome, ready: Ready) -> None:
     """Add a window to *result*."""
+    assert ready.ack
     result.acks += ready.ack
     if not ready.count:
         assert not ready.body
@@ -93,7 +94,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "keepalive_interval": 3.0,
         "window_events": 65536,
         "compressed_bytes": 8 << 20,
-        "event_fields": 1024,
+        "pairs": 1024,
     } | changes
     both = SimpleNamespace(**values)
     return SimpleNamespace(limits=both, options=both)

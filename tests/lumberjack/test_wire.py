@@ -68,8 +68,8 @@ def test_a_run_has_room_for() -> None:
     [
         (b"2J\0\0\0\1\x00\x80\x00\x00", "limits.inflated_bytes"),
         (b"2J\0\0\0\1\xff\xff\xff\xff", "limits.inflated_bytes"),
-        (b"1D\0\0\0\1\0\0\4\1", "options.event_fields"),
-        (b"1D\0\0\0\1\xff\xff\xff\xff", "options.event_fields"),
+        (b"1D\0\0\0\1\0\0\4\1", "options.pairs"),
+        (b"1D\0\0\0\1\xff\xff\xff\xff", "options.pairs"),
         (b"1D\0\0\0\1\0\0\0\1\0\x80\0\0", "limits.inflated_bytes"),
         (b"2C\x00\x40\x00\x01", "options.compressed_bytes"),
         (b"2C\xff\xff\xff\xff", "options.compressed_bytes"),

@@ -1,0 +1,399 @@
+"""`gateway send`: a real writer, to try a gateway out and to test one.
+
+    gateway send lumberjack 127.0.0.1:5044 --generate 100000
+    tail -F app.log | gateway send lumberjack gw.example:5044 --stdin --tls
+
+Lines that are JSON objects are sent as they are, other lines as the `message` of one.
+Nothing counts as sent before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from twisted.python.failure import Failure
+
+    from gateway.lumberjack.client import Client
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "send events to a gateway, and wait until they are acknowledged"
+
+_EXAMPLES = """\
+examples:
+  gateway send lumberjack 127.0.0.1:5044 --generate 100000
+  gateway send lumberjack gw.example:5044 --file app.log --tls --ca ca.pem
+  tail -F app.log | gateway send lumberjack 127.0.0.1:5044 --stdin
+"""
+_READ_BYTES = 1 << 16
+_LINE_SECONDS = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command line may say."""
+    protocols = parser.add_subparsers(
+        dest="speak", metavar="PROTOCOL", required=True, title="protocols"
+    )
+    lumberjack = protocols.add_parser(
+        "lumberjack",
+        help="Lumberjack v1 or v2, as Beats speak it",
+        description="Send events as a Beats shipper would.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    lumberjack.add_argument("target", metavar="HOST:PORT", type=_target)
+    source = lumberjack.add_mutually_exclusive_group()
+    source.add_argument("--file", type=Path, metavar="F", help="send its lines")
+    source.add_argument("--stdin", action="store_true", help="send standard input")
+    source.add_argument(
+        "--generate",
+        type=_positive,
+        metavar="N",
+        help="send N made-up events (default: 1000)",
+    )
+    add = lumberjack.add_argument
+    add("--rate", type=float, metavar="R", help="at most R events a second")
+    add("--connections", type=_positive, default=1, metavar="C", help="default: 1")
+    add("--window", type=_positive, default=2048, metavar="W",
+        help="most events in one window (default: 2048)")  # fmt: skip
+    add("--pipelining", type=_positive, default=2, metavar="P",
+        help="most windows in flight on a connection (default: 2)")  # fmt: skip
+    add("--compression", type=int, choices=range(10), default=3, metavar="L",
+        help="zlib level 1-9, 0 for none (default: 3)")  # fmt: skip
+    add("--v1", action="store_true", help="speak the old version")
+    add("--tls", action="store_true", help="over TLS")
+    add("--ca", type=Path, metavar="PEM", help="who signed the gateway's certificate")
+    add("--cert", type=Path, metavar="PEM", help="our own certificate")
+    add("--key", type=Path, metavar="PEM", help="its private key")
+    add("--websocket", metavar="PATH", help="over WebSocket, at PATH")
+    add("--acked", type=Path, metavar="FILE",
+        help="append the id of each acknowledged event, a line each")  # fmt: skip
+    add("--patience", type=float, default=60.0, metavar="SECONDS",
+        help="give up after so long without an acknowledgement (default: 60)")  # fmt: skip
+    add("--json", action="store_true", help="print the totals as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 if all was acknowledged, 1 if not, 2 for wrong use."""
+    files = [path for path in (args.file, args.ca, args.cert, args.key) if path]
+    for path in files:
+        if not path.is_file():
+            print(f"gateway send: no such file: {path}", file=sys.stderr)
+            return 2
+    if (args.ca or args.cert or args.key) and not args.tls:
+        print("gateway send: --ca, --cert and --key need --tls", file=sys.stderr)
+        return 2
+    if args.rate is not None and args.rate <= 0:
+        print("gateway send: --rate must be above 0", file=sys.stderr)
+        return 2
+    totals = _Sending(args).run()
+    if args.json:
+        print(json.dumps(asdict(totals)))
+    else:
+        print(totals)
+    return 0 if totals.complete else 1
+
+
+def _target(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"not HOST:PORT: {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text.replace("_", ""))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text!r}")
+    return number
+
+
+@dataclass
+class Totals:
+    """What became of it."""
+
+    sent: int = 0
+    """Events that were handed to a connection."""
+    acknowledged: int = 0
+    resent: int = 0
+    """Events that went out again, on another connection."""
+    connections: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    """The source ended and everything was acknowledged."""
+
+    def __str__(self) -> str:
+        rate = self.acknowledged / self.seconds if self.seconds else 0.0
+        lost = "" if self.complete else ", NOT all of it"
+        return (
+            f"{self.acknowledged} of {self.sent} events acknowledged in "
+            f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
+            f"{self.connections} connections{lost}"
+        )
+
+
+_Events = list[tuple[str, bytes]]
+
+
+class _Generated:
+    def __init__(self, count: int) -> None:
+        from gateway.lumberjack.sample import access_log
+
+        seed = random.SystemRandom().getrandbits(64)
+        self._events = islice(access_log(seed), count)
+
+    def read(self, most: int) -> _Events | None:
+        return list(islice(self._events, most)) or None
+
+
+class _Lines:
+    """Of a file descriptor, as they come: a slow pipe is not waited for."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.stopped = False
+        self._descriptor = descriptor
+        self._tail = b""
+        self._number = 0
+        self._ready: Iterator[bytes] = iter(())
+        self._host = socket.gethostname()
+
+    def read(self, most: int) -> _Events | None:
+        lines = list(islice(self._ready, most))
+        while not lines:
+            if not select.select([self._descriptor], [], [], 0.2)[0]:
+                if self.stopped:
+                    return None
+                continue
+            data = os.read(self._descriptor, _READ_BYTES)
+            if not data and not self._tail:
+                return None
+            whole, _, self._tail = (self._tail + data).rpartition(b"\n")
+            if not data:
+                whole, self._tail = self._tail, b""
+            self._ready = (line for line in whole.split(b"\n") if line.strip())
+            lines = list(islice(self._ready, most))
+        return [self._event(line) for line in lines]
+
+    def _event(self, line: bytes) -> tuple[str, bytes]:
+        self._number += 1
+        identity = f"line-{self._number}"
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            event = found.get("event")
+            known = event.get("id") if isinstance(event, dict) else None
+            return str(known or identity), line
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        made = {
+            "@timestamp": f"{stamp}.{time.time_ns() // 1_000_000 % 1000:03d}Z",
+            "event": {"id": identity},
+            "message": line.decode(errors="replace").rstrip("\r"),
+            "host": {"name": self._host},
+        }
+        return identity, json.dumps(made, ensure_ascii=False).encode()
+
+
+class _Sending:
+    """One run, from the first connection to the totals."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from twisted.internet import reactor
+        from twisted.internet.defer import DeferredLock
+
+        self._args = args
+        self._reactor: Any = reactor
+        self._totals = Totals()
+        self._clients: list[Client] = []
+        self._reading = DeferredLock()
+        self._feeding = 0
+        self._stopping = self._ended = False
+        self._due = self._heard = time.monotonic()
+        self._acked: TextIO | None = None
+        self._source: _Generated | _Lines
+        if args.file is not None:
+            self._source = _Lines(os.open(args.file, os.O_RDONLY))
+        elif args.stdin:
+            self._source = _Lines(sys.stdin.fileno())
+        else:
+            self._source = _Generated(args.generate or 1000)
+
+    def run(self) -> Totals:
+        """Send everything; return when it is acknowledged or hopeless."""
+        totals, started = self._totals, time.monotonic()
+        if self._args.acked is not None:
+            self._acked = self._args.acked.open("a")
+        self._reactor.callWhenRunning(self._start)
+        with _progress() as show:
+            self._reactor.callLater(0, self._watch, show)
+            self._reactor.run()
+        if isinstance(self._source, _Lines):
+            self._source.stopped = True
+        if self._acked is not None:
+            self._acked.close()
+        totals.seconds = round(time.monotonic() - started, 3)
+        totals.resent = sum(client.writer.resent for client in self._clients)
+        totals.connections = sum(client.connections for client in self._clients)
+        totals.complete = self._ended and totals.sent == totals.acknowledged
+        return totals
+
+    def _start(self) -> None:
+        from twisted.internet.defer import Deferred
+
+        for _ in range(self._args.connections):
+            client = self._client()
+            self._clients.append(client)
+            client.start()
+            # One lot more than may be in flight, so that no window waits for us.
+            for _ in range(self._args.pipelining + 1):
+                self._feeding += 1
+                feeding = Deferred.fromCoroutine(self._feed(client))
+                feeding.addErrback(self._broken)
+
+    def _client(self) -> Client:
+        from gateway.lumberjack.client import Client, endpoint
+        from gateway.lumberjack.writer import Writer
+
+        args = self._args
+        host, port = args.target
+        target = endpoint(
+            self._reactor,
+            host,
+            port,
+            tls=args.tls,
+            ca=args.ca,
+            certificate=args.cert,
+            private_key=args.key,
+        )
+        writer = Writer(
+            v1=args.v1,
+            window=args.window,
+            pipelining=args.pipelining,
+            compression=args.compression,
+        )
+        path = None
+        if args.websocket is not None:
+            path = f"//{host}:{port}/{args.websocket.removeprefix('/')}"
+        return Client(target, clock=self._reactor, writer=writer, websocket=path)
+
+    async def _feed(self, client: Client) -> None:
+        """Send lot after lot on one connection until the source ends."""
+        from gateway.lumberjack.client import Unacknowledged
+
+        totals = self._totals
+        while (events := await self._next()) is not None:
+            totals.sent += len(events)
+            try:
+                await client.send([event for _, event in events])
+            except Unacknowledged:
+                break
+            self._heard = time.monotonic()
+            totals.acknowledged += len(events)
+            if self._acked is not None:
+                self._acked.write("".join(f"{identity}\n" for identity, _ in events))
+                self._acked.flush()
+        self._feeding -= 1
+        if not self._feeding:
+            self._stop()
+
+    async def _next(self) -> _Events | None:
+        """The next lot, when its time has come; None at the end."""
+        from twisted.internet.task import deferLater
+
+        rate, most = self._args.rate, self._args.window
+        if rate is not None:
+            most = min(most, max(1, int(rate / 20)))
+            now = time.monotonic()
+            due = self._due = max(self._due, now - 1.0) + most / rate
+            await deferLater(self._reactor, max(0.0, due - now))
+        if self._ended or self._stopping:
+            return None
+        events = await self._read(most)
+        if events is None and not self._stopping:
+            self._ended = True
+        return events
+
+    async def _read(self, most: int) -> _Events | None:
+        from twisted.internet.threads import deferToThread
+
+        if isinstance(self._source, _Generated):
+            return self._source.read(most)
+        async with self._reading:
+            if self._ended:
+                return None
+            events: _Events | None = await deferToThread(self._source.read, most)
+            self._heard = time.monotonic()
+            return events
+
+    def _watch(self, show: Callable[[Totals], None]) -> None:
+        show(self._totals)
+        waiting = self._totals.sent > self._totals.acknowledged
+        if waiting and time.monotonic() - self._heard > self._args.patience:
+            print(
+                f"gateway send: nothing was acknowledged for {self._args.patience:g} s",
+                file=sys.stderr,
+            )
+            self._stop()
+        self._reactor.callLater(0.2, self._watch, show)
+
+    def _broken(self, why: Failure) -> None:
+        print(f"gateway send: {why.getErrorMessage()}", file=sys.stderr)
+        self._ended = False
+        self._stop()
+
+    def _stop(self) -> None:
+        from twisted.internet.defer import DeferredList
+
+        if self._stopping:
+            return
+        self._stopping = True
+        if isinstance(self._source, _Lines):
+            self._source.stopped = True
+        closed = DeferredList([client.stop() for client in self._clients])
+        closed.addTimeout(2.0, self._reactor)
+        closed.addBoth(lambda _: self._reactor.stop())
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Totals], None]]:
+    """How far we are: a live line on a terminal, else a line every few seconds."""
+    if not sys.stderr.isatty():
+        shown = time.monotonic()
+
+        def line(totals: Totals) -> None:
+            nonlocal shown
+            if time.monotonic() - shown > _LINE_SECONDS:
+                shown = time.monotonic()
+                print(
+                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
+                    file=sys.stderr,
+                )
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), transient=True) as live:
+        yield lambda totals: live.update(
+            f"[bold]{totals.acknowledged:,}[/] acknowledged, "
+            f"{totals.sent - totals.acknowledged:,} on their way"
+        )

@@ -1,0 +1,318 @@
+"""A Lumberjack writer on Twisted: give it events, hear when they are safe.
+
+    client = Client(endpoint(reactor, "gw.example", 5044), clock=reactor)
+    client.start()
+    await client.send([b'{"message":"hi"}'])     # acknowledged: it is on disk
+
+It reconnects by itself, with growing pauses, and sends again what was not
+acknowledged; it trusts no acknowledgement that it does not expect.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from twisted.internet import endpoints, interfaces, protocol, ssl
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    RejectConnection,
+    Request,
+)
+from wsproto.utilities import ProtocolError
+
+from gateway.lumberjack.writer import Lot, Writer, WrongAck
+
+__all__ = ["Client", "Unacknowledged", "endpoint"]
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+
+class Unacknowledged(Exception):
+    """The client was stopped before the reader said that these events are safe."""
+
+
+class _Sent(Lot):
+    __slots__ = ("safe",)
+
+    def __init__(self, events: Sequence[bytes]) -> None:
+        super().__init__(events)
+        self.safe: Deferred[None] = Deferred()
+
+
+class Client:
+    """Sends events to one reader for as long as it runs."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        target: interfaces.IStreamClientEndpoint,
+        *,
+        clock: interfaces.IReactorTime,
+        writer: Writer | None = None,
+        websocket: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        """*websocket* is the request's `//HOST/PATH`, or None for a bare stream.
+
+        After *timeout* seconds without a sign of life from a reader that owes us an
+        acknowledgement, we try another connection.
+        """
+        self.writer = writer or Writer()
+        self.connections = 0
+        """How many were opened so far."""
+        self._target = target
+        self._clock = clock
+        self._websocket = websocket
+        self._timeout = timeout
+        self._pause = _FIRST_PAUSE
+        self._stream: _Stream | None = None
+        self._open = False
+        self._connecting: Deferred[Any] | None = None
+        self._retry: interfaces.IDelayedCall | None = None
+        self._deadline: interfaces.IDelayedCall | None = None
+        self._stopped: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Connect, and stay connected until `stop`."""
+        self._retry = None
+        self._connecting = self._target.connect(_Factory(self, self._websocket))
+        self._connecting.addErrback(self._failed)
+
+    def send(self, events: Sequence[bytes]) -> Deferred[None]:
+        """Fires when all of *events* are acknowledged; never fails before `stop`."""
+        if not events:
+            return succeed(None)
+        lot = _Sent(events)
+        self.writer.add(lot)
+        self._write()
+        return lot.safe
+
+    def stop(self) -> Deferred[None]:
+        """Disconnect; what is not acknowledged fails with `Unacknowledged`."""
+        stopped: Deferred[None] = Deferred()
+        self._stopped = stopped
+        if self._retry is not None:
+            self._retry.cancel()
+        self._rest()
+        for lot in list(self.writer.lots):
+            cast("_Sent", lot).safe.errback(Unacknowledged())
+        if self._stream is not None:
+            self._stream.close()
+            return stopped
+        if self._connecting is not None:
+            self._connecting.cancel()
+        stopped.callback(None)
+        return stopped
+
+    # What the stream tells
+
+    def connected(self, stream: _Stream) -> None:
+        """There is a connection; it may still have to become a WebSocket."""
+        self._connecting = None
+        self._stream = stream
+        self._wait()
+
+    def opened(self) -> None:
+        """The connection takes windows."""
+        self._open = True
+        self.connections += 1
+        self._rest()
+        self._write()
+
+    def received(self, data: bytes) -> None:
+        """The reader says something."""
+        if self._stopped is not None or self._stream is None:
+            return
+        self._rest()
+        done = []
+        try:
+            for lot in self.writer.received(data):
+                done.append(cast("_Sent", lot))  # noqa: PERF401 - it may raise
+        except WrongAck as why:
+            self._log.warn("disconnecting: {why}", why=why)
+            self._abort()
+        else:
+            self._pause = _FIRST_PAUSE
+            self._write()
+        for lot in done:
+            lot.safe.callback(None)
+
+    def closed(self, why: Failure) -> None:
+        """The connection ended, or never was one."""
+        self._stream = self._connecting = None
+        self._open = False
+        self._rest()
+        if self._stopped is not None:
+            if not self._stopped.called:
+                self._stopped.callback(None)
+            return
+        self.writer.disconnected()
+        self._log.debug("disconnected: {why}", why=why.getErrorMessage())
+        self._retry = self._clock.callLater(self._pause, self.start)
+        self._pause = min(_LONGEST_PAUSE, self._pause * random.uniform(1.5, 2.5))  # noqa: S311 - spreads retries
+
+    def _failed(self, why: Failure) -> None:
+        if self._stopped is None or not why.check(CancelledError):
+            self.closed(why)
+
+    def _write(self) -> None:
+        if self._stream is None or not self._open:
+            return
+        while window := self.writer.take():
+            self._stream.send(window)
+        if self.writer.waiting:
+            self._wait()
+
+    def _wait(self) -> None:
+        if self._deadline is None:
+            self._deadline = self._clock.callLater(self._timeout, self._silent)
+
+    def _rest(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _silent(self) -> None:
+        self._deadline = None
+        self._log.warn("disconnecting: no answer for {t:.0f} s", t=self._timeout)
+        self._abort()
+
+    def _abort(self) -> None:
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.abort()
+
+
+class _Stream(Protocol):
+    """An open connection, as the client sees it."""
+
+    def send(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class _Plain(protocol.Protocol):
+    """TCP or TLS."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def connectionMade(self) -> None:
+        self._client.connected(self)
+        self._client.opened()
+
+    def dataReceived(self, data: bytes) -> None:
+        self._client.received(data)
+
+    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
+        self._client.closed(reason)
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.loseConnection()
+
+    def abort(self) -> None:
+        self._transport.abortConnection()
+
+    @property
+    def _transport(self) -> interfaces.ITCPTransport:
+        return cast("interfaces.ITCPTransport", self.transport)
+
+
+class _WebSocket(_Plain):
+    """One binary message per window."""
+
+    def __init__(self, client: Client, target: str) -> None:
+        super().__init__(client)
+        host, _, path = target.removeprefix("//").partition("/")
+        self._request = Request(host=host, target=f"/{path}")
+        self._frames = WSConnection(ConnectionType.CLIENT)
+
+    def connectionMade(self) -> None:
+        self._client.connected(self)
+        self._transport.write(self._frames.send(self._request))
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                self._happened(event)
+        except ProtocolError:
+            self.abort()
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(self._frames.send(BytesMessage(data)))
+
+    def _happened(self, event: Event) -> None:
+        if isinstance(event, BytesMessage):
+            self._client.received(bytes(event.data))
+        elif isinstance(event, AcceptConnection):
+            self._client.opened()
+        elif isinstance(event, Ping):
+            self._transport.write(self._frames.send(event.response()))
+        elif isinstance(event, CloseConnection):
+            self._transport.write(self._frames.send(event.response()))
+            self.close()
+        elif isinstance(event, RejectConnection):
+            self.close()
+
+
+class _Factory(protocol.Factory):
+    noisy = False
+
+    def __init__(self, client: Client, websocket: str | None) -> None:
+        self._client = client
+        self._websocket = websocket
+
+    def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
+        if self._websocket is None:
+            return _Plain(self._client)
+        return _WebSocket(self._client, self._websocket)
+
+
+def endpoint(
+    reactor: Any,
+    host: str,
+    port: int,
+    *,
+    tls: bool = False,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+) -> interfaces.IStreamClientEndpoint:
+    """Where to connect to.  The reader's name is always verified; against *ca* (PEM),
+    or the platform's authorities.
+    """
+    plain = endpoints.HostnameEndpoint(reactor, host, port)
+    if not tls:
+        return plain
+    trust = None
+    if ca is not None:
+        trust = ssl.trustRootFromCertificates(_certificates(ca))
+    ours = None
+    if certificate is not None:
+        key = (private_key or certificate).read_bytes()
+        ours = ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate.read_bytes())
+    options = ssl.optionsForClientTLS(host, trust, ours)
+    return endpoints.wrapClientTLS(options, plain)
+
+
+def _certificates(path: Path) -> list[ssl.Certificate]:
+    end = b"-----END CERTIFICATE-----"
+    parts = path.read_bytes().split(end)[:-1]
+    return [ssl.Certificate.loadPEM(part + end) for part in parts]

@@ -1,0 +1,71 @@
+"""Throws bytes at the Lumberjack reader, guided by what they reach (atheris).
+
+    python tests/fuzz/fuzz_lumberjack.py -max_total_time=60
+
+What must hold: of any bytes, in any slicing, comes nothing but complete windows, each
+of which decodes to as many rows as were counted, and at most one `Refusal`; what is
+buffered stays within the limits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["gateway.lumberjack"]):
+    from gateway.interfaces import Refusal
+    from gateway.lumberjack import decode
+    from gateway.lumberjack.session import Limits, Session
+
+_LIMITS = Limits(
+    message_bytes=200,
+    inflated_bytes=100_000,
+    compressed_bytes=50_000,
+    window_events=100,
+    pairs=16,
+)
+_VECTORS = Path(__file__).parents[1] / "vectors" / "lumberjack.jsonl"
+
+
+def one(data: bytes) -> None:
+    """One run.  The first byte says how to slice, and whether zlib comes first:
+    a mutated checksum would hide what lies behind it.
+    """
+    if not data:
+        return
+    how, stream = data[0], data[1:]
+    if how & 0x80:
+        payload = zlib.compress(stream, 1)
+        stream = b"2C" + len(payload).to_bytes(4) + payload
+    step = (how & 0x7F) or len(stream) or 1
+    session = Session(_LIMITS)
+    try:
+        for at in range(0, len(stream), step):
+            for ready in session.received(stream[at : at + step]):
+                assert ready.ack
+                if ready.count:
+                    rows = decode(ready.body)
+                    assert len(rows.payloads) == len(rows.seqs or ()) == ready.count
+            assert session.held_bytes < 1_000_000
+    except Refusal:
+        pass
+
+
+def main() -> None:
+    """Start from the vectors, whole and after their zlib is taken off."""
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, line in enumerate(_VECTORS.read_text().splitlines()):
+            stream = bytes.fromhex(json.loads(line)["hex"])
+            for how in (0, 1, 0x80):
+                Path(corpus, f"{number}-{how}").write_bytes(bytes([how]) + stream)
+        atheris.Setup([*sys.argv, corpus], one)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
