@@ -1,0 +1,154 @@
+"""Ids of acknowledged events are found wherever the events are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import Places
+from gateway.audit.acknowledged import event_id, read_ids, search
+from gateway.disk import RealDisk
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.journal import Log
+from gateway.spool import file_name, parquet
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b"\n"))
+
+
+DECODERS = {"plain": split}
+
+
+def event(name: str) -> bytes:
+    return b'{"event":{"id":"%s"}}' % name.encode()
+
+
+def batch(*names: str) -> Batch:
+    body = b"\n".join(map(event, names))
+    return Batch(Origin("plain", "l", "s", "p"), 1, len(names), body, len(body))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    places = Places.under(tmp_path)
+    for path in (places.journal / "gw", places.spool, places.lake / "events"):
+        path.mkdir(parents=True)
+    return places
+
+
+def journal(places: Places, first: int, *names: str) -> None:
+    Log(places.journal / "gw", RealDisk(), first).commit([batch(*names)])
+
+
+def spool(places: Places, first: int, *names: str) -> None:
+    name = file_name("gw", first, first + len(names) - 1)
+    with (places.spool / name).open("wb") as sink:
+        parquet.write(
+            [Stored(batch(*names), first)],
+            sink,
+            node="gw",
+            decoders=DECODERS,
+            compression="zstd",
+            on_undecodable=lambda stored, why: None,
+        )
+
+
+def variant(name: str) -> dict[str, bytes]:
+    """The VARIANT {"event": {"id": name}}."""
+    text = bytes([len(name) << 2 | 1]) + name.encode()
+    inner = bytes([2, 1, 1, 0, len(text)]) + text
+    value = bytes([2, 1, 0, 0, len(inner)]) + inner
+    return {"value": value, "metadata": b"\x01\x02\x00\x05\x07eventid"}
+
+
+def lake(places: Places, first: int, *names: str, flawed: bool = False) -> Path:
+    path = places.lake / ("quarantine" if flawed else "events") / f"{first}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    body = pa.struct({"value": pa.binary(), "metadata": pa.binary()})
+    columns = {
+        "node": ["gw"] * len(names),
+        "lsn": pa.array(range(first, first + len(names)), pa.int64()),
+        "payload": pa.array([event(n) if flawed else None for n in names], pa.binary()),
+        "body": pa.array([None if flawed else variant(n) for n in names], body),
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_every_place_is_searched(places: Places) -> None:
+    """Journal, spool, tables as VARIANT and as payload."""
+    lake(places, 1, "a", "b")
+    lake(places, 3, "c", flawed=True)
+    spool(places, 4, "d", "e")
+    journal(places, 6, "f")
+    found = search(places, "abcdefg", DECODERS)
+    assert (found.ids, found.missing) == (7, ["g"])
+    assert (found.resent, found.copies) == (0, 0)
+
+
+def test_an_event_in_two_places_is_there_once(places: Places) -> None:
+    """An event on its way is not taken for one that was sent again."""
+    lake(places, 1, "a", "b", "c")
+    spool(places, 1, "a", "b", "c", "d")
+    journal(places, 3, "c", "d", "e")
+    found = search(places, "abcde", DECODERS)
+    assert (found.missing, found.resent) == ([], 0)
+
+
+def test_resent_events_are_counted(places: Places) -> None:
+    """The same id at other lsns is a copy; ids that nobody counts on are not."""
+    lake(places, 1, "a", "b", "x")
+    spool(places, 4, "a", "x", "a")
+    found = search(places, ["a", "b", "a"], DECODERS)
+    assert (found.ids, found.missing, found.resent, found.copies) == (2, [], 1, 2)
+
+
+def test_damaged_and_foreign_files_are_passed_over(places: Places) -> None:
+    """They hold nothing to count on; what can never be searched is told."""
+    (places.lake / "events" / "empty.parquet").touch()
+    (places.journal / "gw" / f"{9:020d}.journal").write_bytes(b"x" * 99)
+    path = places.lake / "events" / "shredded.parquet"
+    body = pa.array([{"value": None, "metadata": b"", "typed_value": 1}])
+    pq.write_table(pa.table({"node": ["gw"], "lsn": [1], "body": body}), path)
+    found = search(places, ["a"], DECODERS)
+    assert found.missing == ["a"]
+    assert [problem.file for problem in found.unsearched] == [str(path)]
+
+
+def test_a_lake_of_some_other_kind(places: Places) -> None:
+    """Tables without payload and body have no ids, and break nothing."""
+    pq.write_table(
+        pa.table({"node": ["gw"], "lsn": [1]}), places.lake / "events" / "a.parquet"
+    )
+    assert search(places, ["a"], DECODERS).missing == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "wanted"),
+    [
+        (b'{"event":{"id":"a"}}', "a"),
+        (b'{"event.id":"a"}', "a"),
+        (b'{"event":{"id":7}}', "7"),
+        (b'{"event":"login","event.id":"a"}', "a"),
+        (b'{"event":{"kind":"x"}}', None),
+        (b'{"message":"event"}', None),
+        (b'{"event":{"id":"a"}', None),
+        (b'{"event":{"id":"\xff"}}', None),
+        (b"plain event text", None),
+        (b'["event"]', None),
+        (b'{"event":' + b"[" * 100_000, None),
+        (b"", None),
+    ],
+)
+def test_event_ids(payload: bytes, wanted: str | None) -> None:
+    """`event.id` as ECS has it, nested or dotted; anything else is no id."""
+    assert event_id(payload) == wanted
+
+
+def test_ids_of_a_file() -> None:
+    """One a line; blank lines are none."""
+    assert read_ids(["a\n", "\n", " b \r\n", "c"]) == ["a", "b", "c"]
