@@ -24,6 +24,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gateway.cli import WrongUse
+
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = "send events to a gateway, and wait until they are acknowledged"
+HELP = """\
+Send events to a gateway, as a real client of a protocol would, and wait until they are
+acknowledged: on disk at the other end.
+
+Example:
+  gateway send lumberjack 127.0.0.1:5044 --generate 100000
+
+`gateway send PROTOCOL --help` has the options.
+Exit status: 0 all was acknowledged; 1 not all was; 2 wrong use.
+"""
 
 _EXAMPLES = """\
 examples:
@@ -44,7 +55,7 @@ _LINE_SECONDS = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line may say."""
+    """See `gateway.cli`."""
     protocols = parser.add_subparsers(
         dest="speak", metavar="PROTOCOL", required=True, title="protocols"
     )
@@ -88,18 +99,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if all was acknowledged, 1 if not, 2 for wrong use."""
-    files = [path for path in (args.file, args.ca, args.cert, args.key) if path]
-    for path in files:
-        if not path.is_file():
-            print(f"gateway send: no such file: {path}", file=sys.stderr)
-            return 2
+    """See `gateway.cli`."""
+    for path in (args.file, args.ca, args.cert, args.key):
+        if path is not None and not path.is_file():
+            raise WrongUse(f"no such file: {path}")
     if (args.ca or args.cert or args.key) and not args.tls:
-        print("gateway send: --ca, --cert and --key need --tls", file=sys.stderr)
-        return 2
-    if args.rate is not None and args.rate <= 0:
-        print("gateway send: --rate must be above 0", file=sys.stderr)
-        return 2
+        raise WrongUse("--ca, --cert and --key need --tls")
+    if args.key and not args.cert:
+        raise WrongUse("--key needs --cert")
+    if args.rate is not None and not args.rate > 0:
+        raise WrongUse("--rate must be above 0")
     totals = _Sending(args).run()
     if args.json:
         print(json.dumps(asdict(totals)))
@@ -347,8 +356,10 @@ class _Sending:
         show(self._totals)
         waiting = self._totals.sent > self._totals.acknowledged
         if waiting and time.monotonic() - self._heard > self._args.patience:
+            trouble = next((c.trouble for c in self._clients if c.trouble), "no answer")
             print(
-                f"gateway send: nothing was acknowledged for {self._args.patience:g} s",
+                "gateway send: nothing was acknowledged for "
+                f"{self._args.patience:g} s: {trouble}",
                 file=sys.stderr,
             )
             self._stop()

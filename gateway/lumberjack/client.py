@@ -73,6 +73,8 @@ class Client:
         self.writer = writer or Writer()
         self.connections = 0
         """How many were opened so far."""
+        self.trouble = ""
+        """Why there is no connection, or why the last one ended."""
         self._target = target
         self._clock = clock
         self._websocket = websocket
@@ -142,8 +144,7 @@ class Client:
             for lot in self.writer.received(data):
                 done.append(cast("_Sent", lot))  # noqa: PERF401 - it may raise
         except WrongAck as why:
-            self._log.warn("disconnecting: {why}", why=why)
-            self._abort()
+            self._abort(str(why))
         else:
             self._pause = _FIRST_PAUSE
             self._write()
@@ -152,6 +153,8 @@ class Client:
 
     def closed(self, why: Failure) -> None:
         """The connection ended, or never was one."""
+        if self._stream is not None or self._connecting is not None:
+            self.trouble = why.getErrorMessage()
         self._stream = self._connecting = None
         self._open = False
         self._rest()
@@ -160,7 +163,7 @@ class Client:
                 self._stopped.callback(None)
             return
         self.writer.disconnected()
-        self._log.debug("disconnected: {why}", why=why.getErrorMessage())
+        self._log.debug("disconnected: {why}", why=self.trouble)
         self._retry = self._clock.callLater(self._pause, self.start)
         self._pause = min(_LONGEST_PAUSE, self._pause * random.uniform(1.5, 2.5))  # noqa: S311 - spreads retries
 
@@ -187,11 +190,12 @@ class Client:
 
     def _silent(self) -> None:
         self._deadline = None
-        self._log.warn("disconnecting: no answer for {t:.0f} s", t=self._timeout)
-        self._abort()
+        self._abort(f"no answer for {self._timeout:g} s")
 
-    def _abort(self) -> None:
+    def _abort(self, why: str) -> None:
         if self._stream is not None:
+            self._log.warn("disconnecting: {why}", why=why)
+            self.trouble = why
             stream, self._stream = self._stream, None
             stream.abort()
 

@@ -1,0 +1,181 @@
+"""`gateway send lumberjack`: a program of its own, against a reader in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import cli
+from gateway.cli import send
+from gateway.lumberjack import decode
+from gateway.lumberjack.session import Limits, Session
+
+_ROOT = Path(__file__).parents[2]
+
+
+class Reader(threading.Thread):
+    """Acknowledges all, at once; hangs up once after *mishap* windows."""
+
+    def __init__(self, mishap: int | None = None) -> None:
+        super().__init__(daemon=True)
+        self.payloads: list[bytes] = []
+        self._mishap = mishap
+        self._port = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
+
+    def run(self) -> None:
+        while True:
+            try:
+                peer, _ = self._port.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=[peer], daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        session = Session(Limits())
+        with peer:
+            while data := peer.recv(1 << 16):
+                for ready in session.received(data):
+                    self.payloads += decode(ready.body).payloads
+                    if self._mishap is not None:
+                        self._mishap -= 1
+                        if not self._mishap:
+                            return
+                    peer.sendall(ready.ack)
+
+    def close(self) -> None:
+        self._port.close()
+
+
+@pytest.fixture
+def make_reader() -> Iterator[Callable[..., Reader]]:
+    """Starts readers; ends them."""
+    readers = []
+
+    def make(**options: Any) -> Reader:
+        reader = Reader(**options)
+        readers.append(reader)
+        reader.start()
+        return reader
+
+    yield make
+    for reader in readers:
+        reader.close()
+
+
+def _send(
+    *arguments: str, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from gateway.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", program, "send", "lumberjack", *arguments],
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("extra", [[], ["--v1"], ["--compression", "0"]])
+def test_generated(
+    make_reader: Callable[..., Reader], tmp_path: Path, extra: list[str]
+) -> None:
+    """All made-up events arrive; their ids are on record; the totals agree."""
+    reader = make_reader()
+    acked = tmp_path / "acked"
+    run = _send(reader.address, "--generate", "500", "--connections", "2",
+                "--window", "64", "--acked", str(acked), "--json", *extra)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    totals = json.loads(run.stdout)
+    assert (totals["sent"], totals["acknowledged"], totals["complete"]) == (
+        500, 500, True,
+    )  # fmt: skip
+    events = [json.loads(payload) for payload in reader.payloads]
+    ids = {e["event.id"] if "--v1" in extra else e["event"]["id"] for e in events}
+    assert len(ids) == 500
+    assert sorted(ids) == sorted(acked.read_text().split())
+
+
+def test_a_reader_that_hangs_up(make_reader: Callable[..., Reader]) -> None:
+    """What was not acknowledged is sent again; nothing is missing."""
+    reader = make_reader(mishap=4)
+    run = _send(reader.address, "--generate", "300", "--window", "20", "--json")
+    assert run.returncode == 0, run.stderr
+    totals = json.loads(run.stdout)
+    assert totals["connections"] == 2
+    assert totals["resent"] > 0
+    assert len({json.loads(p)["event"]["id"] for p in reader.payloads}) == 300
+
+
+@pytest.mark.parametrize("source", ["--file", "--stdin"])
+def test_lines(make_reader: Callable[..., Reader], tmp_path: Path, source: str) -> None:
+    """JSON objects go as they are, other lines as messages, the last without newline."""
+    reader = make_reader()
+    text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
+    acked, path = tmp_path / "acked", tmp_path / "lines"
+    path.write_text(text)
+    arguments = [source, str(path)] if source == "--file" else [source]
+    run = _send(reader.address, *arguments, "--acked", str(acked), stdin=text)
+    assert run.returncode == 0, run.stderr
+    assert "4 of 4 events acknowledged" in run.stdout
+    assert reader.payloads[0] == b'{"event":{"id":"mine"}}'
+    messages = [json.loads(payload)["message"] for payload in reader.payloads[1:]]
+    assert messages == ['plain "text"', "[1]", "last"]
+    assert acked.read_text().split() == ["mine", "line-2", "line-3", "line-4"]
+
+
+def test_nobody_there() -> None:
+    """When nobody answers it gives up, says why, and exits with 1."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    run = _send(f"127.0.0.1:{port}", "--patience", "0.5")
+    assert run.returncode == 1
+    assert "refused" in run.stderr
+    assert "NOT all of it" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["5044"], "not HOST:PORT"),
+        (["gw:x"], "not HOST:PORT"),
+        (["gw:5044", "--generate", "0"], "not a number above 0"),
+        (["gw:5044", "--rate", "0"], "--rate must be above 0"),
+        (["gw:5044", "--rate", "nan"], "--rate must be above 0"),
+        (["gw:5044", "--ca", __file__], "need --tls"),
+        (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
+        (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
+        (["gw:5044", "--file", "a", "--stdin"], "not allowed with"),
+    ],
+)
+def test_wrong_use(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    """Wrong use is told before anything is sent; exit status 2."""
+    assert cli.main(["send", "lumberjack", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_slow_pipes_are_not_waited_for() -> None:
+    """A line is sent when it is there, not when the window is full."""
+    source, sink = os.pipe()
+    lines = send._Lines(source)
+    os.write(sink, b"one\ntwo\nthr")
+    assert [json.loads(e)["message"] for _, e in lines.read(10) or []] == ["one", "two"]
+    os.write(sink, b"ee\n")
+    assert [identity for identity, _ in lines.read(10) or []] == ["line-3"]
+    lines.stopped = True
+    assert lines.read(10) is None
+    os.close(sink)
+    os.close(source)
