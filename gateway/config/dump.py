@@ -19,11 +19,21 @@ _SECRET_KEY = re.compile(
 
 def dump(config: Config) -> dict[str, Any]:
     """Every key with its value as one would write it, secrets masked."""
-    values = config.model_dump(mode="json", exclude_none=True)
+    values: dict[str, Any] = _given(config.model_dump(mode="json"))
     values["spark"]["conf"] = {
         key: _public(key, value) for key, value in config.spark.conf.items()
     }
     return values
+
+
+def _given(value: Any) -> Any:
+    """Without the keys that stand for nothing."""
+    match value:
+        case dict():
+            return {k: _given(inner) for k, inner in value.items() if inner is not None}
+        case list():
+            return [_given(inner) for inner in value]
+    return value
 
 
 def _public(key: str, value: str) -> str:

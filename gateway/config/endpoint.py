@@ -70,7 +70,7 @@ def parse_endpoint(value: object, folder: Path = Path()) -> Endpoint:
         if kind == "tcp":
             return _parse_tcp(value, rest)
         if kind == "unix" and rest:
-            return _parse_unix(rest, folder)
+            return _parse_unix(value, folder / rest)
         if kind == "systemd" and _FILE_DESCRIPTOR_NAME.fullmatch(rest):
             return Systemd(rest)
     raise ValueError(f"must be {_FORMS}, not {value!r}")
@@ -104,15 +104,15 @@ def _is_name(host: str) -> bool:
     return len(host) <= 253 and not digits_only and bool(_HOST.fullmatch(host))
 
 
-def _parse_unix(path: str, folder: Path) -> Unix:
-    whole = folder / path
-    if "\0" in path:
-        raise ValueError(f"no such path: {path!r}")
-    if len(bytes(whole)) > _SUN_PATH_BYTES:
+def _parse_unix(value: str, path: Path) -> Unix:
+    if "\0" in value:
+        raise ValueError(f"must not contain NUL: {value!r}")
+    if len(bytes(path)) > _SUN_PATH_BYTES:
         raise ValueError(
-            f"the path of a unix socket has at most {_SUN_PATH_BYTES} bytes: {whole}"
+            f"the path of a unix socket has at most {_SUN_PATH_BYTES} bytes, "
+            f"this one has {len(bytes(path))}: {value!r}"
         )
-    return Unix(whole)
+    return Unix(path)
 
 
 def conflict(one: Endpoint, other: Endpoint) -> bool:

@@ -1,0 +1,56 @@
+"""The effective configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway import config
+
+Load = Callable[..., config.Config]
+
+
+def test_a_dump_loads_to_the_same(load: Load, tmp_path: Path) -> None:
+    """What `dump` writes is a configuration again, and the same one."""
+    loaded = load(
+        """
+        spool: {roll_interval: 1500ms, max_bytes: 1GiB}
+        listeners:
+          - {name: a, protocol: lumberjack, listen: unix:a.sock, websocket: {path: /x}}
+          - {name: b, protocol: lumberjack, listen: 'tcp:[::1]:1',
+             proxy_protocol: {trusted: [10.0.0.0/8]}}
+        """,
+        listeners=False,
+    )
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(config.dump(loaded)))
+    assert config.load(again) == loaded
+
+
+def test_values_are_written_as_people_write_them(load: Load) -> None:
+    """Units and forms, not bare bytes and seconds."""
+    values = config.dump(load(""))
+    assert values["spool"]["max_bytes"] == "20GiB"
+    assert values["journal"]["commit_interval"] == "2ms"
+    assert values["listeners"][0]["listen"] == "tcp:5044"
+    assert values["listeners"][0]["websocket"] is False
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "my.PASSWORD"],
+)
+def test_spark_settings_that_sound_secret(load: Load, key: str) -> None:
+    """They are masked as Spark itself masks them; others are not."""
+    values = config.dump(load(f"spark: {{conf: {{{key}: hunter2, spark.x: 5}}}}"))
+    assert values["spark"]["conf"] == {key: "**********", "spark.x": "5"}
+
+
+def test_spark_settings_from_outside(load: Load) -> None:
+    """What came from outside the file is shown by its placeholder; Spark gets it."""
+    loaded = load("spark: {conf: {spark.x: 'a${env:S}'}}", {"S": "hunter2"})
+    assert loaded.spark.conf == {"spark.x": "ahunter2"}
+    assert config.dump(loaded)["spark"]["conf"] == {"spark.x": "a${env:S}"}

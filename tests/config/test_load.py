@@ -1,0 +1,377 @@
+"""A configuration is right, or everything that is wrong with it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from gateway import config
+from gateway.config import Tcp, Unix
+
+Load = Callable[..., config.Config]
+Problems = Callable[..., list[str]]
+
+LISTENER = """
+listeners:
+  - name: beats
+    protocol: lumberjack
+    listen: tcp:5044
+"""
+
+
+def test_a_listener_is_enough(load: Load) -> None:
+    """All the rest has the defaults of the design."""
+    loaded = load("")
+    [listener] = loaded.listeners
+    assert listener.listen == Tcp("", 5044)
+    assert listener.websocket is listener.proxy_protocol is listener.tls is None
+    assert listener.limits.message_bytes == 16 << 20
+    assert listener.limits.idle == 900.0
+    assert listener.options == config.LumberjackOptions()
+    assert listener.options.keepalive_interval == 3.0
+    assert loaded.data_dir == Path("/var/lib/gateway")
+    assert loaded.journal.directory == Path("journal")
+    assert loaded.journal.commit_interval == 0.002
+    assert loaded.spool.max_bytes == 20 << 30
+    assert loaded.admin.listen == Tcp("127.0.0.1", 8080)
+    assert loaded.admin.token is None
+    assert loaded.spark.conf == {}
+
+
+def test_units(load: Load) -> None:
+    """Sizes become bytes and times become seconds, from the environment too."""
+    loaded = load(
+        """
+        journal: {segment_bytes: 1MiB, commit_interval: 0s}
+        spool: {roll_bytes: "${env:ROLL}", roll_events: "${env:EVENTS}"}
+        spark: {ui: "${env:UI}", trigger: 1.5s}
+        """,
+        {"ROLL": "2MiB", "EVENTS": "10", "UI": "true"},
+    )
+    assert loaded.journal.segment_bytes == 1 << 20
+    assert loaded.journal.commit_interval == 0.0
+    assert loaded.spool.roll_bytes == 2 << 20
+    assert loaded.spool.roll_events == 10
+    assert loaded.spark.ui is True
+    assert loaded.spark.trigger == 1.5
+
+
+def test_it_can_not_be_changed(load: Load) -> None:
+    """A configuration is read once; nobody changes it underway."""
+    loaded = load("")
+    with pytest.raises(ValidationError):
+        loaded.ack = "spool"  # type: ignore[misc]
+
+
+def test_relative_paths_are_below_the_file(load: Load, tmp_path: Path) -> None:
+    """Wherever the daemon is started, it finds the same files."""
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).touch()
+    loaded = load(
+        """
+        data_dir: data
+        listeners:
+          - name: b
+            protocol: lumberjack
+            listen: unix:gw.sock
+            tls: {certificate: cert.pem, private_key: key.pem}
+        """,
+        listeners=False,
+    )
+    [listener] = loaded.listeners
+    assert loaded.data_dir == tmp_path / "data"
+    assert listener.listen == Unix(tmp_path / "gw.sock")
+    assert listener.tls is not None
+    assert listener.tls.certificate == tmp_path / "cert.pem"
+
+
+def test_everything_at_once(problems: Problems, tmp_path: Path) -> None:
+    """A file with many mistakes is answered with all of them, in the file's order."""
+    assert problems(
+        f"""
+        node: Gw_1
+        ack: jornal
+        joural: {{}}
+        journal: {{segment_bytes: 64 MiBs, idle: 3s}}
+        listeners:
+          - name: beats
+            protocol: lumberjack
+            lissten: tcp:5044
+            tls:
+              certificate: {tmp_path}/none.pem
+              private_key: {tmp_path}
+            options: {{keepalive_interval: 20s}}
+        admin: {{token: "${{env:NONE}}"}}
+        """,
+        listeners=False,
+    ) == [
+        (
+            "node: must be at most 100 lower case letters, digits, dots and dashes "
+            "(it is part of file names), not 'Gw_1' (line 2)"
+        ),
+        "ack: must be journal or spool, not 'jornal'; did you mean journal? (line 3)",
+        "joural: unknown key; did you mean 'journal'? (line 4)",
+        (
+            "journal.segment_bytes: must be a size such as 64MiB, 100MB or 65536 (bytes), "
+            "not '64 MiBs' (line 5)"
+        ),
+        "journal.idle: unknown key; it belongs in listeners[].limits (line 5)",
+        (
+            "listeners[0].listen: is required: tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, "
+            "unix:PATH or systemd:NAME (line 7)"
+        ),
+        "listeners[0].lissten: unknown key; did you mean 'listen'? (line 9)",
+        f"listeners[0].tls.certificate: no such file: {tmp_path}/none.pem (line 11)",
+        f"listeners[0].tls.private_key: not a file: {tmp_path} (line 12)",
+        (
+            "listeners[0].options.keepalive_interval: must be between 1s and 10s, "
+            "not 20s (line 13)"
+        ),
+        "admin.token: the environment variable NONE is not set: ${env:NONE} (line 14)",
+    ]
+
+
+def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None:
+    """A mistake in one key does not hide that two sections do not fit together."""
+    assert problems(
+        """
+        lodging: {}
+        logging: {level: loud}
+        spool: {max_bytes: 1MiB, roll_bytes: 1MiB}
+        journal: {segment_bytes: 2MiB}
+        """
+    ) == [
+        "lodging: unknown key; did you mean 'logging'? (line 2)",
+        (
+            "logging.level: must be debug, info, warn, error or critical, not 'loud' "
+            "(line 3)"
+        ),
+        "journal.segment_bytes: 2MiB is more than spool.max_bytes: 1MiB (line 5)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "workers: 4",
+            ("workers: must be 1, not 4: this version has one process for one data_dir; "
+            "for more, start more gateways with a data_dir each (line 1)"),
+        ),
+        ("journal: []", ("journal: must be a mapping of directory, commit_interval, "
+         "segment_bytes, memory_bytes, not a list (line 1)")),
+        ("spark: {ui: yes}", "spark.ui: must be true or false, not 'yes' (line 1)"),
+        ("spark: {sink: orc}", "spark.sink: must be parquet, not 'orc' (line 1)"),
+        ("spark: {conf: {a: [1]}}", ("spark.conf.a: must be text, a number or a boolean, "
+         "not [1] (line 1)")),
+        ("spark: {driver_memory: 1}", "spark.driver_memory: must be text, not 1 (line 1)"),
+        ("spark: {driver_memory: 1GiB}", ("spark.driver_memory: must be like 512m or 2g, "
+         "not '1GiB' (line 1)")),
+        ("node: ..", ("node: must be at most 100 lower case letters, digits, dots and "
+         "dashes (it is part of file names), not '..' (line 1)")),
+        ("node: 7", "node: must be text, not 7 (line 1)"),
+        ("data_dir: ''", ("data_dir: must be text of at least one character, not '' "
+         "(line 1)")),
+        ("spool: {retention: 24}", ("spool.retention: must be a time with its unit, such "
+         "as 200ms, 5s, 15m, 1h or 30d, not 24 (line 1)")),
+        ("spool: {roll_events: 1.5}", ("spool.roll_events: must be a whole number, "
+         "not 1.5 (line 1)")),
+        ("spool: {roll_events: true}", ("spool.roll_events: must be a whole number, "
+         "not True (line 1)")),
+        ("spool: {roll_events: 0}", ("spool.roll_events: must be between 1 and 2147483648, "
+         "not 0 (line 1)")),
+        ("spool: {directory: journal}", None),
+        ("spool: {directory: archive/new}", None),
+        ("admin: {listen: 'tcp:0.0.0.0:80'}", ("admin.token: is required, because other "
+         "machines can reach tcp:0.0.0.0:80 (line 1)")),
+        ("admin: {listen: systemd:admin}", ("admin.listen: must be tcp: or unix:, not "
+         "systemd:admin (line 1)")),
+        ("admin: {token: ''}", ("admin.token: must be text of at least one character, or "
+         "null (line 1)")),
+        ("admin: {token: 12345}", ("admin.token: must be text of at least one character, "
+         "or null (line 1)")),
+        ("admin: {listen: 'tcp:127.0.0.1:5044'}", ("admin.listen: tcp:127.0.0.1:5044 is "
+         "taken by listeners[0].listen: tcp:5044 (line 1)")),
+    ],
+)  # fmt: skip
+def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None:
+    """Each names its place, its value, and what is allowed."""
+    found = problems(text)
+    assert len(found) == 1
+    if problem is None:
+        assert "overlaps with" in found[0]
+    else:
+        assert found == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("protocol: pravega", ("protocol 'pravega' is not part of this version, which "
+         "has: lumberjack")),
+        ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
+         "not 'a b'")),
+        ("websocket: true", "must be false or a mapping of path, origins, not true"),
+        ("websocket: {path: rs}", "must start with / and have no query, not 'rs'"),
+        ("websocket: {origins: [example.org]}", ("must be like https://app.example.org, "
+         "not 'example.org'")),
+        ("websocket: {origins: https://a}", "must be a list, not 'https://a'"),
+        ("proxy_protocol: true", "must be false or a mapping of trusted, not true"),
+        ("proxy_protocol: {}", "is required: Networks whose PROXY header is believed"),
+        ("proxy_protocol: {trusted: []}", "must have at least one entry"),
+        ("proxy_protocol: {trusted: [10.0.0.1/8]}", "must be a network such as"),
+        ("tls:", "is empty; leave the key out to have no encryption"),
+        ("tls: {certificate: c.pem}", "is required: PEM file: the certificate's key"),
+        ("tls: {certificate: c.pem, private_key: c.pem, client_auth: required}",
+         "needed for client_auth: required"),
+        ("tls: {certificate: c.pem, private_key: c.pem, client_ca: c.pem}",
+         "has no effect with client_auth: none"),
+        ("tls: {certificate: c.pem, private_key: c.pem, allowed_names: [a]}",
+         "needs client_auth: required or optional"),
+        ("tls: {certificate: c.pem, private_key: c.pem, minimum_version: TLSv1.1}",
+         "must be TLSv1.2 or TLSv1.3, not 'TLSv1.1'; did you mean"),
+        ("port: 5044", "unknown key; here it is listen: tcp:PORT"),
+        ("options: {pairs: 0}", "must be between 1 and"),
+        ("options: {xyz: 0}", "unknown key; allowed: stall_timeout, keepalive_interval"),
+    ],
+)  # fmt: skip
+def test_one_mistake_in_a_listener(
+    problems: Problems, tmp_path: Path, text: str, problem: str
+) -> None:
+    """Listeners are where most mistakes are made, so each kind has its sentence."""
+    (tmp_path / "c.pem").touch()
+    lines = {"name": "b", "protocol": "lumberjack", "listen": "tcp:1"}
+    key, _, value = text.partition(":")
+    lines[key] = value
+    body = "\n    ".join(f"{key}: {value}" for key, value in lines.items())
+    [found] = problems(f"listeners:\n  - {body}\n", listeners=False)
+    assert found.startswith(f"listeners[0].{key}")
+    assert problem in found
+
+
+def test_a_file_that_may_not_be_read(
+    problems: Problems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key of somebody else is found out now, not at the first handshake."""
+    (tmp_path / "cert.pem").touch()
+    (tmp_path / "key.pem").touch()
+    really = Path.open
+
+    def open_unless_key(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "key.pem":
+            raise PermissionError(13, "Permission denied")
+        return really(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", open_unless_key)
+    [found] = problems(
+        LISTENER + "    tls: {certificate: cert.pem, private_key: key.pem}",
+        listeners=False,
+    )
+    assert f"private_key: permission denied: {tmp_path}/key.pem" in found
+
+
+def test_names_and_ports_are_given_once(problems: Problems) -> None:
+    """Two listeners with one name or one port: each said at the later one."""
+    assert problems(
+        """
+        listeners:
+          - {name: a, protocol: lumberjack, listen: tcp:5044}
+          - {name: a, protocol: lumberjack, listen: "tcp:127.0.0.1:5044"}
+        """,
+        listeners=False,
+    ) == [
+        "listeners[1].name: listeners[0] is called 'a' too (line 4)",
+        (
+            "listeners[1].listen: tcp:127.0.0.1:5044 is taken by listeners[0].listen: "
+            "tcp:5044 (line 4)"
+        ),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "listeners: []", "listeners:", "[]", "x"])
+def test_no_listener(problems: Problems, text: str) -> None:
+    """A gateway that listens nowhere is a mistake, and so is a file of another shape."""
+    assert len(problems(text, listeners=False)) == 1
+
+
+def test_an_empty_section_is_its_defaults(load: Load) -> None:
+    """A section whose keys are all comments counts as left out."""
+    assert load("spool:\nlogging:\n").spool == load("").spool
+
+
+def test_node_defaults_to_the_host(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host name with other characters still makes a valid node name."""
+    monkeypatch.setattr("socket.gethostname", lambda: "-My_Host.local.")
+    assert load("").node == "my-host.local"
+    monkeypatch.setattr("socket.gethostname", lambda: "___")
+    assert load("").node == "gateway"
+
+
+# -- secrets ------------------------------------------------------------------
+
+
+def test_a_secret_is_never_shown(load: Load, tmp_path: Path) -> None:
+    """Neither repr nor str nor dump of a configuration has the token."""
+    (tmp_path / "token").write_text("hunter2\n")
+    loaded = load("admin: {token: '${file:token}'}")
+    assert loaded.admin.token == SecretStr("hunter2")
+    for shown in (repr(loaded), str(loaded), str(config.dump(loaded))):
+        assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node: ${env:S}",
+        "ack: ${env:S}",
+        "data_dir: ${env:S}",
+        "workers: ${env:S}",
+        "journal: '${env:S}'",
+        "listeners: [{name: '${env:S}', protocol: '${env:S}', listen: '${env:S}'}]",
+        "admin: {listen: '${env:S}'}",
+        "admin: {listen: 'unix:${env:S}${env:S}${env:S}${env:S}${env:S}'}",
+        "spool: {roll_interval: '${env:S}', max_bytes: '${env:S}'}",
+        "spark: {ui: '${env:S}', driver_memory: '${env:S}', conf: '${env:S}'}",
+        "admin: {token: &t '${env:S}'}\nlogging: {level: *t}",
+    ],
+)
+def test_what_came_from_outside_is_not_repeated(problems: Problems, text: str) -> None:
+    """A message shows the placeholder, not what it stood for, wherever it was put."""
+    secret = "\0Hunter2 " + "x" * 60
+    found = "\n".join(problems(text, {"S": secret}, listeners="listeners" not in text))
+    assert "Hunter2" not in found
+    assert "${env:S}" in found
+
+
+def test_a_missing_file_by_its_placeholder(problems: Problems) -> None:
+    """A path from outside is shown as it was written, too."""
+    [found, _] = problems(
+        LISTENER + "    tls: {certificate: '${env:C}', private_key: '${env:C}'}",
+        {"C": "/nowhere/hunter2"},
+        listeners=False,
+    )
+    assert found.startswith("listeners[0].tls.certificate: no such file: ${env:C}")
+
+
+def test_nothing_of_the_file_reaches_the_terminal_raw(problems: Problems) -> None:
+    """Control characters in keys and values are shown as escapes."""
+    [found] = problems('"a\\e[31m\\u2028": 1')
+    assert found.startswith("a\\x1b[31m\\u2028: unknown key")
+
+
+def test_building_one_in_code() -> None:
+    """Tests and tools may build a configuration without a file."""
+    built = config.Config.model_validate(
+        {
+            "data_dir": Path("/tmp/x"),
+            "listeners": [
+                {"name": "b", "protocol": "lumberjack", "listen": Tcp("", 0)}
+            ],
+        }
+    )
+    assert built.data_dir == Path("/tmp/x")
+    assert built.listeners[0].tls is None

@@ -1,0 +1,154 @@
+"""The JSON Schema, and that model, example and schema agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from gateway import config
+from gateway.config.model import Config, Section
+from gateway.config.units import Number, Size, Time
+
+EXAMPLE = Path(__file__).parents[2] / "conf" / "gateway.yaml"
+
+UNIT_OF = {Size: "(size)", Time: "(time)", Number: "(number)"}
+
+
+def sections(section: type[Section] = Config) -> Iterator[type[Section]]:
+    """Every section that a configuration can have."""
+    yield section
+    for field in section.model_fields.values():
+        stack = [field.annotation]
+        while stack:
+            kind = stack.pop()
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from sections(kind)
+            stack.extend(get_args(kind))
+
+
+def uncommented() -> str:
+    """The example with all its settings in force."""
+    return re.sub(r"^( *)#(?=[^ \n])", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
+
+
+def keys(value: Any) -> Iterator[str]:
+    """All keys of a file, at any depth."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner)
+
+
+@pytest.fixture
+def schema() -> Draft7Validator:
+    """The schema, which is one."""
+    Draft7Validator.check_schema(config.json_schema())
+    return Draft7Validator(config.json_schema())
+
+
+def test_the_example_loads_as_it_is() -> None:
+    """conf/gateway.yaml is a configuration."""
+    loaded = config.load(EXAMPLE)
+    assert [listener.name for listener in loaded.listeners] == ["beats"]
+
+
+def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
+    """Its values are what leaving them out gives."""
+    bare = tmp_path / "bare.yaml"
+    bare.write_text(
+        "listeners: [{name: beats, protocol: lumberjack, listen: tcp:5044}]"
+    )
+    assert config.load(EXAMPLE) == config.load(bare)
+
+
+def test_the_whole_example_loads(tmp_path: Path) -> None:
+    """With every setting uncommented it is one, too."""
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).touch()
+    path = tmp_path / "gateway.yaml"
+    path.write_text(uncommented())
+    outside = config.load(path).listeners[1]
+    assert outside.tls is not None
+    assert outside.tls.client_auth == "required"
+    assert outside.websocket is not None
+    assert outside.proxy_protocol is not None
+
+
+def test_every_key_is_in_the_example() -> None:
+    """Whoever adds a key shows it there."""
+    shown = set(keys(yaml.safe_load(uncommented())))
+    known = {key for section in sections() for key in section.model_fields}
+    assert known - shown == set()
+
+
+@pytest.mark.parametrize("section", list(sections()), ids=lambda kind: kind.__name__)
+def test_every_key_has_its_line_of_help(section: type[Section]) -> None:
+    """One line each, and what has a unit names it."""
+    for key, field in section.model_fields.items():
+        assert field.description, key
+        assert len(field.description) <= 80, key
+        for mark in field.metadata:
+            if unit := UNIT_OF.get(type(mark)):
+                assert unit in field.description, key
+
+
+def test_the_schema_takes_the_example(schema: Draft7Validator) -> None:
+    """An editor shows no error where `load` finds none."""
+    for text in (EXAMPLE.read_text(), uncommented()):
+        assert list(schema.iter_errors(yaml.safe_load(text))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workers: ${env:W}",
+        "ack: ${env:A}",
+        "node: ${env:N:-x}",
+        "spool: {max_bytes: '${env:M}', roll_interval: '${env:M}'}",
+        "spark: {ui: '${env:U}', conf: {a: 1, b: true, c: x}}",
+    ],
+)
+def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> None:
+    """What comes from outside may stand in every value."""
+    value = yaml.safe_load(text)
+    value["listeners"] = [{"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}]
+    assert list(schema.iter_errors(value)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wrokers: 1",
+        "workers: x",
+        "ack: jornal",
+        "spool: {max_bytes: 1 megabyte}",
+        "spool: {roll_interval: 5}",
+        "listeners: [{name: a, protocol: gopher, listen: tcp:1}]",
+        "listeners: [{name: a, protocol: lumberjack}]",
+        "listeners: [{name: a, protocol: lumberjack, listen: tcp:1, websocket: true}]",
+        "listeners: []",
+    ],
+)
+def test_the_schema_finds_mistakes(schema: Draft7Validator, text: str) -> None:
+    """An editor marks what `load` would refuse."""
+    value = yaml.safe_load(text)
+    value.setdefault(
+        "listeners", [{"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}]
+    )
+    assert list(schema.iter_errors(value)) != []
+
+
+def test_the_schema_writes_defaults_with_units() -> None:
+    """What an editor fills in is what one would write."""
+    properties = config.json_schema()["$defs"]["Spool"]["properties"]
+    assert properties["max_bytes"]["default"] == "20GiB"
+    assert properties["roll_interval"]["default"] == "1s"
