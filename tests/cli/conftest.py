@@ -1,7 +1,9 @@
-"""A gateway's directories with real journals and spool files and a lake made by hand."""
+"""Running `gateway` as a shell would, and directories for it to look into."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,6 +16,24 @@ from gateway.disk import RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.journal import Log, Segment
 from gateway.spool import Catalog, Publisher, file_name, parquet
+
+_START = "import sys; from gateway.cli import main; sys.exit(main())"
+
+
+@pytest.fixture
+def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command line in a process of its own."""
+
+    def run(*words: str | Path, first: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", first + _START, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
 
 
 def split(body: bytes) -> Rows:
