@@ -66,10 +66,8 @@ class Link(Approach):
         wire.registerProducer(self, True)
         if self.host == "unix":
             self.origin.peer = credentials(wire)
-        if self._listener.joined(self, wire.fileno()):
-            self._start()
-        else:
-            self.abort()
+        self._listener.joined(self)
+        self._start()
 
     def connectionMade(self) -> None:
         """See IProtocol; all is done in `makeConnection`."""
@@ -130,7 +128,12 @@ class Link(Approach):
             self._fail("while accepting {peer}")
 
     def pauseProducing(self) -> None:
-        """The transport holds more than `READ_BYTES` unsent: the peer does not read."""
+        """The transport holds more than `READ_BYTES` unsent: the peer does not read.
+
+        It says so again at every write, until all is sent.
+        """
+        if self._choked_since is not None:
+            return
         self._choked_since = self._listener.clock.seconds()
         self._over = 0
         if not self._closing:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
 
 from twisted.internet.interfaces import IReactorTime
 
-__all__ = ["Complaints", "Crowd", "descriptor_ceiling", "raise_descriptor_limit"]
+__all__ = [
+    "Complaints",
+    "Crowd",
+    "descriptor_ceiling",
+    "next_descriptor",
+    "raise_descriptor_limit",
+]
 
 _QUIET_SECONDS = 60.0
 _REMEMBERED = 4096
@@ -87,12 +94,18 @@ def raise_descriptor_limit() -> int:
     return soft
 
 
+def next_descriptor() -> int:
+    """The number that the next file gets; numbers are given out from below."""
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
+
+
 def descriptor_ceiling() -> int:
     """The highest file descriptor that a connection may have.
 
-    Numbers are given out from below, so the number tells how many are taken.  What is
-    above is for the journal, the spool and the admin port: without it a flood of
-    connections could stop the disk from taking what others sent.
+    What is above is for the journal, the spool and the admin port: without it a flood
+    of connections could stop the disk from taking what others sent.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

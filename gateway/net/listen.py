@@ -31,8 +31,8 @@ from zope.interface import implementer
 from gateway.interfaces import Accept, Refusal
 from gateway.net.approach import Approach
 from gateway.net.bind import CannotListen, bind
-from gateway.net.connection import Link
-from gateway.net.limits import Complaints, Crowd, descriptor_ceiling
+from gateway.net.connection import READ_BYTES, Link
+from gateway.net.limits import Complaints, Crowd, descriptor_ceiling, next_descriptor
 from gateway.net.proxy import Trust
 from gateway.net.settings import ListenerSettings
 from gateway.net.tls import ServerTls, Unusable
@@ -44,7 +44,8 @@ __all__ = ["CannotListen", "Listener"]
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
 _TLS_CHECK_SECONDS = 5.0
-_UNREAD_BYTES = 1 << 16
+_UNREAD_BYTES = READ_BYTES
+"""What one read can lead to, in a protocol that answers no longer than it is asked."""
 
 
 class Listener:
@@ -231,17 +232,23 @@ class Listener:
     def admit(self, address: object) -> Link | None:
         """A connection for who comes from *address*, or None to turn it away."""
         host, peer = _who(address)
-        why: Refusal | None = None
-        kind = "connections"
-        if len(self._links) >= self.limits.connections:
-            limit = self.limits.connections
-            why = Refusal("too many connections", limit=limit, key="limits.connections")
-        elif not self.expects_header(host):
-            why, kind = self._crowded(host), "connections_per_peer"
+        kind, why = self._full()
+        if why is None and not self.expects_header(host):
+            kind, why = "connections_per_peer", self._crowded(host)
         if why is not None:
             self._complain(host, peer, why, kind)
             return None
         return Link(self, host, peer)
+
+    def _full(self) -> tuple[str, Refusal | None]:
+        limit = self.limits.connections
+        if len(self._links) >= limit:
+            why = Refusal("too many connections", limit=limit, key="limits.connections")
+            return "connections", why
+        if next_descriptor() > self._ceiling:
+            limit = self._ceiling
+            return "descriptors", Refusal("too many open files", limit=limit)
+        return "", None
 
     def _crowded(self, host: str) -> Refusal | None:
         limit = self.limits.connections_per_peer
@@ -260,17 +267,12 @@ class Listener:
         """
         return self.proxied and (host == "unix" or host in self._trust)
 
-    def joined(self, link: Link, descriptor: int) -> bool:
-        """A connection is there; false: drop it, descriptors run out."""
+    def joined(self, link: Link) -> None:
+        """A connection is there."""
         self._links.add(link)
-        if descriptor > self._ceiling:
-            why = Refusal("too many open files", limit=self._ceiling, key="LimitNOFILE")
-            self.complain(link, why, "descriptors")
-            return False
         self.accepted += 1
         if not self.expects_header(link.host):
             self._enter(link)
-        return True
 
     def introduced(self, link: Approach) -> bool:
         """A PROXY header named the real peer; false: there are too many of it."""

@@ -63,13 +63,14 @@ class ProxyHeader:
 
 
 def _version_1(head: bytes) -> Announced | None:
-    line, crlf, rest = head.partition(b"\r\n")
-    if len(line) + 2 > _LONGEST_V1 or not (crlf or len(head) < _LONGEST_V1):
+    end = head.find(b"\r\n", 0, _LONGEST_V1)
+    if end < 0 and len(head) >= _LONGEST_V1:
         raise Refusal(
             f"PROXY v1 header of more than {_LONGEST_V1} bytes", limit=_LONGEST_V1
         )
-    if not crlf:
+    if end < 0:
         return None
+    line, rest = head[:end], head[end + 2 :]
     words = line.split(b" ")
     if words[1] == b"UNKNOWN":
         return Announced(None, rest)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL
 from twisted.internet.interfaces import (
     IHandshakeListener,
@@ -139,10 +141,9 @@ class ServerTls:
         least = _VERSIONS[config.minimum_version]
         context = CertificateOptions(raiseMinimumTo=least).getContext()
         context.set_alpn_select_callback(self._choose)
-        context.set_passwd_cb(lambda *_: b"")  # or OpenSSL asks the terminal
         certificate, key = str(config.certificate), str(config.private_key)
         _try(certificate, lambda: context.use_certificate_chain_file(certificate))
-        _try(key, lambda: context.use_privatekey_file(key))
+        _try(key, lambda: context.use_privatekey(_key(key)))
         _try(f"{key} with {certificate}", context.check_privatekey)
         if config.client_auth != "none":
             authority = str(config.client_ca)
@@ -167,10 +168,15 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+def _key(path: str) -> Any:
+    """Not left to OpenSSL, which asks the terminal for the pass phrase of a key."""
+    return load_pem_private_key(Path(path).read_bytes(), password=None)
+
+
 def _try(what: str, load: Callable[[], object]) -> None:
     try:
         load()
-    except (SSL.Error, OSError, ValueError) as why:
+    except (SSL.Error, OSError, ValueError, TypeError, UnsupportedAlgorithm) as why:
         raise Unusable(f"{what}: {_reason(why)}") from None
 
 
@@ -178,7 +184,8 @@ def _reason(why: BaseException) -> str:
     """OpenSSL's words instead of its tuples."""
     if isinstance(why, SSL.Error) and why.args and isinstance(why.args[0], list):
         return ", ".join(each[-1] for each in why.args[0]) or "no reason given"
-    return str(why) or type(why).__name__
+    text = why.strerror if isinstance(why, OSError) else str(why)
+    return text or type(why).__name__
 
 
 def _names(certificate: x509.Certificate) -> list[str]:

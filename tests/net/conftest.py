@@ -1,0 +1,476 @@
+"""A listener in memory, peers that talk to it, certificates, and a real reactor."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import itertools
+import json
+import os
+import ssl
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.logger import globalLogPublisher
+from twisted.python.failure import Failure
+
+from gateway.interfaces import Connection, Refusal
+from gateway.net.connection import Link
+from gateway.net.listen import Listener
+
+_NOTHING = os.open(os.devnull, os.O_RDONLY)
+
+
+class Wire(StringTransport):
+    """What a Link writes to."""
+
+    finished = False
+    """FIN was asked for."""
+
+    def loseWriteConnection(self) -> None:
+        self.finished = True
+
+    def fileno(self) -> int:
+        return _NOTHING
+
+
+class Recorder:
+    """A server that remembers; `act` says what else it does with bytes."""
+
+    def __init__(self, connection: Connection, act: Callable[..., None]) -> None:
+        self.connection = connection
+        self.act = act
+        self.chunks: list[bytes] = []
+        self.gone = False
+        self.drained = False
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.chunks)
+
+    def received(self, data: bytes) -> None:
+        self.chunks.append(data)
+        self.act(self.connection, data)
+
+    def closed(self) -> None:
+        self.gone = True
+
+    def drain(self) -> None:
+        self.drained = True
+        self.connection.close()
+
+
+@dataclass
+class Peer:
+    """The far end of one connection."""
+
+    link: Link
+    wire: Wire
+
+    def send(self, data: bytes) -> None:
+        self.link.dataReceived(data)
+
+    def got(self) -> bytes:
+        """What came since the last look."""
+        data = self.wire.value()
+        self.wire.clear()
+        return data
+
+    def fin(self) -> None:
+        self.link.readConnectionLost()
+
+    def lose(self) -> None:
+        self.link.connectionLost(Failure(ConnectionDone()))
+
+
+@dataclass
+class Net:
+    """A listener that has no port."""
+
+    listener: Listener
+    clock: Clock
+    servers: list[Recorder] = field(default_factory=list)
+    act: Callable[..., None] = lambda connection, data: None
+
+    def connect(self, address: Any, wire: Wire | None = None) -> Peer | None:
+        """Come from there; None if the door stays shut."""
+        link = self.listener.admit(address)
+        if link is None:
+            return None
+        peer = Peer(link, wire or Wire())
+        link.makeConnection(peer.wire)
+        return peer
+
+    def peer(self, host: str = "192.0.2.1") -> Peer:
+        """Come from there, and get in."""
+        peer = self.connect(IPv4Address("TCP", host, 4000))
+        assert peer is not None
+        return peer
+
+    @property
+    def server(self) -> Recorder:
+        """The latest."""
+        return self.servers[-1]
+
+    def pass_time(self, seconds: float) -> None:
+        """In steps small enough for the listener's sweeps."""
+        for _ in range(int(seconds * 4)):
+            self.clock.advance(0.25)
+
+
+def settings(**changes: Any) -> SimpleNamespace:
+    """One listener's configuration, all defaults."""
+    limits = {
+        "connections": 10_000,
+        "connections_per_peer": 1000,
+        "idle": 900.0,
+        "handshake": 10.0,
+        "message_bytes": 1 << 24,
+    }
+    limits.update(changes.pop("limits", {}))
+    defaults = {
+        "name": "beats",
+        "protocol": "lumberjack",
+        "listen": "tcp:127.0.0.1:0",
+        "websocket": None,
+        "proxy_protocol": None,
+        "tls": None,
+    }
+    return SimpleNamespace(limits=SimpleNamespace(**limits), **(defaults | changes))
+
+
+MakeNet = Callable[..., Net]
+
+
+@pytest.fixture
+def make_net() -> MakeNet:
+    """Make a listener; its server is a `Recorder`."""
+
+    def make(
+        act: Callable[..., None] | None = None,
+        keywords: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Net:
+        clock = Clock()
+        names = (f"s{number}" for number in itertools.count(1))
+
+        def accept(connection: Connection) -> Recorder:
+            net.servers.append(Recorder(connection, net.act))
+            return net.servers[-1]
+
+        listener = Listener(
+            settings(**changes), accept, clock, lambda: next(names), **(keywords or {})
+        )
+        net = Net(listener, clock)
+        if act is not None:
+            net.act = act
+        listener.load_tls()
+        listener.watch()
+        return net
+
+    return make
+
+
+@pytest.fixture
+def make_wire() -> type[Wire]:
+    """A transport in memory, to be prepared before it is connected."""
+    return Wire
+
+
+@pytest.fixture
+def refuse() -> Callable[..., None]:
+    """An `act` that finds fault with everything."""
+
+    def act(connection: Connection, data: bytes) -> None:
+        raise Refusal("bad frame", limit=7, key="limits.frames", reply=b"bye")
+
+    return act
+
+
+@pytest.fixture
+def logged() -> Iterator[list[dict[str, Any]]]:
+    """Every event that is logged meanwhile."""
+    events: list[dict[str, Any]] = []
+    globalLogPublisher.addObserver(events.append)
+    yield events
+    globalLogPublisher.removeObserver(events.append)
+
+
+@pytest.fixture
+def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
+    """The texts of what was logged as more than information."""
+    from twisted.logger import formatEvent
+
+    def texts() -> list[str]:
+        return [
+            formatEvent(event)
+            for event in logged
+            if event["log_level"].name not in ("debug", "info")
+        ]
+
+    return texts
+
+
+# Certificates
+
+
+@dataclass
+class Authority:
+    """Signs certificates into files of one folder."""
+
+    folder: Path
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def file(self) -> Path:
+        path = self.folder / "ca.pem"
+        path.write_bytes(_pem(self.certificate))
+        return path
+
+    def issue(
+        self, name: str, cn: str | None = "localhost", dns: tuple[str, ...] = ()
+    ) -> tuple[Path, Path]:
+        """Certificate and key in `NAME.pem` and `NAME.key`."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _sign(key, cn, dns, self.certificate.subject, self.key)
+        paths = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        paths[0].write_bytes(_pem(certificate))
+        paths[1].write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return paths
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _name(cn: str | None) -> x509.Name:
+    attributes = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")]
+    if cn is not None:
+        attributes.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, cn))
+    return x509.Name(attributes)
+
+
+def _sign(
+    key: ec.EllipticCurvePrivateKey,
+    cn: str | None,
+    dns: tuple[str, ...],
+    issuer: x509.Name | None,
+    issuer_key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(cn))
+        .issuer_name(issuer or _name(cn))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(issuer is None, None), critical=True)
+    )
+    alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in dns]
+    if cn == "localhost":
+        alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+    if alternatives:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName(alternatives), critical=False
+        )
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A certificate authority of this test's own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return Authority(tmp_path, key, _sign(key, "Test CA", (), None, key))
+
+
+MakeTls = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def make_tls(authority: Authority) -> MakeTls:
+    """The `tls` section of a listener, with a certificate for localhost."""
+
+    def make(**changes: Any) -> SimpleNamespace:
+        certificate, key = authority.issue("server")
+        defaults = {
+            "certificate": certificate,
+            "private_key": key,
+            "client_auth": "none",
+            "client_ca": None,
+            "allowed_names": [],
+            "minimum_version": "TLSv1.2",
+        }
+        return SimpleNamespace(**(defaults | changes))
+
+    return make
+
+
+class TlsPeer:
+    """The standard library's TLS over a `Peer`, driven by hand."""
+
+    def __init__(self, peer: Peer, context: ssl.SSLContext) -> None:
+        self.peer = peer
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+
+    def pump(self) -> None:
+        """Carry what either side has for the other."""
+        while True:
+            outgoing, incoming = self._out.read(), self.peer.got()
+            if not outgoing and not incoming:
+                return
+            if outgoing:
+                self.peer.send(outgoing)
+            self._in.write(incoming + self.peer.got())
+            if self.tls.version() is None:
+                self._try(self.tls.do_handshake)
+
+    def _try(self, what: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return what(*arguments)
+        except ssl.SSLWantReadError:
+            return None
+
+    def shake_hands(self) -> None:
+        """Raises ssl.SSLError if the server will not."""
+        self._try(self.tls.do_handshake)
+        self.pump()
+        self.read()
+
+    def send(self, data: bytes) -> None:
+        self.tls.write(data)
+        self.pump()
+
+    def read(self) -> bytes:
+        self.pump()
+        return self._try(self.tls.read, 1 << 20) or b""
+
+    def say_goodbye(self) -> None:
+        self._try(self.tls.unwrap)
+        self.pump()
+
+
+MakeTlsPeer = Callable[..., TlsPeer]
+
+
+@pytest.fixture
+def tls_peer(authority: Authority) -> MakeTlsPeer:
+    """Connect with TLS; the handshake is not done yet."""
+
+    def make(peer: Peer, alpn: list[str] | None = None, cert: Any = None) -> TlsPeer:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        if alpn:
+            context.set_alpn_protocols(alpn)
+        if cert:
+            context.load_cert_chain(*map(str, cert))
+        return TlsPeer(peer, context)
+
+    return make
+
+
+# A real reactor, in a process of its own
+
+_PRELUDE = """
+import json, os, signal, socket, ssl, struct, sys, threading, time
+from types import SimpleNamespace
+from twisted.internet import reactor
+from twisted.internet.threads import deferToThread
+from gateway.net import Listener, CannotListen, raise_descriptor_limit
+
+class Echo:
+    made = []
+    def __init__(self, connection):
+        self.connection, self.data, self.gone = connection, b"", False
+        Echo.made.append(self)
+    def received(self, data):
+        self.data += data
+        self.connection.write(data)
+    def closed(self):
+        self.gone = True
+    def drain(self):
+        self.connection.close()
+
+def make(accept=Echo, keywords=None, limits=None, **changes):
+    every = dict(connections=10000, connections_per_peer=1000, idle=900.0,
+                 handshake=10.0, message_bytes=1 << 24)
+    every.update(limits or {})
+    base = dict(name="beats", protocol="lumberjack", listen="tcp:127.0.0.1:0",
+                websocket=None, proxy_protocol=None, tls=None)
+    base.update(changes)
+    number = iter(range(1 << 30))
+    return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), accept,
+                    reactor, lambda: f"s{next(number)}", **(keywords or {}))
+
+def where(listener):
+    host, _, port = listener.address.rpartition(":")
+    return host, int(port)
+
+def until(true, seconds=20):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "never came true"
+        time.sleep(0.005)
+
+def in_reactor(do, *arguments):
+    from twisted.internet.threads import blockingCallFromThread
+    return blockingCallFromThread(reactor, do, *arguments)
+
+result = {}
+def run(talk):
+    "Run talk() in a thread beside the reactor; print what it left in `result`."
+    def body():
+        try:
+            talk()
+        except BaseException:
+            import traceback
+            result["error"] = traceback.format_exc()
+        reactor.callFromThread(reactor.stop)
+    reactor.callWhenRunning(lambda: threading.Thread(target=body, daemon=True).start())
+    reactor.run()
+    print(json.dumps(result))
+"""
+
+
+@pytest.fixture
+def with_reactor(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run a script that has a reactor; returns its `result`."""
+
+    def run(script: str, **environment: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [sys.executable, "-c", _PRELUDE + textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "SCRATCH": str(tmp_path), **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        assert "error" not in result, result["error"]
+        return result
+
+    return run

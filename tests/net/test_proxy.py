@@ -1,0 +1,129 @@
+"""PROXY headers, in any slicing."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.net.proxy import SIGNATURE_V2, Announced, ProxyHeader, Trust
+
+V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
+V1_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 5044\r\n"
+
+
+def v2(command: int, family: int, body: bytes) -> bytes:
+    return SIGNATURE_V2 + struct.pack("!BBH", 0x20 | command, family, len(body)) + body
+
+
+V4 = socket.inet_aton("192.0.2.7") + socket.inet_aton("198.51.100.1")
+PORTS = struct.pack("!HH", 40000, 5044)
+V6 = b"".join(socket.inet_pton(socket.AF_INET6, a) for a in ("2001:db8::7", "::1"))
+TLV = b"\x20\x00\x0f\x01\0\0\0\0" + b"\x22\0\7" + b"example"
+NAMED = ("192.0.2.7", 40000)
+
+HEADERS = [
+    (V1, NAMED),
+    (V1_6, ("2001:db8::7", 40000)),
+    (b"PROXY UNKNOWN\r\n", None),
+    (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None),
+    (v2(1, 0x11, V4 + PORTS), NAMED),
+    (v2(1, 0x11, V4 + PORTS + TLV), NAMED),
+    (v2(1, 0x21, V6 + PORTS), ("2001:db8::7", 40000)),
+    (v2(0, 0x00, b""), None),
+    (v2(0, 0x11, V4 + PORTS), None),
+    (v2(1, 0x00, b"whatever"), None),
+    (v2(1, 0x31, bytes(216)), None),
+]
+
+
+def announced(pieces: list[bytes]) -> Announced | None:
+    header = ProxyHeader()
+    for at, piece in enumerate(pieces):
+        found = header.feed(piece)
+        if found is not None:
+            return Announced(found.peer, found.rest + b"".join(pieces[at + 1 :]))
+    return None
+
+
+@pytest.mark.parametrize(("header", "peer"), HEADERS)
+def test_it_may_be_split_at_every_byte(
+    header: bytes, peer: tuple[str, int] | None
+) -> None:
+    """However a header is cut in two, peer and rest are the same."""
+    whole = header + b"2W\0\0\0\1"
+    for cut in range(len(whole) + 1):
+        pieces = [piece for piece in (whole[:cut], whole[cut:]) if piece]
+        assert announced(pieces) == Announced(peer, b"2W\0\0\0\1")
+
+
+@pytest.mark.parametrize(("header", "peer"), HEADERS)
+def test_it_may_come_byte_by_byte(header: bytes, peer: tuple[str, int] | None) -> None:
+    """One byte at a time, and it is complete with its last byte, not later."""
+    reader = ProxyHeader()
+    for byte in header[:-1]:
+        assert reader.feed(bytes((byte,))) is None
+    assert reader.feed(header[-1:]) == Announced(peer, b"")
+
+
+BAD = [
+    b"2W\0\0\0\1",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"PROXY\tTCP4",
+    b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2",
+    b"PROXY TCP4 1.2.3.4 5.6.7.8 1 99999\r\n",
+    b"PROXY TCP4 1.2.3.4 5.6.7.8 -1 2\r\n",
+    b"PROXY TCP4 1.2.3.4 5.6.7.8 1\r\n",
+    b"PROXY TCP4 2001:db8::7 5.6.7.8 1 2\r\n",
+    b"PROXY TCP4  5.6.7.8 1 2\r\n",
+    b"PROXY UDP4 1.2.3.4 5.6.7.8 1 2\r\n",
+    b"PROXY \xff\xfe\r\n",
+    SIGNATURE_V2 + b"\x31\x11\0\0",
+    SIGNATURE_V2 + b"\x22\x11\0\0",
+    v2(1, 0x11, V4),
+    v2(1, 0x12, V4 + PORTS),
+    v2(1, 0x21, V4 + PORTS),
+]
+
+
+@pytest.mark.parametrize("header", BAD)
+def test_whatever_else_comes_is_refused(header: bytes) -> None:
+    """A bad header is refused, never taken for data of the protocol."""
+    with pytest.raises(Refusal):
+        ProxyHeader().feed(header + b" " * 200)
+
+
+def test_a_long_version_1_header_is_refused() -> None:
+    """107 bytes without an end of line are enough."""
+    header = ProxyHeader()
+    assert header.feed(b"PROXY " + b"x" * 100) is None
+    with pytest.raises(Refusal, match="more than 107 bytes, limit 107"):
+        header.feed(b"x")
+
+
+def test_a_long_version_2_header_is_refused_by_its_length() -> None:
+    """A declared length over the limit is refused before the bytes come."""
+    with pytest.raises(Refusal, match="65551 bytes"):
+        ProxyHeader().feed(SIGNATURE_V2 + b"\x21\x11\xff\xff")
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"", b"PROXY ", SIGNATURE_V2]))
+def test_nothing_but_a_refusal_comes_out(data: bytes, head: bytes) -> None:
+    """Any bytes are a header, too short for one, or refused."""
+    with suppress(Refusal):
+        ProxyHeader().feed(head + data)
+
+
+def test_trust_is_by_network() -> None:
+    """An address is trusted if one of the networks holds it."""
+    trust = Trust(["10.0.0.0/8", "2001:db8::/32"])
+    assert "10.1.2.3" in trust
+    assert "2001:db8::9" in trust
+    assert "11.1.2.3" not in trust
+    assert "::1" not in trust
+    assert "unix" not in trust

@@ -1,0 +1,110 @@
+"""The wrong language is recognised; the right one is never touched."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.net.proxy import SIGNATURE_V2
+from gateway.net.recognise import Language, Port, recognise, undecided, wrong
+
+
+def client_hello() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(
+        incoming, outgoing, server_hostname="x"
+    )
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+FOREIGN = [
+    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", Language.HTTP),
+    (b"POST /x HTTP/1.1\r\n", Language.HTTP),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Language.HTTP),
+    (client_hello(), Language.TLS),
+    (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", Language.PROXY),
+    (SIGNATURE_V2 + b"\x21\x11\0\x0c", Language.PROXY),
+]
+
+OURS = [
+    b"2W\0\0\0\x01", b"1W\0\0\0\x01", b"2C\0\0\0\x01", b"2J", b"1D",
+    b"\xff\xff\xff\x81\0\0\0\x08", b"\0\0\0\x01\0\0\0\x20", b"\0\0\0\x64",
+    b"\x01\0\0\x20{", b"\x01\0\0", b"\x02\0\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "language"), FOREIGN)
+def test_it_is_recognised_in_any_slicing(head: bytes, language: Language) -> None:
+    """Every prefix is either undecided or already the same verdict."""
+    verdicts = [
+        recognise(head[:size])
+        for size in range(1, len(head) + 1)
+        if not undecided(head[:size])
+    ]
+    assert set(verdicts) == {language}
+
+
+@pytest.mark.parametrize("head", OURS)
+def test_our_protocols_are_neither_held_back_nor_accused(head: bytes) -> None:
+    """From the first byte on, ours is let through at once."""
+    for size in range(1, len(head) + 1):
+        assert not undecided(head[:size])
+        assert recognise(head[:size]) is None
+
+
+@given(st.binary(min_size=1, max_size=64))
+def test_what_is_held_back_is_short(data: bytes) -> None:
+    """No more than a dozen bytes ever wait for a verdict."""
+    assert not undecided(data) or len(data) < len(SIGNATURE_V2)
+
+
+PLAIN = Port("lumberjack", sealed=False, websocket=False, proxied=False)
+
+
+def test_http_gets_an_answer_in_http() -> None:
+    """A browser reads why it is in the wrong place."""
+    why = wrong(Language.HTTP, b"GET / HTTP/1.1\r\n", PLAIN)
+    assert why.reply.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert why.reply.endswith(b"an HTTP request on a port that speaks lumberjack.\n")
+
+
+def test_a_websocket_on_a_plain_port_is_named() -> None:
+    """An upgrade request is told apart from other HTTP."""
+    head = b"GET /rs HTTP/1.1\r\nUpgrade: WebSocket\r\n"
+    why = wrong(Language.HTTP, head, PLAIN)
+    assert why.rule == "a WebSocket upgrade on a port that speaks lumberjack"
+    assert why.key == "websocket"
+
+
+def test_tls_on_a_plain_port_gets_an_alert() -> None:
+    """A TLS client reports handshake_failure instead of a broken connection."""
+    why = wrong(Language.TLS, client_hello(), PLAIN)
+    assert why.key == "tls"
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="x")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    incoming.write(why.reply)
+    with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+        client.do_handshake()
+
+
+def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants() -> None:
+    """The key to change is `trusted` where PROXY is on, the section where it is off."""
+    head = b"PROXY TCP4 "
+    assert wrong(Language.PROXY, head, PLAIN).key == "proxy_protocol"
+    port = PLAIN._replace(proxied=True)
+    assert wrong(Language.PROXY, head, port).key == "proxy_protocol.trusted"
+
+
+def test_unknown_bytes_are_shown() -> None:
+    """What is no known language is quoted, a little of it."""
+    why = wrong(None, b"2W" + bytes(100), PLAIN._replace(sealed=True))
+    assert str(why).startswith(repr(b"2W" + bytes(14)))
+    assert why.key == "tls"

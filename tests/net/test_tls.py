@@ -1,0 +1,447 @@
+"""TLS against the standard library's client; each workaround has its test."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.protocol import Protocol, ServerFactory
+from twisted.internet.ssl import PrivateCertificate
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from gateway.net.tls import ServerTls, Unusable
+
+Make = Callable[..., Any]
+Texts = Callable[[], list[str]]
+
+
+def test_bytes_go_both_ways(make_net: Make, make_tls: Make, tls_peer: Make) -> None:
+    """The server is made when the handshake is done, and knows the version."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    assert net.servers == []
+    client = tls_peer(peer)
+    client.shake_hands()
+    assert net.server.connection.origin.attributes == {"tls": "TLSv1.3"}
+    assert net.server.connection.origin.principal is None
+    client.send(b"2W\0\0\0\1")
+    assert net.server.data == b"2W\0\0\0\1"
+    net.server.connection.write(b"2A\0\0\0\1")
+    assert client.read() == b"2A\0\0\0\1"
+
+
+def test_records_of_one_read_come_as_one_chunk(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """A decoder is called once per read of the socket, not once per 16 KiB."""
+    net = make_net(tls=make_tls())
+    client = tls_peer(net.peer())
+    client.shake_hands()
+    client.send(bytes(100_000))
+    assert [len(chunk) for chunk in net.server.chunks] == [100_000]
+
+
+def test_a_proxy_header_comes_before_tls(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """As HAProxy and ELB send it in TCP mode, in one segment with the ClientHello."""
+    net = make_net(tls=make_tls(), proxy_protocol=SimpleNamespace(trusted=["10.0.0.1"]))
+    peer = net.peer("10.0.0.1")
+    peer.send(b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 ")
+    send = peer.link.dataReceived
+    first = [b"5044\r\n"]
+    peer.send = lambda data: send((first.pop() if first else b"") + data)  # type: ignore[method-assign]
+    client = tls_peer(peer)
+    client.shake_hands()
+    client.send(b"2W")
+    assert net.server.connection.origin.peer == "192.0.2.7:40000"
+    assert net.server.data == b"2W"
+
+
+def test_close_says_goodbye_and_sends_fin(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """What was written arrives, then close_notify, then FIN."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    client = tls_peer(peer)
+    client.shake_hands()
+    net.server.connection.write(b"ack")
+    net.server.connection.close()
+    assert peer.wire.finished
+    assert client.read() == b"ack"
+    assert client.tls.read() == b""  # the end, not "nothing yet"
+
+
+def test_a_peers_goodbye_ends_it(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """Its last bytes are still delivered."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    client = tls_peer(peer)
+    client.shake_hands()
+    client.tls.write(b"last")
+    client.say_goodbye()
+    assert net.server.data == b"last"
+    assert peer.wire.finished
+    peer.lose()
+    assert net.server.gone
+
+
+def test_a_client_that_offers_h2_is_let_in(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """ALPN without overlap is no reason to hang up."""
+    net = make_net(tls=make_tls())
+    client = tls_peer(net.peer(), alpn=["h2", "http/1.1"])
+    client.shake_hands()
+    assert client.tls.selected_alpn_protocol() is None
+    client.send(b"2W")
+    assert net.server.data == b"2W"
+
+
+def test_our_own_alpn_name_is_chosen(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """In our order, if the client offers it."""
+    net = make_net(tls=make_tls(), keywords={"alpn": [b"rsio/0"]})
+    client = tls_peer(net.peer(), alpn=["h2", "rsio/0"])
+    client.shake_hands()
+    assert client.tls.selected_alpn_protocol() == "rsio/0"
+
+
+def test_twisted_itself_still_kills_a_client_that_offers_h2(
+    make_tls: Make, authority: Any
+) -> None:
+    """Why we set our own ALPN callback.  When this fails, Twisted has been repaired."""
+    tls = make_tls()
+    pem = tls.certificate.read_text() + tls.private_key.read_text()
+    options = PrivateCertificate.loadPEM(pem).options()
+    factory = TLSMemoryBIOFactory(options, False, ServerFactory(), Clock())
+    server, wire = factory.protocol(factory, Protocol()), StringTransport()
+    server.makeConnection(wire)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cafile=str(authority.file))
+    context.set_alpn_protocols(["h2"])
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    server.dataReceived(outgoing.read())
+    incoming.write(wire.value())
+    with pytest.raises(ssl.SSLError, match=r"(?i)internal.error"):
+        client.do_handshake()
+
+
+# Clients' certificates
+
+
+def admitted(net: Any, client: Any) -> bool:
+    """Whether the handshake and everything after it went well."""
+    try:
+        client.shake_hands()
+        client.send(b"x")
+    except (ssl.SSLError, AssertionError):
+        return False
+    return bool(net.servers and net.server.data)
+
+
+@pytest.fixture
+def mutual(make_net: Make, make_tls: Make, authority: Any) -> Make:
+    """A listener that asks for certificates."""
+
+    def make(client_auth: str, *allowed: str) -> Any:
+        tls = make_tls(
+            client_auth=client_auth,
+            client_ca=authority.file,
+            allowed_names=list(allowed),
+        )
+        return make_net(tls=tls)
+
+    return make
+
+
+def test_a_required_certificate_names_the_principal(
+    mutual: Make, tls_peer: Make, authority: Any
+) -> None:
+    """Its subject, as RFC 4514 writes it."""
+    net = mutual("required")
+    client = tls_peer(net.peer(), cert=authority.issue("client", "web-1"))
+    assert admitted(net, client)
+    assert net.server.connection.origin.principal == "CN=web-1,O=Test"
+
+
+def test_a_missing_certificate_is_refused(
+    mutual: Make, tls_peer: Make, warnings: Texts
+) -> None:
+    """With TLS's own alert and one line that has the reason."""
+    net = mutual("required")
+    peer = net.peer()
+    assert not admitted(net, tls_peer(peer))
+    peer.lose()
+    assert net.servers == []
+    [line] = warnings()
+    assert line.startswith("beats: 192.0.2.1:4000 refused: TLS handshake failed: ")
+    assert "peer did not return a certificate" in line
+    assert net.listener.rejected == {"tls": 1}
+
+
+def test_an_optional_certificate_may_be_missing(
+    mutual: Make, tls_peer: Make, authority: Any
+) -> None:
+    """With one there is a principal, without there is none."""
+    net = mutual("optional")
+    assert admitted(net, tls_peer(net.peer()))
+    assert net.server.connection.origin.principal is None
+    assert admitted(net, tls_peer(net.peer(), cert=authority.issue("client", "web-1")))
+    assert net.server.connection.origin.principal == "CN=web-1,O=Test"
+
+
+@pytest.mark.parametrize("client_auth", ["optional", "required"])
+def test_a_certificate_of_another_authority_is_refused(
+    client_auth: str, mutual: Make, tls_peer: Make, authority: Any, tmp_path: Any
+) -> None:
+    """Even where none is needed."""
+    net = mutual(client_auth)
+    stranger = type(authority)(tmp_path, authority.key, authority.certificate)
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    stranger.key = ec.generate_private_key(ec.SECP256R1())
+    client = tls_peer(net.peer(), cert=stranger.issue("stranger", "web-1"))
+    assert not admitted(net, client)
+    assert net.servers == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "welcome"),
+    [
+        ("web-1", True),
+        ("CN=web-1,O=Test", True),
+        ("WEB-1.example", True),
+        ("web-2", False),
+        ("web", False),
+    ],
+)
+def test_only_allowed_names_may_connect(
+    allowed: str,
+    welcome: bool,
+    mutual: Make,
+    tls_peer: Make,
+    authority: Any,
+    warnings: Texts,
+) -> None:
+    """Common name, subject or alternative name; others get one line with the key."""
+    net = mutual("required", "somebody", allowed)
+    certificate = authority.issue("client", "web-1", ("web-1.example",))
+    assert admitted(net, tls_peer(net.peer(), cert=certificate)) == welcome
+    assert len(net.servers) == welcome
+    if not welcome:
+        [line] = warnings()
+        assert "'CN=web-1,O=Test' is not an allowed one (tls.allowed_names)" in line
+
+
+def test_a_certificate_without_common_name_has_a_subject(
+    mutual: Make, tls_peer: Make, authority: Any
+) -> None:
+    """And may be allowed by its alternative name."""
+    net = mutual("required", "web-1.example")
+    certificate = authority.issue("client", None, ("web-1.example",))
+    assert admitted(net, tls_peer(net.peer(), cert=certificate))
+    assert net.server.connection.origin.principal == "O=Test"
+
+
+# What goes wrong
+
+
+def test_old_versions_are_refused(
+    make_net: Make, make_tls: Make, authority: Any, warnings: Texts
+) -> None:
+    """minimum_version holds: a client of TLS 1.2 against a listener of 1.3."""
+    net = make_net(tls=make_tls(minimum_version="TLSv1.3"))
+    peer = net.peer()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cafile=str(authority.file))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    peer.send(outgoing.read())
+    incoming.write(peer.got())
+    with pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
+        client.do_handshake()
+    peer.lose()
+    assert "unsupported protocol" in warnings()[0]
+
+
+def test_tls_1_2_is_good_enough_by_default(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """And the events say that it was that."""
+    net = make_net(tls=make_tls())
+    client = tls_peer(net.peer())
+    context = client.tls.context
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    client = type(client)(client.peer, context)
+    client.shake_hands()
+    client.send(b"x")
+    assert net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
+
+
+def test_plain_bytes_on_a_tls_port_are_named(
+    make_net: Make, make_tls: Make, warnings: Texts
+) -> None:
+    """HTTP gets an answer in HTTP; anything else is quoted."""
+    net = make_net(tls=make_tls())
+    browser, shipper = net.peer("192.0.2.1"), net.peer("192.0.2.2")
+    browser.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert b"an HTTP request on a port that speaks TLS" in browser.got()
+    shipper.send(b"2W\0\0\0\1")
+    assert shipper.wire.finished
+    assert repr(b"2W\0\0\0\1") in warnings()[1]
+    assert "expects TLS (tls)" in warnings()[1]
+    assert net.servers == []
+
+
+def test_garbage_after_a_hello_is_a_failed_handshake(
+    make_net: Make, make_tls: Make, warnings: Texts
+) -> None:
+    """One line with OpenSSL's reason."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    peer.send(b"\x16\x03\x01\x00\x05hello")
+    assert peer.wire.finished
+    peer.lose()
+    assert warnings()[0].startswith(
+        "beats: 192.0.2.1:4000 refused: TLS handshake failed: "
+    )
+
+
+def test_a_stalled_handshake_is_cut_off(
+    make_net: Make, make_tls: Make, warnings: Texts
+) -> None:
+    """Twisted has no deadline for it; limits.handshake is one."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    peer.send(b"\x16\x03\x01")
+    net.pass_time(13)
+    assert peer.wire.finished
+    assert warnings()[0].endswith("limit 10 s (limits.handshake)")
+
+
+def test_a_probe_of_a_tls_port_leaves_no_line(
+    make_net: Make, make_tls: Make, warnings: Texts
+) -> None:
+    """Connect and close, before or in the handshake."""
+    net = make_net(tls=make_tls())
+    net.peer().lose()
+    begun = net.peer()
+    begun.send(b"\x16\x03\x01")
+    begun.lose()
+    assert warnings() == []
+
+
+# Renewal
+
+
+def serial(client: Any) -> int:
+    from cryptography import x509
+
+    client.shake_hands()
+    return x509.load_der_x509_certificate(
+        client.tls.getpeercert(binary_form=True)
+    ).serial_number
+
+
+def test_a_new_certificate_is_served_without_restart(
+    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any
+) -> None:
+    """Within seconds of the change; old connections go on unharmed."""
+    net = make_net(tls=make_tls())
+    old = tls_peer(net.peer())
+    first = serial(old)
+    authority.issue("server")
+    net.pass_time(6)
+    assert serial(tls_peer(net.peer())) != first
+    old.send(b"still here")
+    assert net.servers[0].data == b"still here"
+
+
+def test_a_broken_new_certificate_is_not_used(
+    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any, warnings: Texts
+) -> None:
+    """The old one stays, one line says why, and the next good one is taken."""
+    tls = make_tls()
+    net = make_net(tls=tls)
+    first = serial(tls_peer(net.peer()))
+    good = tls.private_key.read_bytes()
+    tls.private_key.write_bytes(b"half a fi")
+    net.pass_time(20)
+    assert serial(tls_peer(net.peer())) == first
+    [line] = warnings()
+    assert line.startswith("beats: new certificate not used, the old one stays: ")
+    assert "server.key" in line
+    tls.private_key.write_bytes(good)
+    net.pass_time(6)
+    assert serial(tls_peer(net.peer())) == first
+    authority.issue("server")
+    net.pass_time(6)
+    assert serial(tls_peer(net.peer())) != first
+    assert len(warnings()) == 1
+
+
+def test_a_key_of_another_certificate_is_not_used(
+    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any, warnings: Texts
+) -> None:
+    """Half a renewal: the certificate is new, the key is not yet."""
+    tls = make_tls()
+    net = make_net(tls=tls)
+    first = serial(tls_peer(net.peer()))
+    other, _ = authority.issue("other")
+    other.replace(tls.certificate)
+    net.listener.reload()
+    assert serial(tls_peer(net.peer())) == first
+    assert "key" in warnings()[0]
+
+
+def test_reload_reads_even_what_looks_unchanged(
+    make_net: Make, make_tls: Make, logged: list[dict[str, Any]]
+) -> None:
+    """SIGHUP is an order."""
+    net = make_net(tls=make_tls())
+    net.listener.reload()
+    assert any("reloaded" in (event["log_format"] or "") for event in logged)
+
+
+@pytest.mark.parametrize("which", ["certificate", "private_key", "client_ca"])
+def test_a_missing_file_is_named(
+    which: str, make_tls: Make, authority: Any, tmp_path: Any
+) -> None:
+    """At the start there is nothing to fall back to."""
+    tls = make_tls(client_auth="required", client_ca=authority.file)
+    setattr(tls, which, tmp_path / "missing.pem")
+    with pytest.raises(Unusable, match=r"missing\.pem: "):
+        ServerTls("beats", tls, Clock())
+
+
+def test_an_encrypted_key_is_refused_without_asking(
+    make_tls: Make, authority: Any
+) -> None:
+    """OpenSSL would wait for a pass phrase at the terminal."""
+    from cryptography.hazmat.primitives import serialization
+
+    tls = make_tls()
+    key = serialization.load_pem_private_key(tls.private_key.read_bytes(), None)
+    tls.private_key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(Unusable, match=r"server\.key"):
+        ServerTls("beats", tls, Clock())
