@@ -234,11 +234,11 @@ class Limited:
         self._seen: OrderedDict[Hashable, _Seen] = OrderedDict()  # oldest first
         self._others = _Seen(-math.inf)
 
-    def warn(self, key: Hashable, form: str, **fields: object) -> bool:
+    def warn(self, key: Hashable, form: str, /, **fields: object) -> bool:
         """A warning; whether it was logged."""
         return self.emit(LogLevel.warn, key, form, **fields)
 
-    def emit(self, level: Any, key: Hashable, form: str, **fields: object) -> bool:
+    def emit(self, level: Any, key: Hashable, form: str, /, **fields: object) -> bool:
         """Log *form* with *fields* unless it is too soon; whether it was logged."""
         now = self._seconds()
         self._forget(now)

@@ -1,0 +1,104 @@
+"""`gateway check` and `gateway schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway.cli import main
+
+GOOD = """
+node: gw-1
+data_dir: /tmp/x
+listeners:
+  - {name: beats, protocol: lumberjack, listen: tcp:5044}
+  - name: outside
+    protocol: lumberjack
+    listen: tcp:5045
+    websocket: {path: /b}
+    proxy_protocol: {trusted: [10.0.0.0/8]}
+    tls: {certificate: c.pem, private_key: c.pem, client_auth: required, client_ca: c.pem}
+admin: {token: hunter2}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A good configuration."""
+    (tmp_path / "c.pem").touch()
+    path = tmp_path / "gateway.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says so, and what will listen where."""
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}: ok",
+        "  node gw-1, data in /tmp/x",
+        "  beats    lumberjack on tcp:5044, not encrypted",
+        (
+            "  outside  lumberjack on tcp:5045, WebSocket at /b, TLSv1.2 or newer, "
+            "client certificates required, behind a PROXY protocol balancer"
+        ),
+        "  admin page on tcp:127.0.0.1:8080",
+    ]
+
+
+def test_not_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All that is wrong goes to standard error, each with file and place; status 1."""
+    file.write_text(GOOD.replace("tcp:5045", "tcp:70000").replace("node:", "nod:"))
+    assert main(["check", str(file)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert [line.split(": ")[:2] for line in shown.err.splitlines()] == [
+        [str(file), "nod"],
+        [str(file), "listeners[1].listen"],
+    ]
+
+
+def test_no_such_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong name is wrong use: status 2."""
+    assert main(["check", str(tmp_path / "none.yaml")]) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For programs: what holds with its defaults, or what is wrong with its places."""
+    assert main(["check", "--json", str(file)]) == 0
+    shown = capsys.readouterr().out
+    fine = json.loads(shown)
+    assert fine["ok"] is True
+    assert fine["config"]["spool"]["max_bytes"] == "20GiB"
+    assert "hunter2" not in shown
+    file.write_text(GOOD + "ack: no\n")
+    assert main(["check", "--json", str(file)]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "file": str(file),
+        "ok": False,
+        "problems": [
+            {
+                "path": "ack",
+                "line": 13,
+                "message": "must be journal or spool, not 'no'",
+            }
+        ],
+    }
+
+
+def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The configuration with its defaults is YAML, and shows no secret."""
+    assert main(["check", "--effective", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert yaml.safe_load(shown)["logging"] == {"level": "info", "format": "text"}
+    assert "hunter2" not in shown
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    """`gateway schema` prints the JSON Schema."""
+    assert main(["schema"]) == 0
+    assert "listeners" in json.loads(capsys.readouterr().out)["properties"]

@@ -1,0 +1,209 @@
+"""The table of commands, and what happens before and after one."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from gateway import __version__, cli, config
+
+
+def shell(*words: str, first: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command line in a process of its own, after some Python *first*."""
+    code = f"{first}import sys; from gateway.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A command `probe` whose `run` a test sets."""
+    module = SimpleNamespace(
+        HELP="Probe.\n\nExample:\n  gateway probe 1\n",
+        add_arguments=lambda parser: parser.add_argument("number", type=int),
+        run=lambda args: args.number,
+    )
+    monkeypatch.setattr(cli, "COMMANDS", {"probe": ("tests_probe", "probes")})
+    monkeypatch.setitem(sys.modules, "tests_probe", module)
+    return module
+
+
+def test_status_is_the_commands(command: SimpleNamespace) -> None:
+    """What `run` returns is the exit status."""
+    assert cli.main(["probe", "0"]) == 0
+    assert cli.main(["probe", "1"]) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["prob"], ["probe"], ["probe", "x"], ["--no"]])
+def test_wrong_use(
+    command: SimpleNamespace, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, a message on standard error, nothing on standard output."""
+    assert cli.main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "gateway" in shown.err
+
+
+def test_a_near_miss(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped command is answered with the one that was meant."""
+    assert cli.main(["chekc"]) == 2
+    assert "did you mean 'check'?" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """`gateway --version` says which."""
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gateway {__version__}\n"
+
+
+def test_help_of_a_command(
+    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command's help keeps the shape that its module gave it."""
+    assert cli.main(["probe", "--help"]) == 0
+    assert "\nExample:\n  gateway probe 1\n" in capsys.readouterr().out
+
+
+def test_messages_without_a_trace(
+    command: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong use or an invalid configuration is a message and status 2."""
+
+    def wrong(args: argparse.Namespace) -> int:
+        raise cli.WrongUse("no such spool: /x")
+
+    def invalid(args: argparse.Namespace) -> int:
+        raise config.Invalid("g.yaml", [config.Problem((), "broken")])
+
+    command.run = wrong
+    assert cli.main(["probe", "1"]) == 2
+    command.run = invalid
+    assert cli.main(["probe", "1"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "gateway: no such spool: /x",
+        "gateway: g.yaml: broken",
+    ]
+
+
+def test_a_fault_of_ours_keeps_its_trace(command: SimpleNamespace) -> None:
+    """Whatever else goes wrong is a bug, and is not hidden."""
+
+    def broken(args: argparse.Namespace) -> int:
+        raise ZeroDivisionError
+
+    command.run = broken
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["probe", "1"])
+
+
+def test_interrupted(command: SimpleNamespace) -> None:
+    """^C ends a command with 130, as shells have it."""
+
+    def interrupted(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    command.run = interrupted
+    assert cli.main(["probe", "1"]) == 130
+
+
+def test_a_module_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said of that command; the others work, and so does the list."""
+    table = {**cli.COMMANDS, "later": ("gateway.cli.later", "not yet")}
+    monkeypatch.setattr(cli, "COMMANDS", table)
+    assert cli.main(["later"]) == 2
+    assert "'later' is not part of this version" in capsys.readouterr().err
+    assert cli.main(["schema"]) == 0
+    assert cli.main(["--help"]) == 0
+
+
+def test_a_package_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Spark, `gateway spark` says what to install."""
+
+    def import_module(name: str) -> object:
+        raise ModuleNotFoundError(name="pyspark")
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    assert cli.main(["spark"]) == 2
+    assert "pip install 'gateway[spark]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gateway COMMAND --help` shows a command line to try."""
+    if importlib.util.find_spec(cli.COMMANDS[name][0]) is None:
+        pytest.skip(f"{name} is not part of this version")
+    assert cli.main([name, "--help"]) == 0
+    assert f"\n  gateway {name}" in capsys.readouterr().out
+
+
+def test_help_is_quick() -> None:
+    """It imports neither pyarrow nor Spark nor Twisted nor the configuration."""
+    heavy = ["pyarrow", "pyspark", "twisted", "pydantic", "yaml", "rich"]
+    look = (
+        "import sys, atexit\n"
+        f"atexit.register(lambda: print([m for m in {heavy} if m in sys.modules]))\n"
+    )
+    done = shell("--help", first=look)
+    assert done.returncode == 0
+    assert "audit" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_plugin_is_quick() -> None:
+    """Every `twistd --help` on the machine imports it: it brings nothing heavy along."""
+    code = (
+        "import sys, runpy\n"
+        "found = runpy.run_path('twisted/plugins/gateway_plugin.py')\n"
+        "assert found['gateway'].tapname == 'gateway'\n"
+        "heavy = ['pyarrow', 'pyspark', 'pydantic', 'gateway']\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_closed_pipe() -> None:
+    """`gateway … | head -1` shows no trace, whatever is left to write."""
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            (
+                f"set -o pipefail; {sys.executable} -c '"
+                "import sys; from gateway import cli; "
+                "from types import SimpleNamespace as N; "
+                'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
+                'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
+                'cli.COMMANDS = {"probe": ("probe", "")}; '
+                'sys.exit(cli.main(["probe"]))'
+                "' | head -1"
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 128 + signal.SIGPIPE
