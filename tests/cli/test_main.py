@@ -7,7 +7,7 @@ import importlib.util
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -15,16 +15,7 @@ import pytest
 from gateway import __version__, cli, config
 
 
-def shell(*words: str, first: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command line in a process of its own, after some Python *first*."""
-    code = f"{first}import sys; from gateway.cli import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -155,7 +146,7 @@ def test_every_command_has_an_example(
     assert f"\n  gateway {name}" in capsys.readouterr().out
 
 
-def test_help_is_quick() -> None:
+def test_help_is_quick(shell: Shell) -> None:
     """It imports neither pyarrow nor Spark nor Twisted nor the configuration."""
     heavy = ["pyarrow", "pyspark", "twisted", "pydantic", "yaml", "rich"]
     look = (
