@@ -42,7 +42,7 @@ from gateway.journal import journal as journal_parts
 from gateway.journal import log as journal_log
 from gateway.journal import recover, segment
 from gateway.lock import Locked, lock
-from gateway.net import Complaints, Listener, ListenFailed, raise_descriptor_limit
+from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.spool import Catalog, Published, Publisher, Spool
 from gateway.spool import Settings as SpoolSettings
 
@@ -86,8 +86,9 @@ def makeService(options: Options) -> IService:
 
     refuse_uvloop(reactor)
     loaded: config.Config = options["loaded"]
-    logs.start(loaded.logging)
-    service: IService = Gateway(loaded, reactor, RealDisk())
+    root = logs.Logged(loaded.logging, options.parent)
+    Gateway(loaded, reactor, RealDisk()).setServiceParent(root)
+    service: IService = root
     return service
 
 
@@ -122,7 +123,7 @@ class Gateway(MultiService):
             self._open()
             self._bind()
         except (
-            CannotListenError, ListenFailed, Locked, Misconfigured, OSError, segment.Newer,
+            CannotListenError, CannotListen, Locked, Misconfigured, OSError, segment.Newer,
         ) as why:  # fmt: skip
             _leave(f"gateway can not start: {why}")
         super().privilegedStartService()
@@ -132,13 +133,23 @@ class Gateway(MultiService):
         super().startService()
         self.journal.start()
         self.spool.start(self.journal, self._left)
+        for listener in self.listeners:
+            listener.start()
         self._phase = None
-        self._watchdog.start(5.0, now=False)
+        if (seconds := notify.watchdog_seconds()) is not None:
+            self._watchdog.start(seconds, now=False)
         signal.signal(signal.SIGHUP, self._hangup)
         # What lives now lives for ever; the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        notify.ready(f"taking events on {', '.join(x.address for x in self.listeners)}")
+        where = ", ".join(f"{one.name} on {one.address}" for one in self.listeners)
+        self._log.info(
+            "Node {node} takes events: {where}; admin on {admin}",
+            node=self.settings.node,
+            where=where,
+            admin=self.admin.address,
+        )
+        notify.ready(f"taking events: {where}")
 
     def _open(self) -> None:
         settings, disk = self.settings, self._disk
@@ -207,14 +218,14 @@ class Gateway(MultiService):
         settings = self.settings
         raise_descriptor_limit()
         token = settings.admin.token
-        admin = Admin(
+        self.admin = Admin(
             settings.admin.listen,
             None if token is None else token.get_secret_value(),
             self.status,
             self.metrics,
             self._reactor,
         )
-        admin.setServiceParent(self)
+        self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         complaints = Complaints(self._reactor)
         for one in settings.listeners:
@@ -227,7 +238,7 @@ class Gateway(MultiService):
                 complaints=complaints,
                 on_refused=self.metrics.refused,
             )
-            listener.start()
+            listener.bind()
             self.listeners.append(listener)
 
     # -- while it runs --------------------------------------------------------
