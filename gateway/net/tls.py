@@ -140,6 +140,7 @@ class ServerTls:
         config = self._config
         least = _VERSIONS[config.minimum_version]
         context = CertificateOptions(raiseMinimumTo=least).getContext()
+        context.set_options(SSL.OP_NO_RENEGOTIATION)
         context.set_alpn_select_callback(self._choose)
         certificate, key = str(config.certificate), str(config.private_key)
         _try(certificate, lambda: context.use_certificate_chain_file(certificate))

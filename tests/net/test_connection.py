@@ -536,6 +536,40 @@ def test_slicing_does_not_matter(make_net: Make, cuts: list[int]) -> None:
     assert peer.got().endswith(b"\x8a\x00")
 
 
+BEGINNINGS = [
+    b"",
+    HEADER,
+    HEADER[:9],
+    HTTP[:5],
+    b"\x16\x03\x01",
+    b"GET /ws HTTP/1.1\r\n",
+]
+
+
+@pytest.mark.parametrize("proxy", [None, PROXY])
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("websocket", [None, WEBSOCKET])
+def test_no_bytes_make_it_fail(
+    make_net: Make, make_tls: Make, proxy: Any, sealed: bool, websocket: Any
+) -> None:
+    """Whatever comes, in whatever pieces, is taken or refused: none of it is a bug."""
+    tls = make_tls() if sealed else None
+    net = make_net(tls=tls, proxy_protocol=proxy, websocket=websocket)
+
+    @hypothesis_settings(max_examples=60)
+    @given(st.sampled_from(BEGINNINGS), st.lists(st.binary(min_size=1), max_size=5))
+    def attack(beginning: bytes, pieces: list[bytes]) -> None:
+        peer = net.peer("10.0.0.1")
+        for piece in (beginning, *pieces):
+            if piece:
+                peer.send(piece)
+        peer.lose()
+
+    attack()
+    assert net.listener.rejected["failure"] == 0
+    assert net.listener.connections == 0
+
+
 def test_the_server_comes_after_the_upgrade(make_net: Make) -> None:
     """No server for a request that is never finished, and its time is limited."""
     net = make_net(websocket=WEBSOCKET)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from OpenSSL import SSL
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.internet.ssl import PrivateCertificate
 from twisted.internet.task import Clock
@@ -116,6 +118,7 @@ def test_our_own_alpn_name_is_chosen(
     assert client.tls.selected_alpn_protocol() == "rsio/0"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_twisted_itself_still_kills_a_client_that_offers_h2(
     make_tls: Make, authority: Any
 ) -> None:
@@ -290,6 +293,31 @@ def test_tls_1_2_is_good_enough_by_default(
     client.shake_hands()
     client.send(b"x")
     assert net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
+
+
+def test_nobody_renegotiates(make_net: Make, make_tls: Make, warnings: Texts) -> None:
+    """A client of TLS 1.2 that begins a second handshake gets none: it costs us more."""
+    net = make_net(tls=make_tls())
+    peer = net.peer()
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_max_proto_version(SSL.TLS1_2_VERSION)
+    client = SSL.Connection(context, None)
+    client.set_connect_state()
+
+    def pump() -> None:
+        for _ in range(4):
+            with suppress(SSL.WantReadError):
+                client.do_handshake()
+            with suppress(SSL.WantReadError):
+                peer.send(client.bio_read(1 << 16))
+            if answer := peer.got():
+                client.bio_write(answer)
+
+    pump()
+    assert net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
+    assert client.renegotiate()
+    with pytest.raises(SSL.Error, match="no renegotiation"):
+        pump()
 
 
 def test_plain_bytes_on_a_tls_port_are_named(
