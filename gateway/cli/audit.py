@@ -25,6 +25,7 @@ For every node, every lsn from 1 to the last acknowledged must be once in the ta
 or else in the spool, or else in the journal.  Nothing is written; the gateway and the
 Spark job may be at work meanwhile.
 
+Example:
   gateway audit --config /etc/gateway/gateway.yaml
   gateway audit --data-dir /var/lib/gateway --node gw-1 --json
 

@@ -37,8 +37,8 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def split(body: bytes) -> Rows:
-    """The decoder of protocol `plain`: events are separated by newlines."""
-    return Rows(body.split(b"\n"))
+    """The decoder of protocol `plain`: events are separated by 0x1f."""
+    return Rows(body.split(b"\x1f"))
 
 
 class Node:
@@ -59,7 +59,7 @@ class Node:
     def store(self, *payloads: bytes, count: int = 0) -> None:
         """Make a batch durable: these payloads, or *count* small ones."""
         payloads = payloads or tuple(b'{"n":%d}' % n for n in range(count))
-        body = b"\n".join(payloads)
+        body = b"\x1f".join(payloads)
         origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
         self.log.commit([Batch(origin, 5_000_000, len(payloads), body, len(body))])
 
@@ -107,7 +107,7 @@ class System:
         path = self.root / directory / (name or file_name(node, first, last))
         path.parent.mkdir(parents=True, exist_ok=True)
         count = last - first + 1
-        body = b"\n".join(b'{"n":%d}' % n for n in range(count))
+        body = b"\x1f".join(b'{"n":%d}' % n for n in range(count))
         batch = Batch(
             Origin("plain", "beats", "s-1", "127.0.0.1:9"), 5, count, body, len(body)
         )

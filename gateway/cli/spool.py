@@ -1,0 +1,311 @@
+"""`gateway spool ls|cat|verify`: what is in the spool, in the archive, and not yet."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.cli import WrongUse, _data_dir
+from gateway.cli._text import age, printable, size, table
+
+if TYPE_CHECKING:
+    from gateway.audit import Places
+    from gateway.audit.verify import Verified
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = """\
+Look into the spool: the files between the journal and the Spark job.
+
+Example:
+  gateway spool ls --config /etc/gateway/gateway.yaml
+  gateway spool ls /var/lib/gateway/archive
+  gateway spool cat --data-dir /var/lib/gateway --lsn 4711 -n 3
+  gateway spool cat FILE --payload-only | jq .message
+  gateway spool verify --data-dir /var/lib/gateway
+
+Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    verbs = parser.add_subparsers(dest="verb", metavar="ls|cat|verify", required=True)
+    ls = verbs.add_parser("ls", help="list the files, and what waits in the journal")
+    _add_paths(ls, "a directory of spool files (default: spool, archive and journal)")
+    cat = verbs.add_parser("cat", help="print events, a JSON object on each line")
+    _data_dir.add_arguments(cat)
+    what = cat.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "file", metavar="FILE", nargs="?", help="a file, or just its name"
+    )
+    what.add_argument("--lsn", metavar="N", type=int, help="start with this event")
+    cat.add_argument("--node", metavar="NAME", help="whose lsn, if there are several")
+    cat.add_argument(
+        "-n",
+        dest="count",
+        metavar="COUNT",
+        type=int,
+        help="how many events (default: all of FILE, or the one with --lsn)",
+    )
+    cat.add_argument(
+        "--payload-only",
+        action="store_true",
+        help="the payloads, as they are unless they go to a terminal",
+    )
+    verify = verbs.add_parser(
+        "verify", help="read every byte and compare with the names"
+    )
+    _add_paths(verify, "files or directories (default: spool and archive)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    with _data_dir.readable():
+        return {"ls": _ls, "cat": _cat, "verify": _verify}[args.verb](args)
+
+
+def _add_paths(parser: argparse.ArgumentParser, what: str) -> None:
+    _data_dir.add_arguments(parser)
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, help=what)
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+# -- ls -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Entry:
+    where: str
+    node: str
+    first: int
+    last: int
+    events: int
+    bytes: int
+    age_seconds: float
+    file: str
+
+
+def _ls(args: argparse.Namespace) -> int:
+    if args.paths:
+        entries = [
+            one for path in args.paths for one in _spooled(_there(path), path.name)
+        ]
+    else:
+        places = _data_dir.places(args)
+        # In the order in which events move, so none is missed; oldest first then.
+        waiting = list(_waiting(places.journal))
+        spool = list(_spooled(places.spool, "spool"))
+        moving = {Path(entry.file).name for entry in spool}
+        entries = [
+            entry
+            for entry in _spooled(places.archive, "archive")
+            if Path(entry.file).name not in moving
+        ]
+        entries += spool + waiting
+    if args.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return 0
+    rows = [
+        (
+            entry.where,
+            entry.node,
+            entry.first,
+            entry.last,
+            entry.events,
+            size(entry.bytes),
+            age(entry.age_seconds),
+            Path(entry.file).name,
+        )
+        for entry in entries
+    ]
+    head = ("where", "node", "first", "last", "events", "size", "age", "file")
+    print(table(head, rows))
+    events = sum(entry.events for entry in entries)
+    total = sum(entry.bytes for entry in entries)
+    print(f"{len(entries)} files, {events} events, {size(total)}")
+    return 0
+
+
+def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
+    from gateway.audit.places import look_at_spool
+
+    for node, files in sorted(look_at_spool(directory).items()):
+        for file in files:
+            count = file.last - file.first + 1
+            with suppress(FileNotFoundError):
+                yield _entry(where, node, file.first, count, file.path)
+
+
+def _waiting(journal: Path) -> Iterator[_Entry]:
+    """The journal's segments: events that are acknowledged and not yet in the spool."""
+    from gateway.audit.places import segments
+
+    directories = sorted(journal.iterdir()) if journal.is_dir() else []
+    for directory in directories:
+        if not directory.is_dir():
+            continue
+        for path, scan in segments(directory, []):
+            first, count = scan.header.first_lsn, scan.survey().next_lsn
+            with suppress(FileNotFoundError):
+                yield _entry("journal", directory.name, first, count - first, path)
+
+
+def _entry(where: str, node: str, first: int, count: int, path: Path) -> _Entry:
+    stat = path.stat()
+    since = max(0.0, round(time.time() - stat.st_mtime, 3))
+    last = first + count - 1
+    return _Entry(where, node, first, last, count, stat.st_size, since, str(path))
+
+
+# -- cat ------------------------------------------------------------------------------
+
+
+def _cat(args: argparse.Namespace) -> int:
+    count = args.count
+    if args.file is not None:
+        events = _rows(_file(args), 0)
+    else:
+        events = _from_lsn(_data_dir.places(args), args.lsn, args.node)
+        count = 1 if count is None else count
+    shown = 0
+    for event in islice(events, count):
+        _print(event, payload_only=args.payload_only)
+        shown += 1
+    if shown or count == 0:
+        return 0
+    what = f"lsn {args.lsn}" if args.file is None else args.file
+    print(f"gateway spool: no event: {printable(what)}", file=sys.stderr)
+    return 1
+
+
+def _file(args: argparse.Namespace) -> Path:
+    """The file that was meant: a path, or a name in spool or archive."""
+    path = Path(args.file)
+    if path.exists() or path.name != args.file:
+        return _there(path)
+    places = _data_dir.places(args)
+    for directory in (places.spool, places.archive):
+        if (directory / path).exists():
+            return directory / path
+    raise WrongUse(f"{args.file}: not here, nor in {places.spool} or {places.archive}")
+
+
+def _from_lsn(places: Places, lsn: int, node: str | None) -> Iterator[dict[str, Any]]:
+    """Events of one node from *lsn* on, through spool, archive and journal."""
+    from gateway.audit.places import SpoolFile, look_at_journal, look_at_spool
+
+    waiting = look_at_journal(places.journal)
+    files: dict[str, list[SpoolFile]] = {}
+    for directory in (places.spool, places.archive):
+        for name, more in look_at_spool(directory).items():
+            files.setdefault(name, []).extend(more)
+    having = {
+        name for name, some in files.items() if any(f.overlaps(lsn, lsn) for f in some)
+    } | {name for name, seen in waiting.items() if seen.events.touches(lsn, lsn)}
+    if node is None and len(having) > 1:
+        names = printable(", ".join(sorted(having)))
+        raise WrongUse(f"lsn {lsn} is there for {names}: say which with --node")
+    if node is None and having:
+        (node,) = having
+    if node not in having:
+        return
+    for file in sorted(files.get(node, []), key=lambda f: (f.first, f.path.name)):
+        if file.last >= lsn:
+            moved = places.archive / file.path.name
+            yield from _rows(file.path if file.path.exists() else moved, lsn)
+            lsn = file.last + 1
+    yield from _journalled(places.journal / node, lsn)
+
+
+def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(1024, use_threads=False):
+                for event in batch.to_pylist():
+                    if event["lsn"] >= lsn:
+                        yield event
+    except (FileNotFoundError, PermissionError, BrokenPipeError):
+        raise
+    except (pa.ArrowException, OSError, KeyError) as why:
+        reason = " ".join(str(why).split())
+        raise WrongUse(f"{path}: no spool file, or a damaged one: {reason}") from None
+
+
+def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
+    from gateway.audit.places import segments
+    from gateway.spool.parquet import Columns, rows_of
+    from gateway.tap import PROTOCOLS
+
+    decoders = {name: decode for name, (_, decode) in PROTOCOLS.items()}
+    for _, scan in segments(directory, []):
+        for stored in scan:
+            if stored.lsn + stored.batch.count <= lsn or not stored.batch.count:
+                continue
+            columns = Columns(directory.name)
+            columns.add(stored, rows_of(stored, decoders, lambda stored, why: None))
+            for event in columns.batch().to_pylist():
+                if event["lsn"] >= lsn:
+                    yield event
+
+
+def _print(event: dict[str, Any], *, payload_only: bool) -> None:
+    from gateway.cli._events import as_json, line
+
+    if not payload_only:
+        print(line(event))
+    elif sys.stdout.isatty():
+        text = as_json(event["payload"])
+        print(printable(text or event["payload"].decode("utf-8", "backslashreplace")))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(event["payload"] + b"\n")
+
+
+# -- verify ---------------------------------------------------------------------------
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from gateway.audit.verify import verify
+
+    if args.paths:
+        paths = [_there(path) for path in args.paths]
+    else:
+        places = _data_dir.places(args)
+        # In the order in which files move, so none is missed.
+        paths = [path for path in (places.spool, places.archive) if path.exists()]
+    done = verify(paths)
+    if args.json:
+        print(json.dumps(asdict(done), indent=2))
+    else:
+        _show(done)
+    return 1 if done.problems else 0
+
+
+def _show(done: Verified) -> None:
+    for problem in done.problems:
+        print(f"{printable(problem.file)}: {printable(problem.why)}")
+    if done.moved:
+        print(f"note: {done.moved} files were taken by the Spark job meanwhile")
+    seen = f"{done.files} files, {done.events} events"
+    if done.problems:
+        print(f"{len(done.problems)} problems in {seen}")
+    else:
+        print(f"fine: {seen}, every byte as it should be")
+
+
+def _there(path: Path) -> Path:
+    if not path.exists():
+        raise WrongUse(f"{path}: no such file or directory")
+    return path

@@ -1,0 +1,319 @@
+"""`gateway spool` on files that the publisher wrote, and on files that went bad."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway import cli
+from gateway.event import SCHEMA
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in text.splitlines()]
+
+
+# -- ls -------------------------------------------------------------------------------
+
+
+def test_ls_shows_where_every_event_is(system: Any, gateway: Run) -> None:
+    """Archive, spool and what waits in the journal, with lsns and events."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    node.publish(count=4)
+    node.store(count=3)
+    node.seal()
+    node.store(count=2)
+    status, out, _ = gateway("spool", "ls")
+    assert status == 0
+    head, *rows, last = out.splitlines()
+    assert head.split() == [
+        "where",
+        "node",
+        "first",
+        "last",
+        "events",
+        "size",
+        "age",
+        "file",
+    ]
+    assert [row.split()[:5] for row in rows] == [
+        ["archive", "gw-1", "1", "5", "5"],
+        ["spool", "gw-1", "6", "9", "4"],
+        ["journal", "gw-1", "10", "12", "3"],
+        ["journal", "gw-1", "13", "14", "2"],
+    ]
+    assert last.startswith("4 files, 14 events, ")
+
+
+def test_ls_for_programs(system: Any, gateway: Run) -> None:
+    """--json gives numbers and whole paths."""
+    path = system.node().publish(count=4)
+    os.utime(path, (1, 1))
+    status, out, _ = gateway("spool", "ls", "--json")
+    (entry,) = json.loads(out)
+    assert status == 0
+    assert entry.pop("age_seconds") > 1e9
+    assert entry == {
+        "where": "spool",
+        "node": "gw-1",
+        "first": 1,
+        "last": 4,
+        "events": 4,
+        "bytes": path.stat().st_size,
+        "file": str(path),
+    }
+
+
+def test_ls_of_a_directory(system: Any, gateway: Run, tmp_path: Path) -> None:
+    """A directory of files needs no gateway around it; hidden names are not there."""
+    path = system.spooled(1, 3, directory="elsewhere")
+    system.spooled(4, 6, directory="elsewhere", name=".events-gw-1")
+    status, out, _ = gateway("spool", "ls", path.parent, where=False)
+    assert status == 0
+    assert "elsewhere" in out
+    assert "1 files, 3 events" in out
+    status, _, err = gateway("spool", "ls", tmp_path / "none", where=False)
+    assert status == 2
+    assert f"{tmp_path / 'none'}: no such file or directory" in err
+
+
+def test_ls_of_nothing(system: Any, gateway: Run) -> None:
+    """An idle system has no files, and that is fine."""
+    system.node()
+    status, out, _ = gateway("spool", "ls")
+    assert status == 0
+    assert out.splitlines()[-1] == "0 files, 0 events, 0 B"
+
+
+# -- cat ------------------------------------------------------------------------------
+
+
+def test_cat_prints_events_as_json(system: Any, gateway: Run) -> None:
+    """A line for each event: the envelope, and the payload as it was written."""
+    path = system.node().publish(b'{"n": 1e400,\n "n":2.50}', b"{}")
+    status, out, _ = gateway("spool", "cat", path)
+    assert status == 0
+    first, second = lines(out)
+    assert (first["node"], first["lsn"], second["lsn"]) == ("gw-1", 1, 2)
+    assert first["received_at"] == "1970-01-01T00:00:05Z"
+    assert '"payload": {"n":1e400,"n":2.50}}' in out
+    assert "principal" not in first
+
+
+def test_cat_finds_a_file_by_its_name(system: Any, gateway: Run) -> None:
+    """The bare name of a file in spool or archive is enough."""
+    node = system.node()
+    moved = node.take(node.publish(b'"old"'))
+    path = node.publish(b'"new"')
+    assert lines(gateway("spool", "cat", moved.name)[1])[0]["payload"] == "old"
+    assert lines(gateway("spool", "cat", path.name)[1])[0]["payload"] == "new"
+    status, _, err = gateway("spool", "cat", "events-none.parquet")
+    assert status == 2
+    assert "events-none.parquet: not here, nor in " in err
+
+
+def test_cat_by_lsn_crosses_all_places(system: Any, gateway: Run) -> None:
+    """From the archive through the spool into the journal."""
+    node = system.node()
+    node.take(node.publish(b"1", b"2"))
+    node.publish(b"3")
+    node.publish(b"4", b"5")
+    node.store(b"6", b"7")
+    status, out, _ = gateway("spool", "cat", "--lsn", 2, "-n", 5)
+    assert status == 0
+    assert [event["lsn"] for event in lines(out)] == [2, 3, 4, 5, 6]
+    assert [event["payload"] for event in lines(out)[:4]] == [2, 3, 4, 5]
+    assert [e["lsn"] for e in lines(gateway("spool", "cat", "--lsn", 3)[1])] == [3]
+    status, out, err = gateway("spool", "cat", "--lsn", 8)
+    assert (status, out) == (1, "")
+    assert "no event: lsn 8" in err
+
+
+def test_cat_by_lsn_wants_to_know_the_node(system: Any, gateway: Run) -> None:
+    """The same lsn of two nodes is two events."""
+    system.spooled(1, 5, node="a")
+    system.spooled(5, 9, node="b")
+    assert lines(gateway("spool", "cat", "--lsn", 2)[1])[0]["node"] == "a"
+    status, _, err = gateway("spool", "cat", "--lsn", 5)
+    assert status == 2
+    assert "lsn 5 is there for a, b: say which with --node" in err
+    _, out, _ = gateway("spool", "cat", "--lsn", 5, "--node", "b")
+    assert lines(out)[0]["node"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b'{"a":"\\u001b\x7f\xc2\x9b"}', '"payload": {"a":"\\u001b\\u007f\\u009b"}'),
+        ("\x1b]0;evil\x07 \u202e \U0001f600 \U000e0001".encode(),
+         '"payload_text": "\\u001b]0;evil\\u0007 \\u202e \U0001f600 \\udb40\\udc01"'),
+        (b"\xff\x1b", '"payload_base64": "/xs="'),
+        (b"[" * 5000, '"payload_text": "[[['),
+    ],
+)  # fmt: skip
+def test_nothing_raw_reaches_a_terminal(
+    system: Any, gateway: Run, payload: bytes, shown: str
+) -> None:
+    """Control characters of any kind come out spelled, and mean the same in JSON."""
+    path = system.node().publish(payload)
+    _, out, _ = gateway("spool", "cat", path)
+    assert shown in out
+    assert not [c for c in out if not c.isprintable() and c != "\n"]
+    (event,) = lines(out)
+    if "payload_text" in event:
+        assert event["payload_text"].encode() == payload
+
+
+def test_payloads_alone_are_the_bytes_as_sent(
+    system: Any, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Into a pipe, --payload-only changes nothing."""
+    path = system.node().publish(b'{"a": 1}', b"\x00\xff\x1b")
+    assert cli.main(["spool", "cat", str(path), "--payload-only"]) == 0
+    assert capfdbinary.readouterr().out == b'{"a": 1}\n\x00\xff\x1b\n'
+
+
+def test_payloads_alone_are_spelled_for_a_terminal(
+    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal even --payload-only prints nothing raw."""
+    path = system.node().publish(b'{"a":"\x7f"}', b"\x00\xff\x1b[2J")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    _, out, _ = gateway("spool", "cat", path, "--payload-only")
+    assert out.splitlines() == ['{"a":"\\u007f"}', "\\u0000\\xff\\u001b[2J"]
+
+
+def test_cat_of_a_damaged_file_says_so(system: Any, gateway: Run) -> None:
+    """No stack trace for a file that is none."""
+    path = system.spooled(1, 5)
+    path.write_bytes(b"nonsense")
+    status, _, err = gateway("spool", "cat", path)
+    assert status == 2
+    assert f"{path}: no spool file, or a damaged one" in err
+
+
+# -- verify ---------------------------------------------------------------------------
+
+
+def test_good_files_are_fine(system: Any, gateway: Run) -> None:
+    """What the publisher wrote passes, in spool and archive."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    node.publish(count=4)
+    status, out, _ = gateway("spool", "verify")
+    assert status == 0
+    assert out == "fine: 2 files, 9 events, every byte as it should be\n"
+
+
+@pytest.mark.parametrize("column", ["lsn", "payload"])
+def test_a_flipped_bit_is_found(system: Any, gateway: Run, column: str) -> None:
+    """One bit in the data of one page of any column: its checksum does not fit."""
+    path = system.spooled(1, 1000)
+    data = bytearray(path.read_bytes())
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    chunk = next(
+        group.column(n)
+        for n in range(group.num_columns)
+        if group.column(n).path_in_schema == column
+    )
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    path.write_bytes(data)
+    status, out, _ = gateway("spool", "verify", path, where=False)
+    assert status == 1
+    assert f"{path}: it can not be read: " in out
+    assert out.splitlines()[-1] == "1 problems in 1 files, 0 events"
+
+
+def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path)), path, write_page_checksum=True)
+
+
+def test_every_promise_of_a_name_is_checked(system: Any, gateway: Run) -> None:
+    """Columns, number of events, lsns, node, size, name, time."""
+    good = system.spooled(1, 5).read_bytes()
+
+    def lsns(*values: int) -> Callable[[pa.Table], pa.Table]:
+        return lambda t: t.set_column(1, SCHEMA.field(1), pa.array(values, pa.int64()))
+
+    for change, why in (
+        (lambda p: rewritten(p, lambda t: t.slice(1)), "has 4 events, its name promises 5"),
+        (lambda p: rewritten(p, lsns(1, 2, 4, 3, 5)), "4 to 4 is out of place"),
+        (lambda p: rewritten(p, lsns(1, 2, 2, 3, 4)), "not 1 to 5 in order"),
+        (lambda p: rewritten(p, lsns(2, 3, 4, 5, 6)), "2 to 6 is out of place"),
+        (lambda p: rewritten(p, lambda t: t.drop_columns(["seq"])), "no seq int64"),
+        (lambda p: p.write_bytes(b""), "it is empty"),
+        (lambda p: p.write_bytes(good[:-9]), "it can not be read"),
+        (lambda p: os.utime(p, (2**33, 2**33)), "lies in the future"),
+        (lambda p: p.rename(p.with_name("events-x.parquet")), "not a name that"),
+        (
+            lambda p: p.rename(p.with_name(p.name.replace("gw-1", "gw-2"))),
+            "it has an event of node 'gw-1'",
+        ),
+        (
+            lambda p: p.rename(p.with_name(p.name.replace("0001-", "0009-"))),
+            "lsn 9 to 5 is no range",
+        ),
+    ):  # fmt: skip
+        path = system.spooled(1, 5)
+        change(path)
+        status, out, _ = gateway("spool", "verify")
+        assert status == 1
+        assert why in out
+        for left in path.parent.iterdir():
+            left.unlink()
+
+
+def test_overlaps_are_found(system: Any, gateway: Run) -> None:
+    """Between any two files, in any two directories, however far apart in the list."""
+    system.spooled(1, 50)
+    system.spooled(60, 61)
+    inner = system.spooled(5, 6)
+    other = system.spooled(40, 55, directory="archive")
+    system.spooled(5, 6, node="gw-2")
+    status, out, _ = gateway("spool", "verify", "--json")
+    assert status == 1
+    report = json.loads(out)
+    assert [problem["file"] for problem in report["problems"]] == [
+        str(inner),
+        str(other),
+    ]
+    assert "it overlaps with " in report["problems"][0]["why"]
+    assert (report["files"], report["events"]) == (5, 72)
+
+
+def test_a_file_that_moves_while_we_verify(
+    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the Spark job takes away is no problem; it is verified where it goes."""
+    path = system.spooled(1, 5)
+    (system.root / "archive").mkdir()
+    original = Path.iterdir
+
+    def iterdir(directory: Path) -> Any:
+        found = list(original(directory))
+        if path in found:
+            path.rename(system.root / "archive" / path.name)
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    status, out, _ = gateway("spool", "verify")
+    assert status == 0
+    assert "note: 1 files were taken by the Spark job meanwhile" in out
+    assert "fine: 1 files, 5 events" in out
+
+
+def test_hidden_files_are_not_there(system: Any, gateway: Run) -> None:
+    """What is still being written is nobody's business."""
+    system.spooled(1, 5)
+    (system.root / "spool" / ".events-half").write_bytes(b"half")
+    assert gateway("spool", "verify")[0] == 0
