@@ -24,18 +24,20 @@ from typing import Any, Protocol, TextIO, cast
 from twisted.application.service import MultiService
 from twisted.logger import (
     FilteringLogObserver,
+    ILogFilterPredicate,
     ILogObserver,
     LogEvent,
     Logger,
     LogLevel,
     LogLevelFilterPredicate,
+    PredicateResult,
     formatEvent,
     globalLogBeginner,
 )
 from twisted.python.components import Componentized
 from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
-from zope.interface import implementer
+from zope.interface import implementer, provider
 
 __all__ = ["Limited", "Logged", "escape", "observer", "start"]
 
@@ -102,9 +104,21 @@ def _output(twistd: Mapping[str, Any]) -> TextIO:
 
 def observer(settings: Settings, out: TextIO) -> ILogObserver:
     """Writes to *out* what is at least of the level."""
-    least = LogLevel.lookupByName(settings.level)
+    level = LogLevel.lookupByName(settings.level)
+    least = LogLevelFilterPredicate(level)
+    if level is not LogLevel.debug:
+        least.setLogLevelForNamespace("log_legacy", max(level, LogLevel.warn))
     lines = _Lines(out, _as_json if settings.format == "json" else _as_text)
-    return FilteringLogObserver(lines, [LogLevelFilterPredicate(least)])
+    return FilteringLogObserver(lines, [least, _no_chatter])
+
+
+@provider(ILogFilterPredicate)
+def _no_chatter(event: LogEvent) -> Any:
+    """Twisted tells of each factory that it starts; our listeners tell more."""
+    form = event.get("log_format") or ""
+    if form.startswith(("Starting factory", "Stopping factory")):
+        return PredicateResult.no
+    return PredicateResult.maybe
 
 
 @implementer(ILogObserver)

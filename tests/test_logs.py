@@ -152,6 +152,19 @@ def test_levels(level: str, expected: list[str]) -> None:
     assert sorted(journal.messages) == sorted(expected)
 
 
+def test_twisteds_chatter_is_left_out() -> None:
+    """Its legacy lines are for debugging, and no one needs its factories."""
+    for level, expected in (("info", 0), ("debug", 1), ("critical", 0)):
+        journal = Journal(Settings(level=level))
+        publisher = journal.source.observer
+        Logger("log_legacy", observer=publisher).info("Site starting on 80")
+        journal.source.info("Starting factory {factory!r}", factory=None)
+        assert len(journal.lines) == expected
+    journal = Journal()
+    Logger("log_legacy", observer=journal.source.observer).error("lost")
+    assert len(journal.lines) == 1
+
+
 def test_a_traceback_in_text() -> None:
     """It follows its line, indented, and what the exception says is escaped."""
     journal = Journal()

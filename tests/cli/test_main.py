@@ -14,7 +14,6 @@ import pytest
 
 from gateway import __version__, cli, config
 
-
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
