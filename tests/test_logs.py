@@ -239,15 +239,11 @@ def twistd(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         path = [str(tmp_path), *filter(None, sys.path)]
         return subprocess.run(
-            [sys.executable, "-m", "twisted", "--help"]
-            if not options
-            else [
+            [
                 sys.executable,
                 "-c",
-                (
-                    f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
-                    "from twisted.scripts.twistd import run; run()"
-                ),
+                f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
+                "from twisted.scripts.twistd import run; run()",
                 *options,
                 "--pidfile=",
                 "probe",

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -168,7 +169,11 @@ def test_the_plugin_is_quick() -> None:
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
     )
     assert done.stdout.strip() == "[]"
 
@@ -182,7 +187,8 @@ def test_a_closed_pipe() -> None:
             (
                 f"set -o pipefail; {sys.executable} -c '"
                 "import sys; from gateway import cli; "
-                "from types import SimpleNamespace as N; "
+                "from pathlib import Path
+from types import SimpleNamespace as N; "
                 'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
                 'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
                 'cli.COMMANDS = {"probe": ("probe", "")}; '
