@@ -116,8 +116,8 @@ class Lumberjack:
         now = self.clock.seconds()
         due = [server for server, at in self._due.items() if at <= now]
         for server in due:
-            del self._due[server]
-            if server.remind(now):
+            # A reminder may end its own connection, or another one.
+            if self._due.pop(server, None) is not None and server.remind(now):
                 self._due[server] = now + self._interval
         self._ticking = bool(self._due)
         if self._ticking:
@@ -201,7 +201,7 @@ class LumberjackServer:
             return False
         if all(owed.version == _V2 for owed in self._owed or ()):
             self._connection.write(_KEEPALIVE)
-        return True
+        return self._owed is not None
 
     # Windows
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from gateway import cli
 from gateway.cli import send
@@ -25,10 +32,13 @@ _ROOT = Path(__file__).parents[2]
 class Reader(threading.Thread):
     """Acknowledges all, at once; hangs up once after *mishap* windows."""
 
-    def __init__(self, mishap: int | None = None) -> None:
+    def __init__(
+        self, mishap: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(daemon=True)
         self.payloads: list[bytes] = []
         self._mishap = mishap
+        self._tls = tls
         self._port = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
 
@@ -42,6 +52,11 @@ class Reader(threading.Thread):
 
     def _serve(self, peer: socket.socket) -> None:
         session = Session(Limits())
+        if self._tls is not None:
+            try:
+                peer = self._tls.wrap_socket(peer, server_side=True)
+            except OSError:
+                return
         with peer:
             while data := peer.recv(1 << 16):
                 for ready in session.received(data):
@@ -116,6 +131,51 @@ def test_a_reader_that_hangs_up(make_reader: Callable[..., Reader]) -> None:
     assert totals["connections"] == 2
     assert totals["resent"] > 0
     assert len({json.loads(p)["event"]["id"] for p in reader.payloads}) == 300
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that signed itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "both.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+def test_tls(make_reader: Callable[..., Reader], pem: Path) -> None:
+    """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    context.load_verify_locations(pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    reader = make_reader(tls=context)
+    trusted = [reader.address, "--generate", "50", "--tls", "--ca", str(pem)]
+    run = _send(*trusted, "--cert", str(pem), "--key", str(pem))
+    assert run.returncode == 0, run.stderr
+    assert len(reader.payloads) == 50
+    run = _send(reader.address, "--tls", "--patience", "1")
+    assert run.returncode == 1
+    assert "certificate verify failed" in run.stderr
+    assert len(reader.payloads) == 50
 
 
 @pytest.mark.parametrize("source", ["--file", "--stdin"])

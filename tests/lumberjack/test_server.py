@@ -221,6 +221,15 @@ def test_keepalive_is_each_connections_own(reader: Any) -> None:
     assert (reader.sent, other.sent) == (_KEEPALIVE, _KEEPALIVE)
 
 
+def test_a_keepalive_that_finds_the_peer_gone(reader: Any) -> None:
+    """Writing may be what shows that the peer is gone: then nobody is reminded."""
+    reader.deliver(_window(1))
+    reader.connection.write = lambda _: reader.connection.lose()
+    reader.clock.advance(3)
+    assert reader.connection.closed
+    assert not reader.clock.getDelayedCalls()
+
+
 @pytest.mark.parametrize("version", [_V1, _V2])
 def test_stalled(make_reader: Callable[..., Any], version: int) -> None:
     """Without progress for `stall_timeout` we hang up: others may be healthier."""
@@ -301,6 +310,7 @@ def test_idle_connections_are_small(reader: Any) -> None:
         return total
 
     assert size(reader.server) <= 2048
+    assert reader.server.held_bytes == 0
 
 
 def test_what_is_stored_is_what_was_sent(reader: Any, many_events: list[bytes]) -> None:
