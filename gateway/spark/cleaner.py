@@ -1,0 +1,103 @@
+"""Takes spool files out of the spool once they have been committed, and only then.
+
+A file may go when every query's checkpoint has committed the batch with it and the
+ledger says its events are in the tables.  Spark's own `cleanSource` knows one query
+only, is a batch late, and forgets files when it is killed in between.
+Few files left also keeps Spark fast: it lists the spool for every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.disk import Disk
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.ledger import Ranges, SpoolFile
+
+__all__ = ["Cleaner"]
+
+
+@dataclass
+class _Progress:
+    """How far one query is, as far as it concerns files that are still there."""
+
+    checkpoint: Checkpoint
+    batch: int = -1
+    entry: int = -1
+    done: dict[str, SpoolFile] = field(default_factory=dict)
+
+    def follow(self) -> None:
+        """Read what Spark has committed since the last time."""
+        batch = self.checkpoint.committed
+        if batch <= self.batch:
+            return
+        entry = self.checkpoint.offset(batch)
+        new = self.checkpoint.files(self.entry, entry)
+        self.done |= {file.name: file for file in new}
+        # No power cut may undo this once a file is gone.  What is older than the last
+        # ten was synced then, or is in their one compact log.
+        self.checkpoint.sync(
+            range(max(self.batch + 1, batch - 9), batch + 1),
+            range(max(self.entry + 1, entry - 9), entry + 1),
+        )
+        self.batch, self.entry = batch, entry
+
+
+class Cleaner:
+    """Of one spool directory and the queries that read it; one thread uses it."""
+
+    def __init__(
+        self,
+        spool: Path,
+        archive: Path | None,
+        checkpoints: Sequence[Checkpoint],
+        in_tables: Callable[[], Ranges],
+        disk: Disk,
+    ) -> None:
+        """Files go to *archive*, or nowhere if it is None."""
+        self._spool = spool
+        self._archive = archive
+        self._queries = [_Progress(checkpoint) for checkpoint in checkpoints]
+        self._in_tables = in_tables
+        self._disk = disk
+        if archive is not None:
+            disk.make_directory(archive)
+
+    def run(self) -> list[str]:
+        """Take out what may go; its names.  Raises `Broken`, OSError."""
+        for query in self._queries:
+            query.follow()
+        resident = self.resident()
+        in_tables = self._in_tables()
+        gone = [
+            file.name
+            for file in resident.values()
+            if all(file.name in query.done for query in self._queries)
+            and in_tables.covers(file)
+        ]
+        for name in gone:
+            self._take_out(name)
+        if gone:
+            if self._archive is not None:
+                self._disk.sync_directory(self._archive)
+            self._disk.sync_directory(self._spool)
+        for query in self._queries:
+            query.done = {
+                name: file
+                for name, file in query.done.items()
+                if name in resident and name not in gone
+            }
+        return gone
+
+    def resident(self) -> dict[str, SpoolFile]:
+        """The published files that are in the spool now."""
+        files = map(SpoolFile.parse, self._disk.names(self._spool))
+        return {file.name: file for file in files if file is not None}
+
+    def _take_out(self, name: str) -> None:
+        if self._archive is None:
+            self._disk.unlink(self._spool / name)
+        else:
+            self._disk.rename(self._spool / name, self._archive / name)

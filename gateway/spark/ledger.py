@@ -1,0 +1,183 @@
+"""What a query has committed to the lake, by lsn: the sink's own memory.
+
+Spark's checkpoint says which batches are done.  This file says which *events* are in
+the tables, so a lost or restored checkpoint doubles nothing.  It is tiny: lsns have
+no holes, so a node is one interval.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.disk import Disk
+
+__all__ = ["Broken", "Ledger", "Ranges", "SpoolFile", "replace"]
+
+_FORMAT = 1
+_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
+
+
+class Broken(Exception):
+    """Lake, checkpoint and spool contradict each other; says how and what to do."""
+
+
+@dataclass(frozen=True)
+class SpoolFile:
+    """A published file; its name says which events it holds (docs/design.md §4)."""
+
+    name: str
+    node: str
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, name: str) -> SpoolFile | None:
+        """None for any name that the gateway does not give."""
+        match = _NAME.fullmatch(name)
+        return cls(name, match[1], int(match[2]), int(match[3])) if match else None
+
+
+class Ranges:
+    """A set of (node, lsn), kept as few intervals as possible."""
+
+    def __init__(
+        self, spans: Mapping[str, Iterable[tuple[int, int]]] | None = None
+    ) -> None:
+        self._spans: dict[str, list[tuple[int, int]]] = {}
+        for node, intervals in (spans or {}).items():
+            for first, last in intervals:
+                self.add(node, first, last)
+
+    @classmethod
+    def of(cls, files: Iterable[SpoolFile]) -> Ranges:
+        """The events of these files."""
+        ranges = cls()
+        for file in files:
+            ranges.add(file.node, file.first, file.last)
+        return ranges
+
+    def add(self, node: str, first: int, last: int) -> None:
+        """Add an interval, both ends included."""
+        apart = []
+        for old in self._spans.get(node, []):
+            if old[1] < first - 1 or last + 1 < old[0]:
+                apart.append(old)
+            else:
+                first, last = min(first, old[0]), max(last, old[1])
+        self._spans[node] = sorted([*apart, (first, last)])
+
+    def update(self, other: Ranges) -> None:
+        """Add all of *other*."""
+        for node, first, last in other:
+            self.add(node, first, last)
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        for node, intervals in sorted(self._spans.items()):
+            for first, last in intervals:
+                yield node, first, last
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for _, first, last in self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranges) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def overlap(self, other: Ranges) -> int:
+        """How many events are in both."""
+        return sum(
+            max(0, min(last, end) - max(first, start) + 1)
+            for node, first, last in self
+            for start, end in other._spans.get(node, [])
+        )
+
+    def covers(self, file: SpoolFile) -> bool:
+        """Whether every event of *file* is in here."""
+        return any(
+            first <= file.first and file.last <= last
+            for first, last in self._spans.get(file.node, [])
+        )
+
+    def plain(self) -> dict[str, list[tuple[int, int]]]:
+        """For JSON; what the constructor takes."""
+        return {node: list(spans) for node, spans in sorted(self._spans.items())}
+
+
+def replace(disk: Disk, path: Path, content: Any) -> None:
+    """Make *path* hold *content* as JSON, durably and in one step."""
+    new = path.with_name(f".{path.name}.new")
+    disk.unlink(new)
+    file = disk.create(new)
+    try:
+        file.write([json.dumps(content, indent=1).encode(), b"\n"])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(new, path)
+    disk.sync_directory(path.parent)
+
+
+@dataclass
+class Ledger:
+    """The last batch and all events that one query has committed."""
+
+    query: str | None = None
+    """Spark's id of the query: it lives in the checkpoint and dies with it."""
+    batch: int = -1
+    """The last batch that is in the tables."""
+    latest: Ranges = field(default_factory=Ranges)
+    """What that batch took from the spool."""
+    committed: Ranges = field(default_factory=Ranges)
+    """What all batches took."""
+    earlier: Ranges = field(default_factory=Ranges)
+    """What queries before this one took: this one must leave it out."""
+
+    @classmethod
+    def load(cls, disk: Disk, path: Path) -> Ledger:
+        """An empty one if there is no file.  Raises `Broken`, OSError."""
+        if not disk.exists(path):
+            return cls()
+        try:
+            kept = json.loads(disk.read(path))
+            if kept["format"] != _FORMAT:
+                raise Broken(f"{path}: written by another version of gateway")
+            return cls(
+                kept["query"],
+                kept["batch"],
+                Ranges(kept["latest"]),
+                Ranges(kept["committed"]),
+                Ranges(kept["earlier"]),
+            )
+        except (ValueError, KeyError, TypeError) as why:
+            raise Broken(f"{path}: {why!r}") from None
+
+    def adopted_by(self, query: str | None) -> Ledger:
+        """This, for a query that starts: a new one takes nothing twice."""
+        if query is not None and query == self.query:
+            return self
+        return Ledger(query, -1, Ranges(), self.committed, self.committed)
+
+    def after(self, batch: int, took: Ranges) -> Ledger:
+        """This, once *batch* is in the tables."""
+        committed = Ranges(self.committed.plain())
+        committed.update(took)
+        return Ledger(self.query, batch, took, committed, self.earlier)
+
+    def save(self, disk: Disk, path: Path) -> None:
+        """Durably.  Raises OSError."""
+        content = {
+            "format": _FORMAT,
+            "query": self.query,
+            "batch": self.batch,
+            "latest": self.latest.plain(),
+            "committed": self.committed.plain(),
+            "earlier": self.earlier.plain(),
+        }
+        replace(disk, path, content)

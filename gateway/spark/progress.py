@@ -1,0 +1,63 @@
+"""What the job says: progress on standard output, its log on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["Report", "as_json", "as_text", "start_logging"]
+
+#: Gets what there is to say: `{"state": …}`, or what was committed since the last.
+Report = Callable[[Mapping[str, Any]], None]
+
+
+def as_json(news: Mapping[str, Any]) -> None:
+    """One object a line, with the time."""
+    _say(json.dumps({"at": round(time.time(), 3), **news}))
+
+
+def as_text(news: Mapping[str, Any]) -> None:
+    """One line for people."""
+    if "state" in news:
+        _say(f"spark: {news['state']}")
+    else:
+        _say(
+            f"spark: batch {news['batch']}: {news['rows']:,} rows into the tables,"
+            f" {news['rows_total']:,} since the start;"
+            f" {news['spool_files']} files in the spool"
+        )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def start_logging(settings: Any) -> None:
+    """Log as the configuration's section `logging` says."""
+    stream = logging.StreamHandler(sys.stderr)
+    if settings.format == "json":
+        stream.setFormatter(_JsonLines())
+    else:
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        stream.setFormatter(logging.Formatter(form))
+    # Names as the configuration has them: debug, info, warn or warning, error.
+    level = logging.getLevelNamesMapping().get(str(settings.level).upper())
+    logging.basicConfig(level=level or logging.INFO, handlers=[stream], force=True)
+    # It logs an error for every connection that a stopping Java closes.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(said)

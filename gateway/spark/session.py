@@ -1,0 +1,102 @@
+"""Spark with the settings that reading a spool safely needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.spark import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SAFETY", "settings", "start"]
+
+#: What any job that reads a spool should set; each line is a loss that was seen.
+SAFETY: Mapping[str, str] = {
+    # A file that can not be read, or is gone, must stop the query: skipped files
+    # count as read for ever.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    # Without this a flipped bit in a page is a wrong value and no error.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # Above 32 paths Spark starts a job with a task per file, only to list them.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+_log = logging.getLogger("gateway.spark")
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+def settings(spark: Any) -> dict[str, str]:
+    """All settings of a session, from the configuration's section `spark`."""
+    cores = _cores(spark.master)
+    chosen = {
+        **SAFETY,
+        "spark.app.name": "gateway",
+        "spark.master": spark.master,
+        "spark.driver.memory": spark.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "true" if spark.ui else "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Windows are few: a state file per core and batch is plenty.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.enabled": "false",
+        # Columns that every reader of Parquet knows; Spark's default is INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.compression.codec": "zstd",
+        # Shredding saves an eighth of the size and costs half as much time again,
+        # and few readers besides Spark can put the pieces together.
+        "spark.sql.variant.writeShredding.enabled": "false",
+        # Two values for one key: neither is the right one, so the bytes are kept.
+        "spark.sql.variant.allowDuplicateKeys": "false",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        **spark.conf,
+    }
+    if not spark.master.startswith("local"):
+        del chosen["spark.driver.host"]
+    options = "spark.driver.extraJavaOptions"
+    quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    chosen[options] = f"{quiet} {spark.conf.get(options, '')}".strip()
+    return {name: str(value) for name, value in chosen.items()}
+
+
+def start(spark: Any) -> SparkSession:
+    """A session; Java is looked for unless spark-submit has started it already.
+
+    Raises `java.NoJava`, and what Spark raises.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        found = java.find(os.environ)
+        _log.info("%s", found)
+        os.environ["JAVA_HOME"] = str(found.home)
+        # Or Spark asks the resolver for this host's name, and warns of the answer.
+        if spark.master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings(spark).items():
+        builder = builder.config(name, value)
+    # PySpark puts its own way to deal with ^C in place of whoever was there first.
+    interrupted = signal.getsignal(signal.SIGINT)
+    try:
+        return builder.getOrCreate()
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)
+
+
+def _cores(master: str) -> int:
+    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
+    if inside.isdecimal():
+        return int(inside)
+    return os.cpu_count() or 1 if inside == "*" else 2

@@ -1,0 +1,65 @@
+"""The stream of a spool directory.
+
+    from gateway.spark.source import gateway_stream
+    events = gateway_stream(spark, "/var/lib/gateway/spool")
+
+Any Spark job may read the spool so, as long as it takes no file out of it.  The
+session should have the settings of `gateway.spark.session`, page checksums above all.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SCHEMA_DDL", "gateway_stream", "url"]
+
+#: `gateway.event.SCHEMA` in Spark's words.
+SCHEMA_DDL = (
+    "node string, lsn bigint, received_at timestamp, protocol string, listener string,"
+    " session string, peer string, principal string, channel string, kind string,"
+    " seq bigint, content_type string, payload binary,"
+    " attributes map<string, string>, flaw string"
+)
+
+#: Spark reads a path as a pattern, and can not read one with a colon at all.
+_UNREADABLE = set("*?[]{}\\:")
+
+
+def gateway_stream(
+    spark: SparkSession,
+    spool: str | os.PathLike[str],
+    *,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+) -> DataFrame:
+    """The events that arrive in *spool*, with the columns of `gateway.event.SCHEMA`.
+
+    A micro-batch takes at most *max_files* files or *max_bytes* bytes (one of them;
+    Spark knows no both).  Raises ValueError for a path that Spark can not read.
+    """
+    if bad := sorted(_UNREADABLE.intersection(os.fspath(spool))):
+        raise ValueError(f"{spool}: Spark can not read a path with {' '.join(bad)}")
+    if max_files and max_bytes:
+        raise ValueError("a micro-batch is limited in files or in bytes, not in both")
+    reader = (
+        spark.readStream.schema(SCHEMA_DDL)
+        .option("pathGlobFilter", "events-*.parquet")
+        # By default a file a week older than the newest is dropped without a word:
+        # one clock that was wrong once would lose every later file.
+        .option("maxFileAge", "3650d")
+    )
+    if max_files:
+        reader = reader.option("maxFilesPerTrigger", str(max_files))
+    if max_bytes:
+        reader = reader.option("maxBytesPerTrigger", str(max_bytes))
+    return reader.parquet(url(Path(spool)))
+
+
+def url(path: Path) -> str:
+    """*path* for Spark, whatever file system it takes for the default one."""
+    return f"file://{path.absolute()}"

@@ -1,0 +1,130 @@
+"""Reading Spark's logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.disk import RealDisk
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.ledger import Broken
+
+
+def name(number: int) -> str:
+    """The name of the *number*th spool file of ten events each."""
+    return f"events-gw-{number * 10 + 1:020d}-{number * 10 + 10:020d}.parquet"
+
+
+@pytest.fixture
+def log(logs: Callable[[str], Any]) -> Any:
+    """The logs of a query that has just begun."""
+    made = logs("events")
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def checkpoint(log: Any) -> Checkpoint:
+    """Over those logs."""
+    return Checkpoint(log.path, RealDisk())
+
+
+def names(files: list[Any]) -> list[str]:
+    """In order of lsn."""
+    return sorted(file.name for file in files)
+
+
+def test_nothing_yet(logs: Callable[[str], Any]) -> None:
+    """Before the first start there is no query, no batch, no file."""
+    checkpoint = Checkpoint(logs("events").path, RealDisk())
+    assert checkpoint.query is None
+    assert checkpoint.committed == -1
+    assert checkpoint.files(-1, -1) == []
+
+
+def test_batches_are_not_entries(log: Any, checkpoint: Checkpoint) -> None:
+    """A batch has the files of the entries that its offset adds: none, one or many."""
+    for entry in range(4):
+        log.source(entry, [name(entry)])
+    for batch, entry in enumerate([0, 0, 3]):
+        log.offset(batch, entry)
+    assert names(checkpoint.batch_files(0)) == [name(0)]
+    assert checkpoint.batch_files(1) == []
+    assert names(checkpoint.batch_files(2)) == [name(1), name(2), name(3)]
+
+
+def test_a_batch_before_any_file(log: Any, checkpoint: Checkpoint) -> None:
+    """Spark writes a dash where a source has no offset yet."""
+    log.offset(0, -1)
+    assert checkpoint.batch_files(0) == []
+
+
+def test_compact_entries_stand_for_all_before(log: Any, checkpoint: Checkpoint) -> None:
+    """Whether an entry has a file of its own or not, its names are found, once."""
+    log.source(9, [name(9)], compact={n: [name(n)] for n in range(9)})
+    log.source(10, [name(10)])
+    assert names(checkpoint.files(-1, 10)) == [name(n) for n in range(11)]
+    assert names(checkpoint.files(3, 5)) == [name(4), name(5)]
+    assert names(checkpoint.files(8, 9)) == [name(9)]
+
+
+def test_only_commits_count(log: Any, checkpoint: Checkpoint) -> None:
+    """A batch with offsets and no commit is not committed; checksums are no batches."""
+    for batch in range(12):
+        log.offset(batch, batch)
+        log.commit(batch) if batch < 11 else None
+    assert checkpoint.committed == 10
+
+
+def test_a_missing_entry_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
+    """Rather stop than take a batch for smaller than it is."""
+    log.source(0, [name(0)])
+    with pytest.raises(Broken, match="entry 1 is missing"):
+        checkpoint.files(-1, 1)
+
+
+@pytest.mark.parametrize("text", ["", "v2\n{}\n{}", "v1", 'v1\n{}\n{"logOff'])
+def test_damaged_offsets_are_an_error(
+    log: Any, checkpoint: Checkpoint, text: str
+) -> None:
+    """Cut short by a power cut, or written by a Spark that we do not know."""
+    log.offset(0, 0)
+    (log.path / "offsets" / "0").write_text(text)
+    with pytest.raises(Broken, match=r"offsets/0"):
+        checkpoint.offset(0)
+
+
+def test_a_foreign_file_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
+    """Without lsns in its name a file's events can not be counted."""
+    log.source(0, ["events-mine.parquet"])
+    with pytest.raises(Broken, match=r"events-mine\.parquet"):
+        checkpoint.files(-1, 0)
+
+
+def test_sync_reaches_all_that_a_batch_rests_on(log: Any) -> None:
+    """Offsets, commit, source entries and window state, their checksums and folders."""
+    synced: set[str] = set()
+
+    class Watching(RealDisk):
+        def open(self, path: Any) -> Any:
+            synced.add(str(path.relative_to(log.path)))
+            return super().open(path)
+
+        def sync_directory(self, path: Any) -> None:
+            synced.add(f"{path.relative_to(log.path)}/")
+
+    log.source(4, [name(4)])
+    log.offset(3, 4)
+    log.commit(3)
+    state = log.path / "state" / "0" / "1"
+    state.mkdir(parents=True)
+    (state / "4.delta").write_bytes(b"d")
+    (state / "3.delta").write_bytes(b"older")
+    Checkpoint(log.path, Watching()).sync(range(3, 4), range(4, 5))
+    assert synced == {
+        *("offsets/3", "offsets/.3.crc", "commits/3", "commits/.3.crc"),
+        *("sources/0/4", "sources/0/.4.crc", "state/0/1/4.delta"),
+        *("./", "offsets/", "commits/", "sources/0/", "state/0/1/"),
+    }

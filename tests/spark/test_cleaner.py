@@ -1,0 +1,146 @@
+"""What may leave the spool, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.disk import RealDisk
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.cleaner import Cleaner
+from gateway.spark.ledger import Ranges
+
+SIZE = 10
+
+
+def name(number: int) -> str:
+    """The name of the *number*th spool file."""
+    return f"events-gw-{number * SIZE + 1:020d}-{(number + 1) * SIZE:020d}.parquet"
+
+
+class Spool:
+    """Five files and two queries, of which nothing is committed."""
+
+    def __init__(self, data: Path, logs: Callable[[str], Any]) -> None:
+        self.path = data / "spool"
+        self.archive = data / "archive"
+        self.path.mkdir(parents=True)
+        self.files = [name(number) for number in range(5)]
+        for file in self.files:
+            (self.path / file).write_bytes(b"rows")
+        self.queries = [logs("events"), logs("stats")]
+        self.in_tables = Ranges({"gw": [(1, 5 * SIZE)]})
+        for query in self.queries:
+            query.begin()
+            for entry in range(5):
+                query.source(entry, [name(entry)])
+                query.offset(entry, entry)
+
+    def cleaner(self, *, archive: bool = True) -> Cleaner:
+        """As a job makes it when it starts."""
+        return Cleaner(
+            self.path,
+            self.archive if archive else None,
+            [Checkpoint(query.path, RealDisk()) for query in self.queries],
+            lambda: self.in_tables,
+            RealDisk(),
+        )
+
+    def commit(self, query: int, upto: int) -> None:
+        """Commit the batches of a query."""
+        for batch in range(upto + 1):
+            self.queries[query].commit(batch)
+
+    def left(self) -> list[str]:
+        """Names in the spool."""
+        return sorted(path.name for path in self.path.iterdir())
+
+    def archived(self) -> list[str]:
+        """Names in the archive."""
+        return sorted(path.name for path in self.archive.iterdir())
+
+
+@pytest.fixture
+def spool(tmp_path: Path, logs: Callable[[str], Any]) -> Spool:
+    """See `Spool`."""
+    return Spool(tmp_path / "data", logs)
+
+
+def test_a_file_goes_when_both_queries_have_it(spool: Spool) -> None:
+    """The slower one decides."""
+    spool.commit(0, 4)
+    cleaner = spool.cleaner()
+    assert cleaner.run() == []
+    spool.commit(1, 1)
+    assert sorted(cleaner.run()) == spool.files[:2]
+    assert spool.archived() == spool.files[:2]
+    assert spool.left() == spool.files[2:]
+    spool.commit(1, 4)
+    assert sorted(cleaner.run()) == spool.files[2:]
+    assert spool.left() == []
+
+
+def test_offsets_alone_free_nothing(spool: Spool) -> None:
+    """A batch that began may be run again, and needs its files then."""
+    assert spool.cleaner().run() == []
+    assert spool.left() == spool.files
+
+
+def test_the_tables_must_have_it_too(spool: Spool) -> None:
+    """Whatever Spark's logs say: what the ledger does not know stays."""
+    spool.commit(0, 4)
+    spool.commit(1, 4)
+    spool.in_tables = Ranges({"gw": [(1, 2 * SIZE + 3)]})
+    assert sorted(spool.cleaner().run()) == spool.files[:2]
+
+
+def test_deleting_leaves_no_copy(spool: Spool) -> None:
+    """With spool.after = delete there is no archive at all."""
+    spool.commit(0, 0)
+    spool.commit(1, 0)
+    assert spool.cleaner(archive=False).run() == spool.files[:1]
+    assert spool.left() == spool.files[1:]
+    assert not spool.archive.exists()
+
+
+def test_a_killed_job_leaks_nothing(spool: Spool) -> None:
+    """Committed before the kill and not taken out: the next start does it."""
+    spool.commit(0, 3)
+    spool.commit(1, 3)
+    assert sorted(spool.cleaner().run()) == spool.files[:4]
+
+
+def test_a_start_reads_compacted_logs(spool: Spool) -> None:
+    """After many batches the old entries are in one file only."""
+    for query in spool.queries:
+        log = query.path / "sources" / "0"
+        for path in log.iterdir():
+            path.unlink()
+        query.source(4, [name(4)], compact={n: [name(n)] for n in range(4)})
+    spool.commit(0, 4)
+    spool.commit(1, 4)
+    assert sorted(spool.cleaner().run()) == spool.files
+
+
+def test_what_is_not_the_gateways_stays(spool: Spool) -> None:
+    """Hidden names are not there yet, and other names are none of our business."""
+    spool.commit(0, 4)
+    spool.commit(1, 4)
+    others = [f".{name(9)}", name(9), "notes.txt"]
+    for other in others:
+        (spool.path / other).touch()
+    spool.cleaner().run()
+    assert spool.left() == sorted(others)
+
+
+def test_a_file_published_again_goes_again(spool: Spool) -> None:
+    """The same name has the same events; Spark will not look at it a second time."""
+    spool.commit(0, 4)
+    spool.commit(1, 4)
+    spool.cleaner().run()
+    (spool.path / name(2)).write_bytes(b"rows")
+    assert spool.cleaner().run() == [name(2)]
+    assert spool.archived() == spool.files

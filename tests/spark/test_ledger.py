@@ -1,0 +1,101 @@
+"""What the sink remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.disk import RealDisk
+from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
+from gateway.spool.names import file_name, parse_file_name
+
+_spans = st.lists(
+    st.tuples(st.sampled_from(["a", "b.c-0"]), st.integers(1, 40), st.integers(0, 9))
+)
+
+
+def as_set(spans: list[tuple[str, int, int]]) -> set[tuple[str, int]]:
+    """The slow and obvious way."""
+    return {(node, lsn) for node, at, more in spans for lsn in range(at, at + more + 1)}
+
+
+def as_ranges(spans: list[tuple[str, int, int]]) -> Ranges:
+    """The way under test."""
+    ranges = Ranges()
+    for node, at, more in spans:
+        ranges.add(node, at, at + more)
+    return ranges
+
+
+@given(_spans, _spans)
+def test_ranges_are_sets(
+    one: list[tuple[str, int, int]], two: list[tuple[str, int, int]]
+) -> None:
+    """Size, intersection, union and inclusion agree with sets, in any order of adding."""
+    a, b = as_ranges(one), as_ranges(two)
+    assert len(a) == len(as_set(one))
+    assert a.overlap(b) == len(as_set(one) & as_set(two))
+    for node, at, more in two:
+        file = SpoolFile("", node, at, at + more)
+        assert a.covers(file) == (as_set([(node, at, more)]) <= as_set(one))
+    a.update(b)
+    assert a == as_ranges([*two, *one])
+    assert len(a) == len(as_set(one) | as_set(two))
+    assert Ranges(a.plain()) == a
+
+
+@given(_spans)
+def test_ranges_stay_few(spans: list[tuple[str, int, int]]) -> None:
+    """Neighbours become one interval: lsns without holes are one per node."""
+    apart = [
+        (node, lsn)
+        for node, lsn in as_set(spans)
+        if (node, lsn - 1) not in as_set(spans)
+    ]
+    assert len(list(as_ranges(spans))) == len(apart)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        file_name("gw-1", 1, 2000),
+        file_name("gw-1-0.example.org", 2**62, 2**62 + 1),
+        ".events-gw-00000000000000000001-00000000000000000002.parquet",
+        "events-GW-00000000000000000001-00000000000000000002.parquet",
+        "events-gw-1-2.parquet",
+        "events-gw-00000000000000000001-00000000000000000002.parquet.tmp",
+    ],
+)
+def test_names_mean_what_the_spool_says(name: str) -> None:
+    """Both ends of the directory read its names alike."""
+    file = SpoolFile.parse(name)
+    mine = None if file is None else (file.node, file.first, file.last)
+    assert mine == parse_file_name(name)
+
+
+def test_a_ledger_survives(tmp_path: Path) -> None:
+    """What was saved is what is loaded."""
+    ledger = Ledger().adopted_by("q").after(7, Ranges({"gw": [(1, 9)]}))
+    ledger.save(RealDisk(), tmp_path / "events.json")
+    assert Ledger.load(RealDisk(), tmp_path / "events.json") == ledger
+
+
+def test_a_new_query_leaves_out_what_is_there() -> None:
+    """With a new checkpoint, all that was committed before counts as earlier."""
+    old = Ledger().adopted_by("old").after(7, Ranges({"gw": [(1, 9)]}))
+    assert old.adopted_by("old") == old
+    new = old.adopted_by("new")
+    assert (new.query, new.batch) == ("new", -1)
+    assert new.earlier == new.committed == Ranges({"gw": [(1, 9)]})
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 99}', '{"format": 1}'])
+def test_a_damaged_ledger_is_refused(tmp_path: Path, text: str) -> None:
+    """Forgetting what is in the tables would double it, so it is not forgotten."""
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    with pytest.raises(Broken, match=r"events\.json"):
+        Ledger.load(RealDisk(), path)
