@@ -242,8 +242,10 @@ def twistd(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             [
                 sys.executable,
                 "-c",
-                f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
-                "from twisted.scripts.twistd import run; run()",
+                (
+                    f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
+                    "from twisted.scripts.twistd import run; run()"
+                ),
                 *options,
                 "--pidfile=",
                 "probe",

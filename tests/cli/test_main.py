@@ -187,8 +187,7 @@ def test_a_closed_pipe() -> None:
             (
                 f"set -o pipefail; {sys.executable} -c '"
                 "import sys; from gateway import cli; "
-                "from pathlib import Path
-from types import SimpleNamespace as N; "
+                "from types import SimpleNamespace as N; "
                 'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
                 'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
                 'cli.COMMANDS = {"probe": ("probe", "")}; '
