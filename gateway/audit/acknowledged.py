@@ -136,7 +136,7 @@ class _Search:
                     self._rows(batch)
         except PermissionError:
             raise
-        except (pa.ArrowException, OSError):
+        except Exception:  # a damaged footer makes pyarrow raise anything
             return
 
     def _rows(self, batch: pa.RecordBatch) -> None:

@@ -18,6 +18,7 @@ CHUNK = 1 << 24
 GREATEST = 2**62
 """No journal gets there; what is above is damage."""
 _MANY = 255
+_SPARSE = 8
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -27,20 +28,21 @@ class Counts:
     """Counts up to 255, for lsns from 1 to `GREATEST`."""
 
     def __init__(self, chunk: int = CHUNK) -> None:
+        self.last = 0
+        """The greatest lsn seen; 0 if there is none."""
         self._size = chunk
         self._chunks: dict[int, _Bytes] = {}
 
     def add(self, lsns: Ints) -> None:
-        """See each of these once more; fastest where they follow each other."""
+        """See each of these once more; fastest where they are close together."""
         if not len(lsns):
             return
-        steps = np.diff(lsns)
-        if (steps == 1).all():
-            self._add_run(int(lsns[0]), int(lsns[-1]))
-        elif (steps > 0).all():
-            self._add_sorted(lsns, np.ones(len(lsns), np.int64))
+        first, last = int(lsns.min()), int(lsns.max())
+        self.last = max(self.last, last)
+        if last - first < _SPARSE * len(lsns):
+            self._add_dense(first, np.bincount(lsns - first))
         else:
-            self._add_sorted(*np.unique(lsns, return_counts=True))
+            self._add_sparse(*np.unique(lsns, return_counts=True))
 
     def of(self, lsns: Ints) -> _Bytes:
         """How often each of these was seen."""
@@ -60,14 +62,6 @@ class Counts:
         """The lsns from *first* to *last* that were seen more than once."""
         return self._where(first, last, above=1)
 
-    @property
-    def last(self) -> int:
-        """The greatest lsn seen; 0 if there is none."""
-        if not self._chunks:
-            return 0
-        number = max(self._chunks)
-        return number * self._size + int(np.flatnonzero(self._chunks[number])[-1])
-
     def _where(self, first: int, last: int, *, above: int) -> Ranges:
         found = []
         for number in sorted(self._chunks):
@@ -76,7 +70,10 @@ class Counts:
             if begin < end:
                 base = number * self._size
                 counts = self._chunks[number][begin - base : end - base]
-                found.append(Ranges.where(counts > above, begin))
+                if counts.min() > above:
+                    found.append(Ranges.of([(begin, end - 1)]))
+                elif counts.max() > above:
+                    found.append(Ranges.where(counts > above, begin))
         return Ranges.joined(found)
 
     def _chunk(self, number: int) -> _Bytes:
@@ -85,19 +82,20 @@ class Counts:
             chunk = self._chunks[number] = np.zeros(self._size, np.uint8)
         return chunk
 
-    def _add_run(self, first: int, last: int) -> None:
-        while first <= last:
+    def _add_dense(self, first: int, times: Ints) -> None:
+        """Lsn `first + i` was seen `times[i]` times more."""
+        while len(times):
             number, at = divmod(first, self._size)
-            size = min(last - first + 1, self._size - at)
+            size = min(len(times), self._size - at)
             counts = self._chunk(number)[at : at + size]
-            np.add(counts, 1, out=counts, where=counts < _MANY)
-            first += size
+            counts[:] = np.minimum(counts + times[:size], _MANY)
+            first, times = first + size, times[size:]
 
-    def _add_sorted(self, lsns: Ints, times: Ints) -> None:
+    def _add_sparse(self, lsns: Ints, times: Ints) -> None:
+        """The same for lsns in order, each there once."""
         numbers = lsns // self._size
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for begin, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
             chunk = self._chunk(int(numbers[begin]))
             places = lsns[begin:end] % self._size
-            total = chunk[places] + times[begin:end]
-            chunk[places] = np.minimum(total, _MANY)
+            chunk[places] = np.minimum(chunk[places] + times[begin:end], _MANY)
