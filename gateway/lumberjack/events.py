@@ -33,6 +33,9 @@ _COMPRESSED = b"C"[0]
 _BRACE = ord("{")
 _SPACE = b" \t\n\r"
 
+#: An event of which more than this is missing its end is waited for in one go.
+_LARGE = 1 << 20
+
 _OCTETS = "application/octet-stream"
 
 # An array is split only if it has fewer commas, its elements' own included: what
@@ -75,34 +78,62 @@ def decode(body: bytes) -> Rows:
     while at < end:
         if body[at + 1] == _COMPRESSED:
             stop = at + 6 + _U32.unpack_from(body, at + 2)[0]
-            frames = wire.inflate(memoryview(body)[at:stop])
-            _walk(frames, 0, rows, seqs, message_bytes)
-            at = stop
+            _unpack(memoryview(body)[at:stop], rows, seqs, message_bytes)
         else:
-            at = _walk(body, at, rows, seqs, message_bytes)
+            stop = _walk(body, at, rows, seqs, message_bytes)
+            if stop == at:
+                raise ValueError("Lumberjack batch ends inside a frame")
+        at = stop
     return rows
+
+
+def _unpack(frame: memoryview, rows: Rows, seqs: list[int], message_bytes: int) -> None:
+    """Append the events of a compressed frame.
+
+    Piece by piece: fresh memory for all of it at once costs as much as inflating it.
+    """
+    rest = b""
+    pieces = wire.inflated(frame)
+    for piece in pieces:
+        frames = rest + piece if rest else piece
+        rest = frames[_walk(frames, 0, rows, seqs, message_bytes) :]
+        if len(rest) > _LARGE:  # one event in many pieces is not joined piecemeal
+            rest += b"".join(pieces)
+            rest = rest[_walk(rest, 0, rows, seqs, message_bytes) :]
+    if rest:
+        raise ValueError("Lumberjack batch ends inside a frame")
 
 
 def _walk(
     frames: bytes, at: int, rows: Rows, seqs: list[int], message_bytes: int
 ) -> int:
-    """Append the events from *at* on; where they end, or a `C` frame begins."""
+    """Append the events from *at* on.
+
+    Returns where they end: at a `C` frame, or a frame that is not all there.
+    """
     head, check, json = _HEAD.unpack_from, _check, _JSON
     add, add_seq = rows.payloads.append, seqs.append
     end = len(frames)
-    while at < end:
+    last = end - 10
+    while at <= last:
         kind, seq, size = head(frames, at)
         if kind not in json:
             if frames[at + 1] == _COMPRESSED:
                 break
+            stop = _data(frames, at, size, rows, message_bytes)
+            if not stop:
+                break
             add_seq(seq)
-            at = _data(frames, at, size, rows, message_bytes)
+            at = stop
             continue
-        add_seq(seq)
-        at += 10
-        payload = frames[at : at + size]
-        at += size
+        start = at + 10
+        stop = start + size
+        if stop > end:
+            break
+        payload = frames[start:stop]
+        at = stop
         add(payload)
+        add_seq(seq)
         try:
             check(payload)
             if (
@@ -138,12 +169,16 @@ def _flaw(payload: bytes, message_bytes: int) -> str | None:
 
 
 def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:
-    """Append the event of the `D` frame at *at*; where the frame ends."""
+    """Append the event of the `D` frame at *at*; where it ends, 0 if it is cut off."""
     items: list[bytes] = []
-    start, at = at + 6, at + 10
+    start, at, end = at + 6, at + 10, len(frames)
     for _ in range(2 * pairs):
+        if at + 4 > end:
+            return 0
         (size,) = _U32.unpack_from(frames, at)
         at += 4 + size
+        if at > end:
+            return 0
         items.append(frames[at - size : at])
     row = len(rows.payloads)
     try:

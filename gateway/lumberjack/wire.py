@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -44,6 +44,7 @@ __all__ = [
     "compressed",
     "data",
     "inflate",
+    "inflated",
     "json",
     "window",
 ]
@@ -498,6 +499,20 @@ def inflate(frame: bytes | memoryview) -> bytes:
     """What a compressed frame holds; only for one that a `Decoder` has let pass."""
     inflated: bytes = isal_zlib.decompress(memoryview(frame)[6:])
     return inflated
+
+
+def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
+    """As `inflate`, in pieces."""
+    inflater = isal_zlib.decompressobj()
+    payload = memoryview(frame)[6:]
+    for at in range(0, len(payload), _DEFLATED_STEP):
+        deflated = bytes(payload[at : at + _DEFLATED_STEP])
+        full = True
+        while full or deflated:
+            piece = inflater.decompress(deflated, _INFLATE_STEP)
+            deflated = inflater.unconsumed_tail
+            full = len(piece) == _INFLATE_STEP
+            yield piece
 
 
 def ack(version: int, seq: int) -> bytes:

@@ -92,6 +92,35 @@ def test_data_frames_that_are_no_text() -> None:
     assert rows.content_types == {0: "application/octet-stream"}
 
 
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_events_larger_than_a_piece(level: int) -> None:
+    """Compressed events come back whole however large they are."""
+    big = [b'{"a":"%s"}' % (b"%08d" % n * (n // 8)) for n in (9, 300_000, 3_000_000)]
+    pairs = [(b"%d" % n, b"v" * 200_000) for n in range(8)]
+    frames = [wire.json(_V2, n, body) for n, body in enumerate(big + big[::-1])]
+    frames.insert(2, wire.data(_V2, 9, pairs))
+    [ready] = Session(Limits()).received(
+        wire.window(_V2, 7) + wire.compressed(_V2, b"".join(frames), level)
+    )
+    rows = decode(ready.body)
+    found = json.loads(rows.payloads.pop(2))
+    assert found == {key.decode(): value.decode() for key, value in pairs}
+    assert rows.payloads == big + big[::-1]
+    assert rows.seqs == [0, 1, 9, 2, 3, 4, 5]
+    assert not rows.flaws
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_body_that_is_cut_off(*, compress: bool) -> None:
+    """A body that no session made is an error, never an endless loop."""
+    frames = wire.json(_V2, 1, b"{}") * 2 + wire.data(_V1, 1, [(b"a", b"b")])
+    head = events.pack(_V2, 1, 100)
+    for cut in range(1, 12):
+        rest = frames[:-cut]
+        with pytest.raises(ValueError, match="ends inside a frame"):
+            decode(head + (wire.compressed(_V2, rest) if compress else rest))
+
+
 def test_unknown_format() -> None:
     """A body of a later format is not guessed at."""
     with pytest.raises(ValueError, match="unknown format 9"):
