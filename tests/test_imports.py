@@ -1,0 +1,96 @@
+"""Imports point one way (docs/design.md §8), and some roads carry no weight."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "gateway"
+PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
+LEAVES = {"event", "interfaces", "disk", "config", "lock"}
+
+#: What each part may import of the others; itself, and what is not listed, is free.
+MAY: dict[str, set[str]] = {
+    "config": set(),
+    "event": set(),
+    "disk": set(),
+    "lock": set(),
+    "notify": set(),
+    "logs": {"config"},
+    "interfaces": {"event"},
+    "journal": LEAVES,
+    "spool": LEAVES | {"journal"},
+    "net": LEAVES,
+    "admin": LEAVES,
+    "spark": LEAVES | {"spool", "logs"},
+    "audit": LEAVES | {"journal", "spool"},
+    **dict.fromkeys(PROTOCOLS, LEAVES),
+}
+
+
+MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Full names of what a module imports, in functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def tops(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+def own_part(path: Path) -> str:
+    return path.with_suffix("").parts[0]
+
+
+def parts_of_ours(path: Path) -> set[str]:
+    """Which parts a module imports: `gateway.net.tls.Layer` belongs to `net`."""
+    names = [name.split(".") for name in imported(path) if name.startswith("gateway.")]
+    return {name[1] for name in names} - {"__version__", own_part(path)}
+
+
+@pytest.mark.parametrize("part", MAY)
+def test_arrows(part: str) -> None:
+    """A part imports only what lies below it."""
+    if part in PROTOCOLS and not (ROOT / part).exists():
+        pytest.skip(f"{part} is not part of this version")
+    mine = [path for path in MODULES if own_part(path) == part]
+    assert mine
+    for path in mine:
+        assert parts_of_ours(path) <= MAY[part], path
+
+
+def test_the_core_of_a_protocol_has_no_io() -> None:
+    """`wire` and `session` modules import no Twisted, no clock, no socket."""
+    forbidden = {"twisted", "time", "datetime", "socket", "threading", "asyncio"}
+    cores = [
+        path
+        for path in MODULES
+        if own_part(path) in PROTOCOLS and path.name in ("wire.py", "session.py")
+    ]
+    assert len(cores) >= 2
+    for path in cores:
+        assert not tops(path) & forbidden, path
+
+
+def test_protocols_do_not_know_the_columns() -> None:
+    """A protocol gives rows; only the spool and its readers speak pyarrow."""
+    for path in MODULES:
+        if own_part(path) in (*PROTOCOLS, "net"):
+            assert "pyarrow" not in tops(path), path
+
+
+def test_spark_knows_no_twisted() -> None:
+    """The job runs under spark-submit, where there is no reactor."""
+    for path in MODULES:
+        if own_part(path) == "spark":
+            assert "twisted" not in tops(path), path
