@@ -98,6 +98,10 @@ class Rows:
     """Row number to short reason, for the events that are not fine."""
     content_types: dict[int, str] = field(default_factory=dict)
     """Row number to content type, for the rows that differ from `content_type`."""
+    channels: dict[int, str] = field(default_factory=dict)
+    """Row number to channel, for the rows that differ from `channel`."""
+    kinds: dict[int, str] = field(default_factory=dict)
+    """Row number to kind, for the rows that differ from `kind`."""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ import msgspec
 
 from gateway.event import Rows
 from gateway.lumberjack import wire
+from gateway.payload import check, flaw_of
 
 __all__ = ["HEADER", "decode", "elements", "pack"]
 
@@ -31,7 +32,6 @@ _U32 = struct.Struct(">I")
 _JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
 _COMPRESSED = b"C"[0]
 _BRACE = ord("{")
-_SPACE = b" \t\n\r"
 
 #: An event of which more than this is missing its end is waited for in one go.
 _LARGE = 1 << 20
@@ -42,7 +42,6 @@ _OCTETS = "application/octet-stream"
 # splitting may cost is bounded before it is begun.
 _MOST_COMMAS = 1 << 19
 
-_check = msgspec.json.Decoder(msgspec.Raw).decode
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.encode
 
@@ -111,7 +110,7 @@ def _walk(
 
     Returns where they end: at a `C` frame, or a frame that is not all there.
     """
-    head, check, json = _HEAD.unpack_from, _check, _JSON
+    head, json = _HEAD.unpack_from, _JSON
     add, add_seq = rows.payloads.append, seqs.append
     end = len(frames)
     last = end - 10
@@ -144,28 +143,10 @@ def _walk(
                 continue
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
-        flaw = _flaw(payload, message_bytes)
+        flaw = flaw_of(payload, message_bytes)
         if flaw is not None:
             rows.flaws[len(rows.payloads) - 1] = flaw
     return at
-
-
-def _flaw(payload: bytes, message_bytes: int) -> str | None:
-    """What is wrong with a JSON event, if anything is."""
-    if not payload:
-        return "empty"
-    if len(payload) > message_bytes:
-        return "oversized"
-    try:
-        payload.decode()
-        _check(payload)
-    except UnicodeDecodeError:
-        return "invalid-utf8"
-    except msgspec.DecodeError:
-        return "invalid-json"
-    except RecursionError:
-        return "too-deep"
-    return None if payload.lstrip(_SPACE).startswith(b"{") else "not-an-object"
 
 
 def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:

@@ -76,6 +76,8 @@ class Columns:
     )
     _types: _Names = field(default_factory=_Names)
     _odd_types: dict[int, int] = field(default_factory=dict)
+    _odd: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Rows that differ from their batch in a column that is mostly one per batch."""
     _flaws: _Names = field(default_factory=_Names)
     _flaw_codes: dict[int, int] = field(default_factory=dict)
 
@@ -105,6 +107,10 @@ class Columns:
         self._types.codes.append(self._types.number(rows.content_type))
         for row, name in rows.content_types.items():
             self._odd_types[self.rows + row] = self._types.number(name)
+        for column, odd in (("channel", rows.channels), ("kind", rows.kinds)):
+            for row, name in odd.items():
+                differ = self._odd.setdefault(column, {})
+                differ[self.rows + row] = names[column].number(name)
         for row, flaw in rows.flaws.items():
             self._flaw_codes[self.rows + row] = self._flaws.number(flaw)
         self.flaws.update(rows.flaws.values())
@@ -122,7 +128,12 @@ class Columns:
         first = np.cumsum(counts) - counts
         within = np.arange(self.rows) - np.repeat(first, counts)
         columns: dict[str, pa.Array] = {
-            column: names.array(np.repeat(np.array(names.codes, np.int32), counts))
+            column: names.array(
+                _scatter(
+                    np.repeat(np.array(names.codes, np.int32), counts),
+                    self._odd.get(column, {}),
+                )
+            )
             for column, names in self._per_batch.items()
         }
         columns["node"] = pa.DictionaryArray.from_arrays(
