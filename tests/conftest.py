@@ -1,0 +1,360 @@
+"""The daemon as users start it, and certificates, for the tests with real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+PATIENCE = 60.0
+"""Seconds that anything may take on a busy machine before it counts as hung."""
+
+T = TypeVar("T")
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the source tree importable and its Twisted plugin found."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+    """The first true answer of *look*; fails when there is none in time."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > end:
+            pytest.fail(f"in {seconds:g} s not seen: {what}")
+        time.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    """A port that is free, and that no outgoing connection will be given meanwhile."""
+    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    while True:
+        port = random.SystemRandom().randrange(
+            10_000, max(20_000, int(text.split()[0]))
+        )
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+class Daemon:
+    """One `twistd gateway`, and what can be seen of it from outside.
+
+    *settings* are merged over a configuration with one listener, `beats`.
+    """
+
+    def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
+        self.data = home / "data"
+        self.config = home / "gateway.yaml"
+        self.spool, self.archive = self.data / "spool", self.data / "archive"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._home = home
+        self._log = home / "gateway.log"
+        self._admin = f"127.0.0.1:{free_port()}"
+        beats = {
+            "name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"
+        }  # fmt: skip
+        plain = {
+            "node": "gw-1",
+            "data_dir": str(self.data),
+            "listeners": [beats],
+            "spool": {"roll_interval": "200ms"},
+            "admin": {"listen": f"tcp:{self._admin}"},
+        }
+        home.mkdir(parents=True, exist_ok=True)
+        # JSON is YAML.
+        self.config.write_text(json.dumps(_merged(plain, settings), indent=2))
+
+    # -- its life -------------------------------------------------------------
+
+    @property
+    def command(self) -> list[str]:
+        arguments = ["-n", "--pidfile=", "gateway", "--config", str(self.config)]
+        return [str(BIN / "twistd"), *arguments]
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._home,
+                env=environment(),
+            )
+
+    def start(self) -> Daemon:
+        """Start it; returns once it takes events."""
+        self.launch()
+        eventually(self._ready, "the daemon is ready")
+        return self
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            pytest.fail(f"the daemon ended: {self.process.returncode}\n{self.log}")
+        with contextlib.suppress(OSError):
+            self.get("/readyz")
+            return True
+        return False
+
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Start it where it is expected to end by itself."""
+        return subprocess.run(
+            [*self.command, *options],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            cwd=self._home,
+            env=environment(),
+        )
+
+    def kill(self) -> None:
+        """As the kernel's out-of-memory killer would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def terminate(self) -> int:
+        """As systemd would; returns the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def hang_up(self) -> None:
+        os.kill(self.pid, signal.SIGHUP)
+
+    # -- what it says ---------------------------------------------------------
+
+    @property
+    def log(self) -> str:
+        """All it has written so far, in all its lives."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def get(self, path: str) -> bytes:
+        """From the admin port.  Raises OSError, of which HTTPError is one."""
+        with urllib.request.urlopen(
+            f"http://{self._admin}{path}", timeout=10
+        ) as answer:
+            found: bytes = answer.read()
+            return found
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/api/status"))
+        return found
+
+    def listener(self, name: str = "beats") -> dict[str, Any]:
+        """Of the status, this listener's part."""
+        for each in self.status()["listeners"]:
+            if each["name"] == name:
+                found: dict[str, Any] = each
+                return found
+        raise KeyError(name)
+
+    def address(self, name: str = "beats") -> tuple[str, int]:
+        host, _, port = self.listener(name)["address"].rpartition(":")
+        return host, int(port)
+
+    def memory(self) -> int:
+        """The most bytes that were ever resident."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return int(text.partition("VmHWM:")[2].split()[0]) * 1024
+
+    # -- what it has stored ---------------------------------------------------
+
+    def settled(self) -> None:
+        """Wait until all that is durable is published."""
+
+        def published() -> bool:
+            status = self.status()
+            last: int = status["journal"]["durable_lsn"]
+            return bool(status["spool"]["published_lsn"] >= last)
+
+        eventually(published, "everything durable is published")
+
+    def segments(self) -> list[str]:
+        """What is left in the journal."""
+        return [
+            path.name
+            for path in (self.data / "journal" / "gw-1").iterdir()
+            if path.name != "catalog"
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every event that was published, in order; each lsn must be there once."""
+        import pyarrow.parquet as pq
+
+        rows: list[dict[str, Any]] = []
+        for directory in (self.spool, self.archive):
+            for path in directory.glob("events-*.parquet"):
+                rows += pq.read_table(path).to_pylist(maps_as_pydicts="strict")
+        rows.sort(key=lambda row: row["lsn"])
+        assert [row["lsn"] for row in rows] == list(range(1, len(rows) + 1))
+        return rows
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        merged[key] = _merged(inner, value) if both else value
+    return merged
+
+
+@pytest.fixture
+def prepare(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Make daemons that are not started; they end with the test, and show their logs."""
+    made: list[Daemon] = []
+
+    def prepare(home: str = "gateway", **settings: Any) -> Daemon:
+        made.append(Daemon(tmp_path / home, settings))
+        return made[-1]
+
+    yield prepare
+    for each in made:
+        each.kill()
+        print(f"--- {each.config.parent.name}, the end of its log:")
+        print(each.log[-10_000:])
+
+
+@pytest.fixture
+def start(prepare: Callable[..., Daemon]) -> Callable[..., Daemon]:
+    """Start a daemon with these settings."""
+    return lambda *home, **settings: prepare(*home, **settings).start()
+
+
+@pytest.fixture
+def gateway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `gateway …` to its end."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gateway.cli", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=False,
+            env=environment(),
+        )
+
+    return run
+
+
+# -- certificates -------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; its own is `ca`."""
+
+    def __init__(self, home: Path, name: str = "authority") -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self._home = home
+        self._name = _named(name)
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        draft = self._draft(self._name, self._key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        self.ca = home / f"{name}.pem"
+        self.ca.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
+
+    def issue(self, name: str, file: str | None = None) -> Pair:
+        """A certificate for *name*, valid for a server on this machine too."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        draft = self._draft(_named(name), key).add_extension(
+            x509.SubjectAlternativeName(names), critical=False
+        )
+        stem = file or name
+        pair = Pair(self._home / f"{stem}.pem", self._home / f"{stem}.key")
+        pair.certificate.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return pair
+
+    def _draft(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "certificates")
+
+
+@pytest.fixture
+def server_pair(authority: Authority) -> Pair:
+    return authority.issue("gateway.example")
+
+
+# -- functions, for tests that cannot import them ------------------------------------
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., Any]:
+    return eventually
+
+
+@pytest.fixture(name="free_port")
+def _free_port() -> Callable[[], int]:
+    return free_port

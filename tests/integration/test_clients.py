@@ -1,0 +1,196 @@
+"""Published Python clients against the real daemon: what they are told was taken is
+in the Parquet files, once, in their order, in the right envelope.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pylogbeat import ConnectionException, PyLogBeatClient
+
+TIMEOUT = 30
+
+LOGGING_PROGRAM = """
+import logging, sys
+from logstash_async.handler import AsynchronousLogstashHandler
+from logstash_async.transport import BeatsTransport
+
+port, records = int(sys.argv[1]), int(sys.argv[2])
+transport = BeatsTransport("127.0.0.1", port, ssl_enable=False, ssl_verify=False,
+    ssl_verify_flags=None, keyfile=None, certfile=None, ca_certs=None, timeout=30)
+handler = AsynchronousLogstashHandler(
+    "127.0.0.1", port, database_path=None, transport=transport)
+log = logging.getLogger("shop")
+log.setLevel(logging.INFO)
+log.addHandler(handler)
+for number in range(records):
+    log.info("order %d taken", number, extra={"order": number})
+logging.shutdown()
+"""
+
+
+def messages(count: int, first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"@timestamp": "2026-11-21T00:00:00Z", "message": f"line {number}"}
+        for number in range(first, first + count)
+    ]
+
+
+def payloads(rows: list[dict[str, Any]]) -> list[Any]:
+    return [json.loads(row["payload"]) for row in rows]
+
+
+def test_what_pylogbeat_sends_arrives(start: Callable[..., Any]) -> None:
+    """Window after window on one connection, whose sequence numbers never reset."""
+    daemon = start()
+    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+        for window in range(5):
+            client.send(messages(10, first=window * 10))
+        peer = "{}:{}".format(*client._socket.getsockname())
+    daemon.settled()
+    rows = daemon.rows()
+    assert payloads(rows) == messages(50)
+    assert [row["seq"] for row in rows] == list(range(1, 51))
+    assert {row["peer"] for row in rows} == {peer}
+    assert len({row["session"] for row in rows}) == 1
+    for row in rows:
+        assert row["node"] == "gw-1"
+        assert (row["protocol"], row["listener"]) == ("lumberjack", "beats")
+        assert (row["kind"], row["content_type"]) == ("data", "application/json")
+        assert row["principal"] is row["channel"] is row["flaw"] is None
+        window = (row["seq"] - 1) // 10 + 1
+        assert row["attributes"] == {"version": "2", "window": str(window)}
+    assert daemon.listener()["events"] == 50
+
+
+def test_a_big_window_arrives(start: Callable[..., Any]) -> None:
+    """Twenty thousand events in one window, acknowledged as one."""
+    daemon = start()
+    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+        client.send(messages(20_000))
+    daemon.settled()
+    assert payloads(daemon.rows()) == messages(20_000)
+
+
+def test_text_of_all_kinds_arrives_unchanged(start: Callable[..., Any]) -> None:
+    """Whatever the script, escaped or not: the bytes are the client's."""
+    sent = [
+        json.dumps({"message": text}, ensure_ascii=False).encode()
+        for text in ("żółw", "日本語のログ", "🐢🚀", "\u2028 \u0000", "", '"\\')
+    ]
+    daemon = start()
+    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+        client.send(sent)
+        client.send([json.dumps({"message": "żółw"})])
+    daemon.settled()
+    rows = daemon.rows()
+    assert [row["payload"] for row in rows] == [
+        *sent,
+        b'{"message": "\\u017c\\u00f3\\u0142w"}',
+    ]
+    assert {row["flaw"] for row in rows} == {None}
+
+
+def test_events_that_are_no_json_are_acknowledged_and_kept(
+    start: Callable[..., Any],
+) -> None:
+    """A poison event does not make its sender loop; it is stored with its flaw."""
+    sent = [b"{nope", b"", b'{"m":"\xff\xfe"}', b'{"fine":true}']
+    daemon = start()
+    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+        client.send(sent)
+    daemon.settled()
+    rows = daemon.rows()
+    assert [row["payload"] for row in rows] == sent
+    assert [row["flaw"] for row in rows] == [
+        "invalid-json", "empty", "invalid-utf8", None
+    ]  # fmt: skip
+
+
+def test_an_empty_window_is_acknowledged(start: Callable[..., Any]) -> None:
+    """`send([])` returns, and the connection goes on."""
+    daemon = start()
+    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+        client.send([])
+        client.send(messages(1))
+    daemon.settled()
+    assert payloads(daemon.rows()) == messages(1)
+
+
+def test_tls_is_recorded(start: Callable[..., Any], authority: Any) -> None:
+    """A client that verifies our certificate gets through; its events say TLSv1.3."""
+    pair = authority.issue("gateway.example")
+    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
+    daemon = start(listeners=[_beats(tls=tls)])
+    with PyLogBeatClient(
+        *daemon.address(), timeout=TIMEOUT, ssl_enable=True, ca_certs=str(authority.ca)
+    ) as client:
+        client.send(messages(3000))
+    daemon.settled()
+    rows = daemon.rows()
+    assert payloads(rows) == messages(3000)
+    assert {row["attributes"]["tls"] for row in rows} == {"TLSv1.3"}
+    assert {row["principal"] for row in rows} == {None}
+
+
+def test_a_client_certificate_names_the_principal(
+    start: Callable[..., Any], authority: Any, eventually: Callable[..., Any]
+) -> None:
+    """Who proves to be web-1 is `CN=web-1` in each event; who proves nothing is out."""
+    pair, ours = authority.issue("gateway.example"), authority.issue("web-1")
+    tls = {
+        "certificate": str(pair.certificate), "private_key": str(pair.key),
+        "client_auth": "required", "client_ca": str(authority.ca),
+    }  # fmt: skip
+    daemon = start(listeners=[_beats(tls=tls)])
+    address = daemon.address()
+    options = {"timeout": TIMEOUT, "ssl_enable": True, "ca_certs": str(authority.ca)}
+    with PyLogBeatClient(
+        *address, **options, certfile=str(ours.certificate), keyfile=str(ours.key)
+    ) as client:
+        client.send(messages(10))
+    nobody = PyLogBeatClient(*address, **options)
+    with pytest.raises((ssl.SSLError, ConnectionException, ConnectionError)):
+        nobody.send(messages(1, first=10))
+    nobody.close()
+    daemon.settled()
+    rows = daemon.rows()
+    assert payloads(rows) == messages(10)
+    assert {row["principal"] for row in rows} == {"CN=web-1"}
+    eventually(lambda: "TLS handshake failed" in daemon.log, "a line about nobody")
+
+
+def test_records_of_python_logging_arrive(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """All that python-logstash-async was given is there when its program has ended.
+
+    (Its own queue does not keep their order.)
+    """
+    daemon = start()
+    program = tmp_path / "shop.py"
+    program.write_text(LOGGING_PROGRAM)
+    done = subprocess.run(
+        [sys.executable, str(program), str(daemon.address()[1]), "300"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    daemon.settled()
+    rows = daemon.rows()
+    events = payloads(rows)
+    assert sorted(event["message"] for event in events) == sorted(
+        f"order {number} taken" for number in range(300)
+    )
+    assert {row["flaw"] for row in rows} == {None}
+
+
+def _beats(**more: Any) -> dict[str, Any]:
+    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    return {**plain, **more}
