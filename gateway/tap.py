@@ -161,7 +161,8 @@ class Gateway(MultiService):
         self._lock = lock(root / "lock", f"gateway {settings.node}")
         for path in (journal, spool, archive):
             disk.make_directory(path)
-        found = recover(journal, disk)
+        catalog = Catalog(journal, disk)
+        found = recover(journal, disk, unpublished=catalog.unpublished)
         for loss in found.losses:
             self.metrics.corrupt_records(1)
             self._log.error(
@@ -171,7 +172,6 @@ class Gateway(MultiService):
                 lsn=loss.first_lsn,
                 events=loss.events,
             )
-        catalog = Catalog(journal, disk)
         publisher = Publisher(
             settings.node,
             spool,

@@ -10,7 +10,8 @@ first lsn tells recovery to ignore the old one's tail.
 
     append group:  write records → fdatasync → these lsns are durable
     write fails:   cut back to the last good record (else as for a failed sync)
-    sync fails:    leave the segment; next group opens `<first lsn>[.attempt]`
+    sync fails:    leave the segment (remove it if nothing in it is durable);
+                   next group opens `<first lsn>[.attempt]`
     new segment:   create → write header → sync → sync directory → first group
 """
 
@@ -185,12 +186,14 @@ class Log:
 
     def _abandon(self, current: _Open) -> None:
         self._open = None
+        if self.next_lsn == current.first_lsn:
+            self._discard(current)
+            return
         # Not relied on; it spares recovery a tail that will be written again.
         with contextlib.suppress(OSError):
             current.file.truncate(current.bytes)
         current.file.close()
-        if self.next_lsn > current.first_lsn:
-            self._left.append(self._finished(current))
+        self._left.append(self._finished(current))
 
     def _discard(self, current: _Open) -> None:
         current.file.close()

@@ -3,8 +3,9 @@
     1. read the segments in order of (first lsn, attempt)
     2. a segment's events from the next segment's first lsn on were written again
        there, after a failed sync: they do not count
-    3. cut the torn tail of each unsealed segment; sync it, so that what we now take
-       for stored is stored even if the power goes in the next second
+    3. cut what does not count off each segment; sync it, so that what we now take
+       for stored is stored, and what we do not is gone, even if the power goes in
+       the next second and takes the later segments with it
     4. a file that holds no event is removed; one that is no segment is set aside
        under a `.damaged` name, never deleted
     5. what was acknowledged and can not be read is reported, lsn by lsn
@@ -15,6 +16,7 @@ Of what a file may hold, only a later version's format stops the start
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,8 +47,17 @@ class Recovered:
     losses: list[Loss] = field(default_factory=list)
 
 
-def recover(directory: Path, disk: Disk) -> Recovered:
-    """Bring the directory into a state that a crash right after leaves the same."""
+def recover(
+    directory: Path,
+    disk: Disk,
+    *,
+    unpublished: Callable[[int], int] = lambda lsn: lsn,
+) -> Recovered:
+    """Bring the directory into a state that a crash right after leaves the same.
+
+    *unpublished* gives the first lsn from one on that is in no file: a segment that
+    was published and removed is no loss, though an older one may still be there.
+    """
     found = Recovered()
     names = [
         (parsed, name)
@@ -56,12 +67,18 @@ def recover(directory: Path, disk: Disk) -> Recovered:
     names.sort()
     for number, (_, name) in enumerate(names, 1):
         before = names[number][0][0] if number < len(names) else None
-        _recover_one(directory / name, before, disk, found)
+        _recover_one(directory / name, before, disk, found, unpublished)
     disk.sync_directory(directory)
     return found
 
 
-def _recover_one(path: Path, before: int | None, disk: Disk, found: Recovered) -> None:
+def _recover_one(
+    path: Path,
+    before: int | None,
+    disk: Disk,
+    found: Recovered,
+    unpublished: Callable[[int], int],
+) -> None:
     data = disk.read(path)
     try:
         scan = segment.Scan(data, before=before).survey()
@@ -71,9 +88,9 @@ def _recover_one(path: Path, before: int | None, disk: Disk, found: Recovered) -
         _set_aside(path, len(data), str(why), disk, found)
         return
     first, end = scan.header.first_lsn, scan.next_lsn
-    if first > found.next_lsn and found.segments:
-        lost = first - found.next_lsn
-        found.losses.append(Loss(path, found.next_lsn, lost, "missing before it"))
+    expected = unpublished(found.next_lsn)
+    if first > expected and found.segments:
+        found.losses.append(Loss(path, expected, first - expected, "missing before it"))
     found.losses += [
         Loss(path, d.first_lsn, d.events, f"{d.length} damaged bytes at {d.offset}")
         for d in scan.damage
@@ -82,15 +99,14 @@ def _recover_one(path: Path, before: int | None, disk: Disk, found: Recovered) -
     if end == first:
         disk.unlink(path)
         return
-    if not scan.sealed:
-        file = disk.open(path)
-        try:
-            if len(data) > scan.end and before is None:
-                file.truncate(scan.end)
-            file.sync()
-        finally:
-            file.close()
-    found.segments.append(Segment(path, first, end - 1, len(data)))
+    file = disk.open(path)
+    try:
+        if len(data) > scan.end:
+            file.truncate(scan.end)
+        file.sync()
+    finally:
+        file.close()
+    found.segments.append(Segment(path, first, end - 1, scan.end))
 
 
 def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) -> None:

@@ -219,7 +219,7 @@ class Scan:
     def _records(self) -> Iterator[_Record]:
         at = HEADER_BYTES
         while (record := self._next(at)) is not None:
-            if self._before is not None and record.lsn >= self._before:
+            if self._is_elsewhere(record):
                 return
             if record.start != at + _RECORD.size or record.lsn != self.next_lsn:
                 lost = record.lsn - self.next_lsn
@@ -229,6 +229,11 @@ class Scan:
             self.next_lsn = record.lsn + record.count
             self.sealed = record.kind == _SEAL
             yield record
+
+    def _is_elsewhere(self, record: _Record) -> bool:
+        if self._before is None or record.lsn < self._before:
+            return False
+        return record.kind != _SEAL or record.lsn > self._before
 
     def _next(self, at: int) -> _Record | None:
         """The record at *at*, or the one behind the damage there, if that is damage."""

@@ -13,8 +13,7 @@ The last line also remembers the last lsn, once every segment is gone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import google_crc32c
@@ -40,13 +39,6 @@ class Entry(msgspec.Struct, frozen=True):
         return f".{self.name}"
 
 
-@dataclass(slots=True)
-class _Lines:
-    entries: list[Entry]
-    good: int
-    """Bytes of whole lines; what is behind them was never synced."""
-
-
 class Catalog:
     """The file `catalog` in the journal's directory; the spool's thread owns it."""
 
@@ -55,18 +47,19 @@ class Catalog:
         self.path = directory / "catalog"
         self._disk = disk
         self._new = directory / ".catalog"
-        disk.unlink(self._new)
-        read = _Lines([], 0)
-        if disk.exists(self.path):
-            read = _read(disk.read(self.path))
-            self._file: File = disk.open(self.path)
-            self._file.truncate(read.good)
-        else:
-            self._file = disk.create(self.path)
-            disk.sync_directory(directory)
-        self._size = read.good
-        self._torn = False
-        self._entries = {entry.first: entry for entry in read.entries}
+        known = entries(disk.read(self.path)) if disk.exists(self.path) else []
+        self._entries = {entry.first: entry for entry in known}
+        # What was read may never have been synced, but counts from now on.
+        try:
+            self._file = self._written(self._entries)
+            self._torn = False
+        except OSError:
+            if not disk.exists(self.path):
+                raise
+            # No room for a copy; a full disk must not prevent a start.
+            self._file = disk.open(self.path)
+            self._file.sync()
+            self._torn = True
 
     @property
     def last_lsn(self) -> int:
@@ -81,8 +74,19 @@ class Catalog:
         """The entry of the segment that starts there."""
         return self._entries.get(first_lsn)
 
+    def unpublished(self, lsn: int) -> int:
+        """The first lsn from *lsn* on that is in no file."""
+        for entry in self._entries.values():
+            if entry.first <= lsn <= entry.last:
+                lsn = entry.last + 1
+        return lsn
+
     def add(self, entry: Entry) -> None:
-        """Remember it durably, or raise OSError having remembered nothing."""
+        """Remember it durably.
+
+        After an OSError nobody knows whether a crash would find the line, so the
+        hidden file must stay as it is; the next call settles it.
+        """
         if self._torn or len(self._entries) >= 2 * _KEEP:
             self._rewrite()
         line = _line(entry)
@@ -93,7 +97,6 @@ class Catalog:
             # After a failed sync this file can not be trusted with one more line.
             self._torn = True
             raise
-        self._size += len(line)
         self._entries[entry.first] = entry
 
     def close(self) -> None:
@@ -102,11 +105,18 @@ class Catalog:
 
     def _rewrite(self) -> None:
         keep = dict(list(self._entries.items())[-_KEEP:])
+        # The segments of those that are dropped must not come back.
+        self._disk.sync_directory(self.path.parent)
+        file = self._written(keep)
+        self._file.close()
+        self._file, self._entries, self._torn = file, keep, False
+
+    def _written(self, keep: Mapping[int, Entry]) -> File:
+        """The catalog with these entries, in a new file in the place of the old."""
         self._disk.unlink(self._new)
         file = self._disk.create(self._new)
         try:
-            lines = [_line(entry) for entry in keep.values()]
-            file.write(lines)
+            file.write([_line(entry) for entry in keep.values()])
             file.sync()
             self._disk.rename(self._new, self.path)
             self._disk.sync_directory(self.path.parent)
@@ -115,29 +125,19 @@ class Catalog:
             with contextlib.suppress(OSError):
                 self._disk.unlink(self._new)
             raise
-        self._file.close()
-        self._file, self._entries = file, keep
-        self._size = sum(map(len, lines))
-        self._torn = False
+        return file
 
 
 def entries(data: bytes) -> list[Entry]:
-    """What a catalog's bytes say; for those who may only look."""
-    return _read(data).entries
+    """What a catalog's bytes say; a line that is torn or damaged says nothing."""
+    lines = ((line[:9], line[9:-1]) for line in data.splitlines(keepends=True))
+    return [
+        msgspec.json.decode(text, type=Entry)
+        for crc, text in lines
+        if crc == b"%08x " % google_crc32c.value(text)
+    ]
 
 
 def _line(entry: Entry) -> bytes:
     text = msgspec.json.encode(entry)
     return b"%08x %b\n" % (google_crc32c.value(text), text)
-
-
-def _read(data: bytes) -> _Lines:
-    entries: list[Entry] = []
-    good = 0
-    for line in data.splitlines(keepends=True):
-        text = line[9:-1]
-        if line[:8] != b"%08x" % google_crc32c.value(text) or line[-1:] != b"\n":
-            break
-        entries.append(msgspec.json.decode(text, type=Entry))
-        good += len(line)
-    return _Lines(entries, good)

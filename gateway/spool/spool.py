@@ -98,6 +98,10 @@ class Publisher:
         self._compression = compression
         self._clock = clock
         self._newest = 0.0
+        self._complete: tuple[Entry, Counter[str]] | None = None
+        """The last hidden file that was written, and its flaws.  It is left alone if
+        only its catalog entry failed: that line may be durable all the same, and would
+        make of a half-written file a public one."""
 
     def recover(self, segments: Sequence[Segment]) -> list[Segment]:
         """Finish what a crash left half done; returns what is still to be published."""
@@ -121,9 +125,7 @@ class Publisher:
         More than nothing and less than all of it only where a sync failed, its
         segment was published up to there, and the power went before the next one.
         """
-        first = sealed.first_lsn
-        while (entry := self._catalog.find(first)) and first <= sealed.last_lsn:
-            first = entry.last + 1
+        first = self._catalog.unpublished(sealed.first_lsn)
         if first > sealed.last_lsn:
             self._disk.unlink(sealed.path)
             return None
@@ -140,7 +142,10 @@ class Publisher:
                 sealed.last_lsn,
                 file_name(self._node, sealed.first_lsn, sealed.last_lsn),
             )
-            flaws = self._write(sealed, self._spool / entry.hidden)
+            if self._complete is None or self._complete[0] != entry:
+                written = self._write(sealed, self._spool / entry.hidden)
+                self._complete = entry, written
+            flaws = self._complete[1]
             self._catalog.add(entry)
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
