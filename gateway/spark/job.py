@@ -168,7 +168,8 @@ def run(
 def _loop(
     job: Job, stop: threading.Event, report: progress.Report, *, available_now: bool
 ) -> None:
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         job.start(available_now=available_now)
@@ -185,8 +186,11 @@ def _loop(
         job.stop()
         job.clean()
         job.say()
-    except Py4JError as why:
-        raise Failed(f"Java is gone or broken: {_reason(why)}") from why
+    except (Py4JJavaError, PySparkException) as why:
+        _quietly(job.stop)
+        raise Failed(_reason(why)) from why
+    except (Py4JError, ConnectionError) as why:
+        raise Failed(f"Spark's Java has ended: {_reason(why)}") from why
     except BaseException:
         _quietly(job.stop)
         raise

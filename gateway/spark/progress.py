@@ -47,9 +47,13 @@ def start_logging(settings: Any) -> None:
         stream.setFormatter(logging.Formatter(form))
     # Names as the configuration has them: debug, info, warn or warning, error.
     level = logging.getLevelNamesMapping().get(str(settings.level).upper())
-    logging.basicConfig(level=level or logging.INFO, handlers=[stream], force=True)
-    # It logs an error for every connection that a stopping Java closes.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # Ours only: what Py4J logs about a Java that stops is long and means nothing.
+    ours = logging.getLogger("gateway")
+    ours.handlers = [stream]
+    ours.setLevel(level or logging.INFO)
+    ours.propagate = False
+    for name in ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class _JsonLines(logging.Formatter):

@@ -200,6 +200,7 @@ def test_it_tells_what_it_committed(world: World) -> None:
     assert world.done == [Committed("events", 0, SIZE, 1)]
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_leaves_whole_batches(
     world: World, lake_events: Lakeful, tmp_path: Path
 ) -> None:

@@ -1,0 +1,153 @@
+"""The job as a program: killed at random, stopped politely, started twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+LakeEvents = Callable[[Path], Counter[tuple[str, int]]]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """A configuration file for the program."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text(
+        f"""\
+node: gw
+data_dir: {tmp_path / "data"}
+listeners: [{{name: beats, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}}]
+spark: {{trigger: 0s, stats_trigger: 0s, stats_window: 1s, watermark: 1s}}
+"""
+    )
+    return path
+
+
+@pytest.fixture
+def start(settings: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the job; whatever is left of it at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*options: str) -> subprocess.Popen[str]:
+        job = subprocess.Popen(
+            [sys.executable, "-m", "gateway.spark.job", "--config", settings, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        started.append(job)
+        return job
+
+    yield begin
+    for job in started:
+        job.kill()
+        job.wait()
+
+
+@pytest.fixture
+def feeding(spool: Any) -> Iterator[threading.Event]:
+    """Publishes a file of 100 events every 50 ms until the event is set."""
+    enough = threading.Event()
+
+    def feed() -> None:
+        first = 1
+        while not enough.is_set():
+            spool.events("gw", first, 100)
+            first += 100
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    yield enough
+    enough.set()
+    thread.join()
+
+
+def read_news(job: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    """The job's progress, line by line."""
+    assert job.stdout is not None
+    for line in job.stdout:
+        yield json.loads(line)
+
+
+@pytest.mark.timeout(240)
+def test_killed_again_and_again(
+    start: Callable[..., subprocess.Popen[str]],
+    feeding: threading.Event,
+    spool: Any,
+    spark: Any,
+    tmp_path: Path,
+    lake_events: LakeEvents,
+) -> None:
+    """kill -9 while files keep coming: every event is there once, for every reader,
+    and every file is archived once."""
+    dice = random.Random(20260301)
+    for _ in range(3):
+        job = start("--json")
+        for news in read_news(job):
+            if "rows" in news or news.get("state") == "running":
+                time.sleep(dice.uniform(0, 1.5))
+                if "rows" in news or dice.random() < 0.5:
+                    break
+        job.kill()
+        job.wait()
+        # At any moment: nothing twice, whoever reads.
+        assert set(lake_events(tmp_path / "data" / "lake").values()) <= {1}
+    feeding.set()
+    assert start("--once").wait(120) == 0
+
+    lake = tmp_path / "data" / "lake"
+    assert lake_events(lake) == spool.produced
+    rows = spark.read.parquet(f"file://{lake}/events").select("node", "lsn")
+    assert rows.count() == rows.distinct().count() == len(spool.produced)
+    assert spool.names() == []
+    archived = list((tmp_path / "data" / "archive").iterdir())
+    assert len(archived) == len(spool.produced) // 100
+
+
+def test_a_signal_ends_it_cleanly(
+    start: Callable[..., subprocess.Popen[str]],
+    spool: Any,
+    tmp_path: Path,
+    lake_events: LakeEvents,
+) -> None:
+    """SIGTERM: exit status 0, whole batches, and on standard output JSON only.
+    Meanwhile a second job is refused."""
+    spool.events("gw", 1, 100)
+    job = start("--json")
+    news = read_news(job)
+    assert next(news)["state"] == "starting"
+    other = start("--json")
+    assert other.wait(60) == 1
+    for one in news:
+        if one.get("rows_total") == 100:
+            break
+    job.send_signal(signal.SIGTERM)
+    assert [one.get("state") for one in news][-1] == "stopped"
+    assert job.wait(60) == 0
+    assert lake_events(tmp_path / "data" / "lake") == spool.produced
+
+
+def test_a_wrong_configuration_is_wrong_use(
+    start: Callable[..., subprocess.Popen[str]], settings: Path
+) -> None:
+    """Exit status 2, before Spark is started."""
+    settings.write_text("spark: {sink: oracle}")
+    assert start().wait(60) == 2

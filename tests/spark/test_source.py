@@ -1,0 +1,69 @@
+"""The stream of a spool directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.spark import session
+from gateway.spark.source import SCHEMA_DDL, gateway_stream
+
+
+@pytest.mark.spark
+def test_the_schema_is_the_events(
+    spark: Any, spool: Any, make_envelope: Callable[..., pa.Table]
+) -> None:
+    """What pyarrow writes with `gateway.event.SCHEMA` Spark reads as our DDL says."""
+    table = make_envelope(
+        "gw", 1, [b'{"a": 1}', b"\xff\x00"], flaws={1: "invalid-json"}
+    )
+    path = spool.publish(table)
+    inferred = spark.read.parquet(f"file://{path}").schema
+    declared = spark.read.schema(SCHEMA_DDL).parquet(f"file://{path}")
+    assert [(f.name, f.dataType) for f in declared.schema] == [
+        (f.name, f.dataType) for f in inferred
+    ]
+    rows = [row.asDict() for row in declared.collect()]
+    for row, sent in zip(rows, table.to_pylist(), strict=True):
+        assert bytes(row.pop("payload")) == sent.pop("payload")
+        assert row.pop("attributes") == dict(sent.pop("attributes"))
+        sent["received_at"] = sent["received_at"].replace(tzinfo=None)
+        assert row == sent
+
+
+@pytest.mark.parametrize("name", ["a*", "a?", "a[b]", "{a,b}", "a:b"])
+def test_a_path_that_is_a_pattern_is_refused(name: str) -> None:
+    """Spark would read something else, or nothing, without a word."""
+    with pytest.raises(ValueError, match="can not read a path with"):
+        gateway_stream(SimpleNamespace(), Path("/data") / name)  # type: ignore[arg-type]
+
+
+def test_one_limit_at_a_time() -> None:
+    """Spark takes files or bytes, so we say so before it does."""
+    with pytest.raises(ValueError, match="not in both"):
+        gateway_stream(SimpleNamespace(), "/data", max_files=1, max_bytes=1)  # type: ignore[arg-type]
+
+
+def test_the_configuration_has_the_last_word() -> None:
+    """`spark.conf` overrides what we set, and Java's options are put together."""
+    chosen = session.settings(
+        SimpleNamespace(
+            master="local[3]",
+            driver_memory="2g",
+            ui=True,
+            conf={
+                "spark.sql.parquet.compression.codec": "snappy",
+                "spark.driver.extraJavaOptions": "-Xss4m",
+            },
+        )
+    )
+    assert chosen["spark.sql.shuffle.partitions"] == "3"
+    assert chosen["spark.ui.enabled"] == "true"
+    assert chosen["spark.sql.parquet.compression.codec"] == "snappy"
+    assert chosen["spark.driver.extraJavaOptions"].endswith("properties -Xss4m")
+    assert session.SAFETY.items() <= chosen.items()
