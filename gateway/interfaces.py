@@ -63,6 +63,14 @@ class Journal(Protocol):
     def when_room(self) -> Deferred[None]:
         """Fires when `full` is no longer true (at once if it is not)."""
 
+    def reserve(self, change: int) -> bool:
+        """Count bytes that connections hold for batches still arriving.
+
+        *change* is added to the sum of all connections.  False if that sum is over
+        its share of `journal.memory_bytes`: somebody must let go of an unfinished
+        batch, or all of them could wait for memory that only their end would free.
+        """
+
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """Fires once every event of the batch is durable: the moment to acknowledge.
 

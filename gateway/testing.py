@@ -138,6 +138,15 @@ class ManualJournal:
         self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
         self._full = False
         self._wants_room: list[Deferred[None]] = []
+        self.reserved = 0
+        """Bytes that connections hold for batches still arriving."""
+        self.reservable: float = float("inf")
+        """How many of those are too many."""
+
+    def reserve(self, change: int) -> bool:
+        """See `interfaces.Journal`."""
+        self.reserved += change
+        return self.reserved <= self.reservable
 
     @property
     def pending(self) -> list[Batch]:

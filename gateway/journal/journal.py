@@ -105,6 +105,7 @@ class Journal:
         self.roll_factor = 1.0
         """Grows with Spark's backlog: how many times `roll_interval` to wait."""
         self._held = 0
+        self._reserved = 0
         self._holds: dict[str, str] = {}
         self._room: list[Deferred[None]] = []
         self._unpublished: deque[_Waiting] = deque()
@@ -141,9 +142,13 @@ class Journal:
         return self._held
 
     @property
+    def _crowded(self) -> bool:
+        return self._held + self._reserved >= self._settings.memory_bytes
+
+    @property
     def full(self) -> bool:
         """See `gateway.interfaces.Journal`."""
-        return bool(self._holds) or self._held >= self._settings.memory_bytes
+        return bool(self._holds) or self._crowded
 
     @property
     def why_full(self) -> str | None:
@@ -151,7 +156,7 @@ class Journal:
         for reason in self._holds.values():
             return reason
         since = self._busy_since
-        if self._held >= self._settings.memory_bytes and since is not None:
+        if self._crowded and since is not None:
             stalled = self._clock() - since
             if stalled > _RETRY_SECONDS:
                 return (
@@ -175,6 +180,14 @@ class Journal:
         self._room.append(waiter)
         self._make_room()
         return waiter
+
+    def reserve(self, change: int) -> bool:
+        """See `gateway.interfaces.Journal`."""
+        self._reserved += change
+        if change < 0:
+            self._make_room()
+        # Half at most, so that what is reserved alone never makes the journal full.
+        return self._reserved <= self._settings.memory_bytes // 2
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""

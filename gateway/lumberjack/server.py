@@ -96,6 +96,7 @@ class Lumberjack:
         self._interval = min(options.keepalive_interval, options.stall_timeout)
         self._due: dict[LumberjackServer, float] = {}  # in order: all wait as long
         self._ticking = False
+        self._arriving: dict[LumberjackServer, int] = {}
 
     def __call__(self, connection: Connection) -> LumberjackServer:
         """The server of a new connection."""
@@ -111,6 +112,25 @@ class Lumberjack:
     def forget(self, server: LumberjackServer) -> None:
         """Its peer waits no more."""
         self._due.pop(server, None)
+
+    def hold(self, server: LumberjackServer, size: int) -> None:
+        """*server* holds *size* bytes of a window that is still arriving.
+
+        When all windows together are too large, the largest goes: its writer keeps
+        it, and sends it again.
+        """
+        before = self._arriving.pop(server, 0)
+        if size:
+            self._arriving[server] = size
+        if not self.journal.reserve(size - before) and self._arriving:
+            largest = max(self._arriving, key=lambda one: self._arriving[one])
+            largest.give_up(
+                Refusal(
+                    f"{self._arriving[largest]} bytes of an unfinished window, the "
+                    "largest while all of them together are too large",
+                    key="journal.memory_bytes",
+                )
+            )
 
     def _tick(self) -> None:
         now = self.clock.seconds()
@@ -170,10 +190,10 @@ class LumberjackServer:
                 if self._closed:
                     return
         except Refusal as why:
-            self._refusal = why
-            self._end()
+            self.give_up(why)
         else:
             self._settle()
+            self._listener.hold(self, self.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -185,7 +205,12 @@ class LumberjackServer:
         if not (self._ending or self._closed):
             self._end()
 
-    # What the listener's timer tells
+    # What the listener tells
+
+    def give_up(self, why: Refusal) -> None:
+        """Answer what is complete, then tell the peer why no more is taken."""
+        self._refusal = why
+        self._end()
 
     def remind(self, now: float) -> bool:
         """The peer still waits; false if it does so no more."""
@@ -199,9 +224,12 @@ class LumberjackServer:
             )
             self._hang_up()
             return False
-        if all(owed.version == _V2 for owed in self._owed or ()):
+        waiting = [owed.version for owed in self._owed or ()]
+        if self._unread is not None:
+            waiting.append(self._unread)
+        if waiting and all(version == _V2 for version in waiting):
             self._connection.write(_KEEPALIVE)
-        return self._owed is not None
+        return bool(waiting) and not self._closed
 
     # Windows
 
@@ -210,9 +238,7 @@ class LumberjackServer:
         owed = _Owed(ready.ack, ready.version, held, durable=not ready.count)
         if not self._owed:
             self._owed = deque()
-            self._progress = self._listener.clock.seconds()
-            self._connection.busy(True)
-            self._listener.watch(self)
+            self._begin_to_wait()
         self._owed.append(owed)
         self._unacknowledged += held
         if ready.count:
@@ -260,10 +286,10 @@ class LumberjackServer:
             self._connection.write(b"".join(acks))
         if not owed:
             self._owed = None
-            self._listener.forget(self)
-            self._connection.busy(False)
             if self._ending:
                 self._hang_up()
+            elif self._unread is None:
+                self._end_to_wait()
 
     # Flow
 
@@ -279,9 +305,29 @@ class LumberjackServer:
         if not self._paused and (full or self._unacknowledged >= limit):
             self._paused = True
             self._connection.pause()
+            if self._owed is None and self._unread is not None:
+                self._begin_to_wait()
         elif self._paused and not full and self._unacknowledged <= limit // 2:
+            if self._owed is None and self._unread is not None:
+                self._end_to_wait()
             self._paused = False
             self._connection.resume()
+
+    @property
+    def _unread(self) -> int | None:
+        """Version of a window whose rest we do not read: its writer waits as well."""
+        if not self._paused or self._session is None:
+            return None
+        return self._session.arriving
+
+    def _begin_to_wait(self) -> None:
+        self._progress = self._listener.clock.seconds()
+        self._connection.busy(True)
+        self._listener.watch(self)
+
+    def _end_to_wait(self) -> None:
+        self._listener.forget(self)
+        self._connection.busy(False)
 
     def _has_room(self, _: None) -> None:
         self._asked = False
@@ -292,7 +338,7 @@ class LumberjackServer:
     def _end(self) -> None:
         """Take no more; hang up as soon as nothing is owed."""
         self._ending = True
-        self._session = None
+        self._drop_session()
         self._settle()
         if self._owed is None:
             self._hang_up()
@@ -309,14 +355,18 @@ class LumberjackServer:
         else:
             self._connection.refuse(refusal)
 
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            self._session = None
+            self._listener.hold(self, 0)
+
     def _forget(self) -> None:
         self._closed = True
-        self._session = None
+        self._drop_session()
         if self._owed is not None:
             self._owed = None
             self._unacknowledged = 0
-            self._listener.forget(self)
-            self._connection.busy(False)
+        self._end_to_wait()
 
 
 def accept(settings: Settings, journal: Journal, clock: IReactorTime) -> Lumberjack:

@@ -104,6 +104,11 @@ class Session:
         window = self._window
         return held if window is None or window.inside else held + window.held
 
+    @property
+    def arriving(self) -> int | None:
+        """Version of the window that has begun and not ended; None if none has."""
+        return None if self._window is None else self._window.version
+
     def received(self, data: bytes) -> Iterator[Ready]:
         """Take any slicing of the stream; the windows it completes, in order.
 

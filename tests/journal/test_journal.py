@@ -63,7 +63,9 @@ class _Moody:
 class Running:
     """A journal with its thread, and the test as its reactor."""
 
-    def __init__(self, directory: Path, disk: Moody, turns: Any, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, disk: Moody, turns: Any, **settings: Any
+    ) -> None:
         self.turns, self.disk, self.directory = turns, disk, directory
         self.sealed: list[Segment] = []
         self.fatal: list[str] = []
@@ -248,3 +250,19 @@ def test_ack_spool_waits_for_the_file(
     assert [s.lsn for s in running.stored] == [1]
     running.journal.published(4)
     assert [s.lsn for s in running.stored] == [1, 3]
+
+
+def test_what_is_still_arriving_counts_and_may_take_half(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Unfinished batches have half of the memory; they alone never make it full."""
+    running = start(wait=True, memory_bytes=10)
+    assert running.journal.reserve(5)
+    assert not running.journal.full
+    running.submit(make(b"12345"))
+    assert running.journal.full
+    room: list[None] = []
+    running.journal.when_room().addCallback(room.append)
+    assert not running.journal.reserve(1)
+    running.journal.reserve(-6)
+    assert room == [None]

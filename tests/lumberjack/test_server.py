@@ -324,3 +324,47 @@ def test_what_is_stored_is_what_was_sent(reader: Any, many_events: list[bytes]) 
     assert rows.payloads == many_events
     assert stored.batch.payload_bytes == sum(map(len, many_events))
     assert reader.sent == wire.ack(_V2, len(many_events))
+
+
+def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader: Any) -> None:
+    """Half a v2 window read when the journal filled up: keepalives, then all goes on."""
+    whole = _window(1, 2)
+    reader.deliver(whole[:10])
+    reader.journal.full = True
+    reader.deliver(whole[10:12])
+    assert reader.connection.paused
+    assert reader.connection.waiting
+    reader.clock.advance(3)
+    reader.clock.advance(3)
+    assert reader.sent == 2 * _KEEPALIVE
+    reader.journal.full = False
+    assert not reader.connection.paused
+    assert not reader.connection.waiting
+    reader.clock.advance(9)
+    reader.deliver(whole[12:])
+    reader.journal.store()
+    assert reader.sent == 2 * _KEEPALIVE + wire.ack(_V2, 2)
+
+
+def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader: Any) -> None:
+    """v1 takes any six bytes for success, so it gets none before its own are safe."""
+    reader.deliver(_window(1, 2, version=_V1)[:10])
+    reader.journal.full = True
+    reader.deliver(_window(1, 2, version=_V1)[10:12])
+    reader.clock.advance(30)
+    assert reader.sent == b""
+
+
+def test_unfinished_windows_are_bounded_together(reader: Any) -> None:
+    """When all open windows are too large together, the largest is refused."""
+    reader.journal.reservable = 100
+    head = wire.window(_V2, 1) + wire.json(_V2, 1, b"{%s}" % (b" " * 90))
+    reader.deliver(head[:-2])
+    assert reader.journal.reserved >= 90
+    assert reader.connection.refused is None
+    reader.deliver(head[-2:] + wire.window(_V2, 1) + wire.json(_V2, 2, b"x" * 200)[:-1])
+    assert reader.connection.refused is None  # the first window is owed its answer
+    reader.journal.store()
+    assert "journal.memory_bytes" in str(reader.connection.refused)
+    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.journal.reserved == 0
