@@ -130,7 +130,10 @@ class Gateway(MultiService):
 
     def startService(self) -> None:
         """Everything is bound and recovered: take events."""
-        super().startService()
+        try:
+            super().startService()  # binds the admin port
+        except CannotListenError as why:
+            _leave(f"gateway can not start: admin: {why}")
         self.journal.start()
         self.spool.start(self.journal, self._left)
         for listener in self.listeners:
