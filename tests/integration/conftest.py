@@ -1,11 +1,13 @@
-"""Clients from the npm registry."""
+"""Clients from the npm registry, and bare sockets."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,63 @@ def _run(node: str, home: Path, program: str, words: tuple[object, ...]) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+class Peer:
+    """A socket that speaks Lumberjack v2 as badly as a test wants."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        connection.settimeout(60)
+        self.sequence = 0
+
+    @property
+    def name(self) -> str:
+        """As the daemon sees it."""
+        return "{}:{}".format(*self.socket.getsockname())
+
+    def window(self, *events: bytes) -> bytes:
+        """A window; sequence numbers go on from one to the next."""
+        frames = [struct.pack(">2sI", b"2W", len(events))]
+        for event in events:
+            self.sequence += 1
+            frames.append(struct.pack(">2sII", b"2J", self.sequence, len(event)))
+            frames.append(event)
+        return b"".join(frames)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def acks(self) -> Iterator[int]:
+        """The sequence numbers acknowledged, until the daemon's FIN."""
+        tail = b""
+        while data := self.socket.recv(1 << 16):
+            tail += data
+            while len(tail) >= 6:
+                kind, number = struct.unpack_from(">2sI", tail)
+                assert kind == b"2A"
+                tail = tail[6:]
+                yield number
+        assert not tail
+
+    def ack(self) -> int:
+        return next(self.acks())
+
+    def rest(self) -> bytes:
+        """All until the daemon's FIN; raises ConnectionResetError if it is none."""
+        return b"".join(iter(lambda: self.socket.recv(1 << 16), b""))
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Peer]]:
+    """Connect to an address; from *source*, which may be any 127.x.y.z."""
+    peers: list[Peer] = []
+
+    def connect(address: tuple[str, int], source: str = "127.0.0.1") -> Peer:
+        made = socket.create_connection(address, 60, source_address=(source, 0))
+        peers.append(Peer(made))
+        return peers[-1]
+
+    yield connect
+    for peer in peers:
+        peer.socket.close()

@@ -1,0 +1,246 @@
+"""The daemon's life: how it starts, refuses to start, reloads and stops."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from pylogbeat import PyLogBeatClient
+
+TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""twistd ends by the signal that it was sent, or says so as a shell would."""
+
+
+def beats(**more: Any) -> list[dict[str, Any]]:
+    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    return [{**plain, **more}]
+
+
+def event(number: int) -> dict[str, int]:
+    return {"number": number}
+
+
+# -- start --------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken_ends_the_start(prepare: Callable[..., Any]) -> None:
+    """It exits with a failure and names listener, address and reason."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = prepare(listeners=beats(listen=f"tcp:{where}")).run()
+    assert done.returncode == 1
+    assert f"listener beats: tcp:{where}: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_admin_port_that_is_taken_ends_the_start(
+    prepare: Callable[..., Any],
+) -> None:
+    """It exits with a failure and names the port's purpose and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = prepare(admin={"listen": f"tcp:{where}"}).run()
+    assert done.returncode == 1
+    assert f"can not start: admin: Couldn't listen on {where}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_has_one_daemon(
+    start: Callable[..., Any], prepare: Callable[..., Any]
+) -> None:
+    """A second one refuses and says who is there; the first is not disturbed."""
+    first = start()
+    done = prepare("second", data_dir=str(first.data), node="gw-2").run()
+    assert done.returncode == 1
+    assert f"{first.data} is in use by gateway gw-1, pid {first.pid}" in done.stderr
+    with PyLogBeatClient(*first.address(), timeout=30) as client:
+        client.send([event(1)])
+    assert first.listener()["events"] == 1
+
+
+def test_two_daemons_with_a_directory_each_get_along(start: Callable[..., Any]) -> None:
+    """Each has its own lsns and files."""
+    daemons = [start(name) for name in ("one", "two")]
+    for number, daemon in enumerate(daemons):
+        with PyLogBeatClient(*daemon.address(), timeout=30) as client:
+            client.send([event(number)])
+    for number, daemon in enumerate(daemons):
+        daemon.settled()
+        assert [json.loads(row["payload"]) for row in daemon.rows()] == [event(number)]
+
+
+def test_a_configuration_is_checked_without_a_start(
+    prepare: Callable[..., Any],
+) -> None:
+    """`--check-config` says ok and touches nothing, or says all that is wrong."""
+    fine = prepare("fine")
+    done = fine.run("--check-config")
+    assert (done.returncode, done.stdout) == (0, f"{fine.config}: ok\n")
+    assert not fine.data.exists()
+    wrong = prepare("wrong", listeners=beats(listen="tcp:5044x"), jurnal={})
+    done = wrong.run("--check-config")
+    assert done.returncode == 1
+    assert "listeners[0].listen" in done.stderr
+    assert "jurnal" in done.stderr
+    assert not wrong.data.exists()
+
+
+def test_twistd_help_is_quick(tmp_path: Path) -> None:
+    """`twistd --help` imports every plugin: ours must not bring pyarrow along."""
+    program = (
+        "import sys; from twisted.scripts.twistd import run\n"
+        "sys.argv = ['twistd', '--help']\n"
+        "try: run()\n"
+        "except SystemExit: pass\n"
+        "sys.exit('pyarrow' in sys.modules)\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=60, check=False, cwd=root,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "gateway" in done.stdout
+
+
+def test_a_killed_daemon_goes_on_where_it_was(start: Callable[..., Any]) -> None:
+    """What was acknowledged before kill -9 is published after it, with lsns that the
+    next life continues.
+    """
+    daemon = start(spool={"roll_interval": "1h"})
+    with PyLogBeatClient(*daemon.address(), timeout=30) as client:
+        client.send([event(number) for number in range(10)])
+    daemon.kill()
+    assert daemon.rows() == []
+    daemon.start()
+    daemon.settled()
+    with PyLogBeatClient(*daemon.address(), timeout=30) as client:
+        client.send([event(number) for number in range(10, 20)])
+    assert daemon.terminate() in TERMINATED
+    rows = daemon.rows()
+    assert [json.loads(row["payload"]) for row in rows] == [
+        event(number) for number in range(20)
+    ]
+    assert len({row["session"] for row in rows}) == 2
+
+
+# -- signals ------------------------------------------------------------------------
+
+
+def test_sighup_takes_a_new_certificate(
+    start: Callable[..., Any], authority: Any, eventually: Callable[..., Any]
+) -> None:
+    """New connections see the new one; a connection that is open goes on."""
+    old = authority.issue("old", file="server")
+    tls = {"certificate": str(old.certificate), "private_key": str(old.key)}
+    daemon = start(listeners=beats(tls=tls))
+    address = daemon.address()
+    assert served(address) == "CN=old"
+    with PyLogBeatClient(
+        *address, timeout=30, ssl_enable=True, ca_certs=str(authority.ca)
+    ) as client:
+        client.send([event(1)])
+        authority.issue("new", file="server")
+        daemon.hang_up()
+        eventually(lambda: served(address) == "CN=new", "the new certificate")
+        client.send([event(2)])
+    daemon.settled()
+    rows = daemon.rows()
+    assert [json.loads(row["payload"]) for row in rows] == [event(1), event(2)]
+    assert len({row["session"] for row in rows}) == 1
+
+
+def test_sighup_with_a_broken_certificate_keeps_the_old_one(
+    start: Callable[..., Any], authority: Any, eventually: Callable[..., Any]
+) -> None:
+    """A mistake in the file costs nobody a connection, and is in the log."""
+    old = authority.issue("old", file="server")
+    tls = {"certificate": str(old.certificate), "private_key": str(old.key)}
+    daemon = start(listeners=beats(tls=tls))
+    old.certificate.write_text("-----BEGIN CERTIFICATE-----\nno\n")
+    daemon.hang_up()
+    eventually(lambda: "new certificate not used" in daemon.log, "the complaint")
+    assert served(daemon.address()) == "CN=old"
+
+
+def served(address: tuple[str, int]) -> str:
+    """The subject of the certificate that a new connection is shown."""
+    pem = ssl.get_server_certificate(address, timeout=30)
+    return x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()
+
+
+def test_sigterm_answers_what_was_taken(
+    start: Callable[..., Any],
+    connect: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """Writers in full swing when SIGTERM comes: each hears of every window that was
+    stored, then FIN; all of it is published and the journal is empty.
+    """
+    daemon = start(spool={"roll_interval": "1h"})
+    address = daemon.address()
+    peers = [connect(address) for _ in range(4)]
+    heard: dict[str, int] = {peer.name: 0 for peer in peers}
+
+    def write(peer: Any) -> None:
+        numbers = itertools.count()
+        try:
+            while True:
+                peer.send(
+                    peer.window(*(b'{"n":%d}' % next(numbers) for _ in range(20)))
+                )
+        except OSError:
+            return
+
+    def read(peer: Any) -> None:
+        for ack in peer.acks():
+            assert ack > heard[peer.name]
+            heard[peer.name] = ack
+
+    threads = [
+        threading.Thread(target=work, args=[peer], daemon=True)
+        for peer in peers
+        for work in (read, write)
+    ]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: min(heard.values()) > 1000, "windows on every connection")
+    assert daemon.terminate() in TERMINATED
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    stored = dict.fromkeys(heard, 0)
+    for row in daemon.rows():
+        assert row["seq"] == stored[row["peer"]] + 1
+        stored[row["peer"]] += 1
+    assert stored == heard
+    assert daemon.segments() == []
+    assert "did not finish in time" not in daemon.log
+    assert "Stopped: everything acknowledged" in daemon.log
+
+
+def test_sigterm_does_not_wait_for_who_has_nothing_to_say(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """Idle and half-sent connections are closed, a half-sent window leaves no trace."""
+    daemon = start()
+    address = daemon.address()
+    idle, half = connect(address), connect(address)
+    half.send(half.window(b"{}", b"{}")[:-1])
+    whole = connect(address)
+    whole.send(whole.window(b"{}"))
+    assert whole.ack() == 1
+    assert daemon.terminate() in TERMINATED
+    assert idle.rest() == half.rest() == b""
+    assert [row["peer"] for row in daemon.rows()] == [whole.name]
+    assert "did not finish in time" not in daemon.log

@@ -1,0 +1,178 @@
+"""What stands between a client and its protocol, on real sockets."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def beats(**more: Any) -> list[dict[str, Any]]:
+    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    return [{**plain, **more}]
+
+
+def proxied(host: str, port: int) -> bytes:
+    """A PROXY v2 header of a TCP connection."""
+    addresses = [ipaddress.ip_address(each).packed for each in (host, "192.0.2.1")]
+    body = b"".join(addresses) + struct.pack(">HH", port, 5044)
+    family = 0x11 if len(addresses[0]) == 4 else 0x21
+    signature = b"\r\n\r\n\0\r\nQUIT\n"
+    return signature + struct.pack(">BBH", 0x21, family, len(body)) + body
+
+
+def test_a_proxy_names_the_real_peer(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """Behind a trusted balancer, `peer` is who is behind it; it is an attribute."""
+    daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.0/8"]}))
+    balancer = connect(daemon.address())
+    balancer.send(proxied("203.0.113.9", 4711) + balancer.window(b"{}"))
+    assert balancer.ack() == 1
+    daemon.settled()
+    (row,) = daemon.rows()
+    assert row["peer"] == "203.0.113.9:4711"
+    assert row["attributes"]["proxy"] == balancer.name
+
+
+def test_a_proxy_may_be_in_front_of_tls(
+    start: Callable[..., Any], authority: Any
+) -> None:
+    """A balancer that passes TLS through puts its header before it."""
+    pair = authority.issue("gateway.example")
+    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
+    trusted = {"trusted": ["127.0.0.0/8"]}
+    daemon = start(listeners=beats(proxy_protocol=trusted, tls=tls))
+    context = ssl.create_default_context(cafile=authority.ca)
+    with socket.create_connection(daemon.address(), 60) as plain:
+        plain.sendall(proxied("203.0.113.9", 4711))
+        with context.wrap_socket(plain, server_hostname="localhost") as sealed:
+            sealed.sendall(bytes.fromhex("325700000001 324a 00000001 00000002 7b7d"))
+            assert sealed.recv(6) == bytes.fromhex("324100000001")
+    daemon.settled()
+    (row,) = daemon.rows()
+    assert row["peer"] == "203.0.113.9:4711"
+    assert row["attributes"]["tls"] == "TLSv1.3"
+
+
+def test_a_proxy_header_of_a_stranger_is_refused(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """Who is not trusted cannot choose its address."""
+    daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.9/32"]}))
+    stranger = connect(daemon.address())
+    stranger.send(proxied("203.0.113.9", 4711) + stranger.window(b"{}"))
+    assert stranger.rest() == b""
+    assert "proxy_protocol.trusted" in daemon.log
+    assert daemon.status()["journal"]["durable_lsn"] == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["ws", "wss"])
+def test_websocket_carries_lumberjack(
+    start: Callable[..., Any],
+    authority: Any,
+    gateway_command: Callable[..., Any],
+    tmp_path: Path,
+    sealed: bool,
+) -> None:
+    """Events sent as binary messages are there, each once, like any others."""
+    more: dict[str, Any] = {"websocket": {"path": "/beats"}}
+    options: list[Any] = ["--websocket", "/beats"]
+    if sealed:
+        pair = authority.issue("gateway.example")
+        more["tls"] = {
+            "certificate": str(pair.certificate),
+            "private_key": str(pair.key),
+        }
+        options += ["--tls", "--ca", authority.ca]
+    daemon = start(listeners=beats(**more))
+    acked = tmp_path / "acked"
+    done = gateway_command(
+        "send", "lumberjack", f"localhost:{daemon.address()[1]}",
+        "--generate", 5000, "--window", 300, "--acked", acked, *options,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    daemon.settled()
+    rows = daemon.rows()
+    found = [json.loads(row["payload"])["event"]["id"] for row in rows]
+    assert found == acked.read_text().split()
+    assert len(found) == 5000
+
+
+HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(200)
+
+WRONG = {
+    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 400", "HTTP request"),
+    "tls": (HELLO, b"\x15\x03\x03\x00\x02\x02\x28", "TLS ClientHello"),
+    "proxy": (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", b"", "PROXY header"),
+    "text": (b"hello\r\n", b"", "not Lumberjack"),
+    "ack": (bytes.fromhex("324100000001"), b"", "acknowledgement from a writer"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_the_wrong_language_gets_an_answer_and_fin(
+    start: Callable[..., Any], connect: Callable[..., Any], case: str
+) -> None:
+    """Never RST, however much was sent already; one line in the log, even of five
+    tries; and whoever speaks the right one is served meanwhile.
+    """
+    bytes_sent, answer, words = WRONG[case]
+    daemon = start()
+    address = daemon.address()
+    friend = connect(address, source="127.0.0.2")
+    names = []
+    for _ in range(5):
+        peer = connect(address, source="127.0.0.3")
+        names.append(peer.name)
+        peer.send(bytes_sent + bytes(200_000))
+        said = peer.rest()
+        assert said.startswith(answer)
+        assert bool(said) == bool(answer)
+        friend.send(friend.window(b"{}"))
+        assert friend.ack() == friend.sequence
+    complaints = [line for line in daemon.log.splitlines() if "127.0.0.3" in line]
+    assert len(complaints) == 1
+    assert f"{names[0]} refused: " in complaints[0]
+    assert words in complaints[0]
+    assert " warn " in complaints[0]
+
+
+def test_plain_bytes_on_a_tls_port_are_told_so(
+    start: Callable[..., Any], connect: Callable[..., Any], authority: Any
+) -> None:
+    """A shipper without TLS gets FIN, and the log says what it did wrong."""
+    pair = authority.issue("gateway.example")
+    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
+    daemon = start(listeners=beats(tls=tls))
+    peer = connect(daemon.address())
+    peer.send(peer.window(b"{}"))
+    assert peer.rest() == b""
+    (line,) = [line for line in daemon.log.splitlines() if peer.name in line]
+    assert "on a port that expects TLS (tls)" in line
+
+
+def test_probes_are_quiet(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """A balancer that connects and goes, politely or not, is not in the log."""
+    daemon = start()
+    address = daemon.address()
+    before = daemon.log
+    for number in range(20):
+        probe = connect(address)
+        if number % 2:
+            linger = struct.pack("ii", 1, 0)
+            probe.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        probe.socket.close()
+    peer = connect(address)
+    peer.send(peer.window(b"{}"))
+    assert peer.ack() == 1
+    assert daemon.log == before
