@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-__all__ = ["NO_ATTRIBUTES", "SCHEMA", "Batch", "Decode", "Origin", "Rows", "Stored"]
+__all__ = ["LOST", "SCHEMA", "Batch", "Decode", "Origin", "Rows", "Stored"]
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -41,7 +41,9 @@ SCHEMA: pa.Schema = pa.schema(
     ]
 )
 
-NO_ATTRIBUTES: Mapping[str, str] = {}
+#: The flaw of a row that only holds the place of an acknowledged event which the
+#: journal can not give back: its disk returned other bytes than were synced.
+LOST = "lost"
 
 
 @dataclass(slots=True, eq=False)

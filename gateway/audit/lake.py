@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Counts, Ints
+from gateway.event import LOST
 
 __all__ = ["TABLES", "Lake", "Problem", "Unusable", "columns", "visible"]
 
@@ -153,11 +155,11 @@ def columns(path: Path) -> Iterator[tuple[str, Ints]]:
         with pq.ParquetFile(
             path, read_dictionary=["node"], page_checksum_verification=True
         ) as file:
-            _check_columns(file.schema_arrow)
-            for batch in file.iter_batches(
-                _ROWS, columns=["node", "lsn"], use_threads=False
-            ):
-                yield from _by_node(batch)
+            schema = file.schema_arrow
+            _check_columns(schema)
+            names = [n for n in ("node", "lsn", "flaw") if n in schema.names]
+            for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+                yield from _by_node(_found(batch))
     except (FileNotFoundError, PermissionError, Unusable):
         raise
     except KeyError:
@@ -176,6 +178,17 @@ def _check_columns(schema: pa.Schema) -> None:
             found = found.value_type
         if found != wanted:
             raise Unusable(f"its column {name} is {found}, not {wanted}")
+
+
+def _found(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without the rows that only hold the place of events which the journal lost."""
+    if "flaw" not in batch.schema.names:
+        return batch
+    flaw = batch.column("flaw")
+    if flaw.null_count == len(flaw):
+        return batch
+    kept = pc.not_equal(flaw.cast(pa.string()), LOST)
+    return batch.filter(kept.fill_null(True))
 
 
 def _by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:

@@ -8,7 +8,7 @@ flipped bits otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import SCHEMA, Decode, Rows, Stored
+from gateway.event import LOST, SCHEMA, Batch, Decode, Origin, Rows, Stored
 
 __all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "rows_of", "write"]
 
@@ -176,6 +176,33 @@ class Columns:
         return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
 
 
+#: Where events come from that the journal has lost.
+_NOWHERE = Origin("unknown", "unknown", "unknown", "unknown")
+
+
+def gapless(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stored]:
+    """Batches that hold each lsn from *first* to *last*, lost ones as such.
+
+    A file must have the events that its name promises: Spark's job relies on it, and
+    a reader sees a loss as a row in quarantine instead of seeing nothing.
+    """
+    expected, received_at = first, 0
+    for stored in batches:
+        if stored.lsn < first:
+            continue
+        received_at = stored.batch.received_at
+        if stored.lsn > expected:
+            yield _lost(expected, stored.lsn - expected, received_at)
+        yield stored
+        expected = stored.lsn + stored.batch.count
+    if expected <= last:
+        yield _lost(expected, last - expected + 1, received_at)
+
+
+def _lost(lsn: int, count: int, received_at: int) -> Stored:
+    return Stored(Batch(_NOWHERE, received_at, count, b"", 0), lsn)
+
+
 def rows_of(
     stored: Stored,
     decoders: Mapping[str, Decode],
@@ -187,6 +214,8 @@ def rows_of(
     decoder that changed) is kept as it is, in the batch's first row, and flawed.
     """
     batch = stored.batch
+    if batch.origin is _NOWHERE:
+        return _flawed([b""] * batch.count, LOST)
     try:
         rows = decoders[batch.origin.protocol](batch.body)
         if len(rows.payloads) == batch.count:
@@ -194,11 +223,14 @@ def rows_of(
         raise ValueError(f"{len(rows.payloads)} events decoded, not {batch.count}")
     except Exception as why:  # whatever it is, it must not stop the replay
         on_undecodable(stored, why)
-    payloads = [bytes(batch.body)] + [b""] * (batch.count - 1)
+    return _flawed([bytes(batch.body)] + [b""] * (batch.count - 1), "undecodable")
+
+
+def _flawed(payloads: list[bytes], flaw: str) -> Rows:
     return Rows(
         payloads,
         content_type="application/octet-stream",
-        flaws=dict.fromkeys(range(batch.count), "undecodable"),
+        flaws=dict.fromkeys(range(len(payloads)), flaw),
     )
 
 

@@ -165,7 +165,7 @@ class Publisher:
         sink = _Sink(self._disk.create(path))
         try:
             written = parquet.write(
-                (stored for stored in scan if stored.lsn >= sealed.first_lsn),
+                parquet.gapless(scan, sealed.first_lsn, sealed.last_lsn),
                 sink,
                 node=self._node,
                 decoders=self._decoders,

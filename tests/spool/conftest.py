@@ -37,6 +37,7 @@ class Place:
         self.log = Log(self.journal, self.disk, 1)
         self.decoders: dict[str, Any] = {"plain": split}
         self.now = 1000.0
+        self.origins: dict[str, Origin] = {}
 
     def publisher(self) -> Publisher:
         return Publisher(
@@ -51,13 +52,17 @@ class Place:
 
     def sealed(self, *bodies: bytes, protocol: str = "plain") -> Segment:
         """A segment with one batch per body."""
-        origin = Origin(protocol, "beats", "s-1", "127.0.0.1:9")
-        self.log.commit(
-            [Batch(origin, 5_000_000, b.count(b",") + 1, b, len(b)) for b in bodies]
-        )
+        self.log.commit([self.batch(body, protocol) for body in bodies])
         segment = self.log.seal()
         assert segment is not None
         return segment
+
+    def batch(self, body: bytes, protocol: str = "plain") -> Batch:
+        """One whose events are separated by commas."""
+        origin = self.origins.setdefault(
+            protocol, Origin(protocol, "beats", "s-1", "127.0.0.1:9")
+        )
+        return Batch(origin, 5_000_000, body.count(b",") + 1, body, len(body))
 
     def public(self) -> list[str]:
         return sorted(p.name for p in self.spool.iterdir())

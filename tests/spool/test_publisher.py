@@ -80,6 +80,24 @@ def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
     assert [r["lsn"] for r in rows(place, place.public()[1])] == [3, 4, 5]
 
 
+def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
+    """Damage to acknowledged events shows as rows, so a file has what its name says."""
+    place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
+    place.log.commit([place.batch(b"d")])
+    sealed = place.log.seal()
+    data = sealed.path.read_bytes()
+    sealed.path.write_bytes(data.replace(b"b,c", b"b;c"))
+    done = place.publisher().publish(sealed)
+    found = rows(place, place.public()[0])
+    assert [(r["lsn"], r["payload"], r["flaw"]) for r in found] == [
+        (1, b"a", None),
+        (2, b"", "lost"),
+        (3, b"", "lost"),
+        (4, b"d", None),
+    ]
+    assert done.flaws == {"lost": 2}
+
+
 def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -> None:
     """A crash before the segment was removed changes nothing for Spark."""
     sealed = place.sealed(b"a,b,c")
