@@ -1,0 +1,209 @@
+"""kill -9 under load, again and again; then every acknowledged event is there once.
+
+Writers are `gateway send`: they reconnect, send again what was not acknowledged, and
+write down the ids that were.  The daemon is killed at instants drawn from a seed, in
+the middle of its start too.  What must be true is asked of `gateway audit` and of the
+files themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
+KILLS = 20
+
+# Old version, small windows, nothing compressed, everything pipelined, WebSocket: ways
+# in which a window may be half there.
+WRITERS = (
+    ("--rate", "4000", "--window", "500", "--pipelining", "4"),
+    ("--rate", "2000", "--window", "25", "--compression", "0", "--connections", "3"),
+    ("--rate", "2000", "--window", "100", "--v1"),
+    ("--rate", "2000", "--window", "200", "--websocket", "/"),
+)
+
+
+class Writer:
+    """A `gateway send` that never comes to an end by itself."""
+
+    def __init__(self, home: Path, number: int, ports: tuple[int, int]) -> None:
+        options = WRITERS[number]
+        self.acked = home / f"writer-{number}.acked"
+        self._log = home / f"writer-{number}.log"
+        port = ports["--websocket" in options]
+        command = [
+            sys.executable, "-m", "gateway.cli", "send", "lumberjack",
+            f"127.0.0.1:{port}", "--generate", "1000000000", "--patience", "120",
+            "--json", "--acked", str(self.acked), *options,
+        ]  # fmt: skip
+        root = Path(__file__).parents[2]
+        path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+
+    @property
+    def acknowledged(self) -> int:
+        """How much it has written down."""
+        return self.acked.stat().st_size if self.acked.exists() else 0
+
+    def stop(self) -> dict[str, Any]:
+        """Its totals."""
+        self.process.terminate()
+        self.process.wait(60)
+        log = self._log.read_text()
+        assert self.process.returncode == 1, log
+        totals: dict[str, Any] = json.loads(log.splitlines()[-1])
+        return totals
+
+
+@contextlib.contextmanager
+def writing(home: Path, ports: tuple[int, int]) -> Iterator[list[Writer]]:
+    writers: list[Writer] = []
+    try:
+        for number in range(len(WRITERS)):
+            writers.append(Writer(home, number, ports))  # noqa: PERF401 - may raise
+        yield writers
+    finally:
+        for writer in writers:
+            writer.process.kill()
+            writer.process.wait()
+
+
+def configured(free_port: Callable[[], int]) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Two ports that outlive the daemon, and settings that make it roll all the time."""
+    ports = (free_port(), free_port())
+    beats = {
+        "name": "beats", "protocol": "lumberjack", "listen": f"tcp:127.0.0.1:{ports[0]}"
+    }  # fmt: skip
+    web = {**beats, "name": "web", "listen": f"tcp:127.0.0.1:{ports[1]}"}
+    return ports, {
+        "listeners": [beats, {**web, "websocket": {"path": "/"}}],
+        "journal": {"segment_bytes": "256KiB"},
+        "spool": {"roll_interval": "300ms"},
+        "logging": {"level": "warn"},
+    }
+
+
+def kill_again_and_again(
+    daemon: Any,
+    writers: list[Writer],
+    chance: random.Random,
+    eventually: Callable[..., Any],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """`KILLS` lives of the daemon; one in five ends before it is ready."""
+    for _ in range(KILLS):
+        before = [writer.acknowledged for writer in writers]
+        if chance.random() < 0.2:
+            daemon.launch()
+            time.sleep(chance.uniform(0.1, 1.0))
+        else:
+            daemon.start()
+            # Under load: at least one writer is heard again.
+            eventually(
+                lambda before=before: before != [w.acknowledged for w in writers],
+                "an acknowledgement after a restart",
+            )
+            time.sleep(chance.uniform(0.0, 1.0))
+        meanwhile()
+        daemon.kill()
+
+
+def everyone_is_heard(
+    writers: list[Writer], eventually: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    """Wait until each writer was acknowledged again, then stop them; their totals."""
+    before = [writer.acknowledged for writer in writers]
+    for writer, heard in zip(writers, before, strict=True):
+        eventually(
+            lambda writer=writer, heard=heard: writer.acknowledged > heard,
+            "every writer is acknowledged again",
+        )
+    return [writer.stop() for writer in writers]
+
+
+def acknowledged(writers: list[Writer]) -> set[str]:
+    found: list[str] = []
+    for writer in writers:
+        found += writer.acked.read_text().split()
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def event_id(row: dict[str, Any]) -> str:
+    """Nested, or with a dot as the old version's flat frames have it."""
+    event = json.loads(row["payload"])
+    found: str = event["event.id"] if "event.id" in event else event["event"]["id"]
+    return found
+
+
+def in_order(rows: list[dict[str, Any]]) -> None:
+    """Within a connection, events keep the order in which they were sent."""
+    latest: dict[tuple[str, str], str] = {}
+    for row in rows:
+        run, _, number = event_id(row).partition("-")
+        assert number > latest.get((row["session"], run), "")
+        latest[row["session"], run] = number
+
+
+def audited(
+    gateway_command: Callable[..., Any], daemon: Any, writers: list[Writer]
+) -> dict[str, Any]:
+    """What the audit says; it must be satisfied."""
+    files = [writer.acked for writer in writers]
+    done = gateway_command(
+        "audit", "--config", daemon.config, "--json", "--acknowledged", *files
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["complete"]
+    assert report["acknowledged"]["missing"] == []
+    return report
+
+
+def test_kill_the_daemon(
+    tmp_path: Path,
+    prepare: Callable[..., Any],
+    gateway_command: Callable[..., Any],
+    eventually: Callable[..., Any],
+    free_port: Callable[[], int],
+) -> None:
+    """Twenty kills: nothing acknowledged is missing, no lsn is there twice or not at
+    all, right after a kill as well as after a clean stop.
+    """
+    chance = random.Random(SEED)
+    ports, settings = configured(free_port)
+    daemon = prepare(**settings)
+    with writing(tmp_path, ports) as writers:
+        kill_again_and_again(daemon, writers, chance, eventually)
+        # Journal and spool as the last kill has left them.
+        audited(gateway_command, daemon, writers)
+        daemon.start()
+        totals = everyone_is_heard(writers, eventually)
+    assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    assert daemon.segments() == []
+    report = audited(gateway_command, daemon, writers)
+
+    rows = daemon.rows()  # every lsn from 1 on, each once
+    assert len(rows) == report["events"]
+    assert acknowledged(writers) <= {event_id(row) for row in rows}
+    assert {row["flaw"] for row in rows} == {None}
+    in_order(rows)
+    assert all(each["connections"] > 1 for each in totals)
+    assert sum(each["resent"] for each in totals)
