@@ -49,6 +49,7 @@ from gateway.spool import Settings as SpoolSettings
 __all__ = ["Gateway", "Options", "makeService"]
 
 DRAIN_SECONDS = 10.0
+_SWITCH_SECONDS = 0.0005
 EXIT_DISK = 74
 
 #: What each protocol is made of: who accepts its connections, who reads its batches.
@@ -142,6 +143,8 @@ class Gateway(MultiService):
         if (seconds := notify.watchdog_seconds()) is not None:
             self._watchdog.start(seconds, now=False)
         signal.signal(signal.SIGHUP, self._hangup)
+        # The spool's thread decodes in Python; nobody waits for it longer than this.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         # What lives now lives for ever; the collector need not look at it again.
         gc.collect()
         gc.freeze()
