@@ -1,0 +1,455 @@
+"""Pomelo packages and messages: bytes in, runs of messages out; and back to bytes.
+
+    package   u8 type, u24 size of the body, body
+    1  <->    handshake, JSON
+    2  ->     handshake acknowledged, empty
+    3  <->    heartbeat, empty
+    4  <->    data: a message
+    5  <-     kick: {"reason": …}, then FIN
+
+    message   u8 flag, id (request, response), route (all but response), body
+    flag      bit 0: the route is a code of the dictionary, u16; else u8 size, UTF-8
+              bits 1-3: 0 request, 1 notify, 2 response, 3 push; bit 4: body is zlib
+              bit 5 (pitaya, in responses): an error
+    id        varint, low groups first, below 2^32
+
+Numbers are big-endian.  No I/O, no clock, no dictionary.  There is no object per
+message: `Decoder.next` answers with a *run*, as many plain messages as lie together,
+and what is stored later is the run as it came.
+
+Everything is refused on its declared size, before it is buffered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.interfaces import Refusal
+
+__all__ = [
+    "ACK",
+    "DATA",
+    "HANDSHAKE",
+    "HEARTBEAT",
+    "KICK",
+    "MOST_BYTES",
+    "Decoder",
+    "Found",
+    "Message",
+    "Messages",
+    "Package",
+    "Packages",
+    "Route",
+    "ascii_json",
+    "ascii_text",
+    "cesu8",
+    "kick",
+    "message",
+    "notify",
+    "package",
+    "push",
+    "refusal",
+    "request",
+    "response",
+    "scan",
+    "text",
+]
+
+HANDSHAKE, ACK, HEARTBEAT, DATA, KICK = 1, 2, 3, 4, 5
+
+#: Largest body that a package can declare.
+MOST_BYTES = 0xFFFFFF
+
+_REQUEST, _NOTIFY, _RESPONSE, _PUSH = 0, 1, 2, 3
+_BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
+_MOST_ID = 0xFFFFFFFF
+_U32 = struct.Struct(">I")
+_DATA_HEAD = DATA << 24
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+
+Route = int | bytes
+"""As on the wire: a code of the dictionary, or a name in UTF-8."""
+
+Found = tuple[int, Route, int, int]
+"""A request or a notify: its id (0 for a notify), its route, and where its body begins
+and ends in the bytes that were scanned."""
+
+
+@dataclass(slots=True)
+class Package:
+    """A package."""
+
+    kind: int
+    body: bytes
+
+
+@dataclass(slots=True)
+class Messages:
+    """A run of data packages, as they came: `buffer[start:stop]`."""
+
+    buffer: bytes
+    start: int
+    stop: int
+    found: list[Found]
+    zipped: bool = False
+    """It is one message, whose body claims to be compressed."""
+
+
+@dataclass(slots=True)
+class Message:
+    """A message from a server."""
+
+    id: int
+    """Of the request that it answers; 0 for a push."""
+    route: Route | None
+    body: bytes
+    zipped: bool
+    error: bool
+
+
+# Text
+
+
+def cesu8(data: bytes) -> bytes:
+    """Proper UTF-8 of what browsers' Pomelo clients make of characters beyond the BMP:
+    each half of the surrogate pair encoded for itself.
+
+    Raises UnicodeDecodeError if it is not that either.
+    """
+    pairs = data.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass")
+    return pairs.decode("utf-16-be").encode()
+
+
+def text(data: bytes) -> str:
+    """UTF-8 as it should be or as browsers write it, or UnicodeDecodeError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return cesu8(data).decode()
+
+
+def ascii_json(value: Any) -> bytes:
+    """JSON in ASCII: browsers' Pomelo clients do not decode four-byte UTF-8."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def ascii_text(found: bytes) -> bytes:
+    """The same JSON text in ASCII; all else in it stays as it is."""
+    if found.isascii():
+        return found
+    return _NOT_ASCII.sub(_escaped, found.decode()).encode()
+
+
+def _escaped(char: re.Match[str]) -> str:
+    return json.dumps(char[0])[1:-1]
+
+
+# To bytes
+
+
+def package(kind: int, body: bytes = b"") -> bytes:
+    """A package; ValueError if the body is too long for one."""
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"package of {len(body)} bytes, {MOST_BYTES} at most")
+    return _U32.pack(kind << 24 | len(body)) + body
+
+
+def kick(reason: str) -> bytes:
+    """A kick package.  Its body is never empty: browsers' clients would throw."""
+    return package(KICK, ascii_json({"reason": reason}))
+
+
+def refusal(
+    rule: str, *, limit: str | int | None = None, key: str | None = None
+) -> Refusal:
+    """A `Refusal` whose reply is a kick that says why."""
+    return Refusal(rule, limit=limit, key=key, reply=kick(rule))
+
+
+def request(number: int, route: int | str, body: bytes) -> bytes:
+    """A request in its package; *route* is a name or a code of the dictionary."""
+    return _data(_REQUEST, _varint(number), _route(route), body)
+
+
+def notify(route: int | str, body: bytes) -> bytes:
+    """A notify in its package."""
+    return _data(_NOTIFY, b"", _route(route), body)
+
+
+def push(route: int | str, body: bytes) -> bytes:
+    """A push in its package."""
+    return _data(_PUSH, b"", _route(route), body)
+
+
+def response(number: int, body: bytes, *, error: bool = False) -> bytes:
+    """A response in its package; only pitaya's clients know the *error* bit."""
+    flag = b"\x24" if error else b"\x04"
+    head = flag + (bytes((number,)) if number < 0x80 else _varint(number))
+    return _U32.pack(_DATA_HEAD | len(head) + len(body)) + head + body
+
+
+def _data(kind: int, number: bytes, route: tuple[int, bytes], body: bytes) -> bytes:
+    by_code, name = route
+    return package(DATA, bytes((kind << 1 | by_code,)) + number + name + body)
+
+
+def _route(route: int | str) -> tuple[int, bytes]:
+    if isinstance(route, int):
+        return _BY_CODE, route.to_bytes(2)
+    name = route.encode()
+    if len(name) > 0xFF:
+        raise ValueError(f"route of {len(name)} bytes, 255 at most: {route!r}")
+    return 0, bytes((len(name),)) + name
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+# From bytes
+
+
+def _number(buffer: bytes, at: int, stop: int) -> tuple[int, int]:
+    """A message id, and where it ends."""
+    number = 0
+    for shift in range(0, 35, 7):
+        if at == stop:
+            raise refusal("message ends inside its id")
+        byte = buffer[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number > _MOST_ID:
+                break
+            return number, at
+    raise refusal(f"message id above {_MOST_ID}")
+
+
+def scan(buffer: bytes, at: int, end: int, most: int, found: list[Found]) -> int:
+    """Append the plain requests and notifies from *at* on; where they end.
+
+    They end at whatever is not all there, is no data package, has more than *most*
+    bytes, or is a message out of the ordinary.  The one loop that runs once per message.
+    """
+    add = found.append
+    head = _U32.unpack_from
+    last = end - 5
+    while at <= last:
+        size = head(buffer, at)[0] - _DATA_HEAD
+        if not 0 < size <= most:
+            break
+        body = at + 5
+        stop = at + 4 + size
+        if stop > end:
+            break
+        flag = buffer[at + 4]
+        number = 0
+        if flag < 2:  # a request
+            if body >= stop:
+                break
+            number = buffer[body]
+            body += 1
+            if number > 0x7F:
+                if body < stop and buffer[body] < 0x80:
+                    number = number & 0x7F | buffer[body] << 7
+                    body += 1
+                else:
+                    try:
+                        number, body = _number(buffer, body - 1, stop)
+                    except Refusal:
+                        break
+        elif flag > 3:
+            break
+        if body + 1 > stop:
+            break
+        route: Route
+        if flag & 1:
+            if body + 2 > stop:
+                break
+            route = buffer[body] << 8 | buffer[body + 1]
+            body += 2
+        else:
+            name = body + 1
+            body = name + buffer[body]
+            if body > stop:
+                break
+            route = buffer[name:body]
+        add((number, route, body, stop))
+        at = stop
+    return at
+
+
+def _single(buffer: bytes, start: int, at: int, stop: int) -> Messages:
+    """The data package whose message begins at *at*, if a client may send it."""
+    if at == stop:
+        raise refusal("message without a flag")
+    flag = buffer[at]
+    kind = flag >> 1 & 7
+    if kind in (_RESPONSE, _PUSH):
+        raise refusal(
+            "response from a client" if kind == _RESPONSE else "push from a client"
+        )
+    if kind > _PUSH:
+        raise refusal(f"message of unknown type {kind}")
+    if flag & 0xE0:
+        raise refusal(f"message with unknown flag bits 0x{flag & 0xE0:02x}")
+    at += 1
+    number = 0
+    if kind == _REQUEST:
+        number, at = _number(buffer, at, stop)
+    route, at = _read_route(buffer, at, stop, by_code=flag & _BY_CODE != 0)
+    found = [(number, route, at, stop)]
+    return Messages(buffer, start, stop, found, zipped=flag & _ZIPPED != 0)
+
+
+def _read_route(
+    buffer: bytes, at: int, stop: int, *, by_code: bool
+) -> tuple[Route, int]:
+    if by_code:
+        if at + 2 <= stop:
+            return int.from_bytes(buffer[at : at + 2]), at + 2
+    elif at < stop:
+        end = at + 1 + buffer[at]
+        if end <= stop:
+            return buffer[at + 1 : end], end
+    raise refusal("message ends inside its route")
+
+
+def message(body: bytes) -> Message:
+    """A server's message: a response or a push.  ValueError if it is neither."""
+    flag = body[0] if body else 0xFF
+    kind = flag >> 1 & 7
+    number, route, at = 0, None, 1
+    try:
+        if kind == _RESPONSE:
+            number, at = _number(body, 1, len(body))
+        elif kind == _PUSH:
+            by_code = flag & _BY_CODE != 0
+            route, at = _read_route(body, 1, len(body), by_code=by_code)
+        else:
+            raise ValueError(f"message with flag 0x{flag:02x} from a server")
+    except Refusal as why:
+        raise ValueError(why.rule) from None
+    return Message(number, route, body[at:], flag & _ZIPPED != 0, flag & _ERROR != 0)
+
+
+class Packages:
+    """Any slicing of a stream of packages, as packages.  Raises `Refusal` only."""
+
+    __slots__ = ("_at", "_buffer", "_need", "_tail", "control_bytes", "data_bytes")
+
+    def __init__(self, data_bytes: int, control_bytes: int) -> None:
+        self.data_bytes = min(data_bytes, MOST_BYTES)
+        """Largest body of a data package …"""
+        self.control_bytes = control_bytes
+        """… and of any other."""
+        self._buffer = b""
+        self._at = 0
+        self._tail: bytearray | None = None  # what arrived of a package …
+        self._need = 0  # … and how much of it is worth looking at
+
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered."""
+        return len(self._buffer) + (0 if self._tail is None else len(self._tail))
+
+    def feed(self, data: bytes) -> None:
+        """The stream goes on.  Call it when `next` has nothing more."""
+        tail = self._tail
+        if tail is None:
+            self._buffer = data
+        else:
+            tail += data
+            if len(tail) < self._need:
+                return
+            self._buffer = bytes(tail)
+            self._tail = None
+        self._at = 0
+
+    def _head(self) -> tuple[int, int, int] | None:
+        """Type, first byte and end of the next package's body, if it is all there."""
+        at = self._at
+        have = len(self._buffer) - at
+        if not have:
+            self._buffer = b""
+            self._at = 0
+            return None
+        kind = self._buffer[at]
+        if not HANDSHAKE <= kind <= KICK:
+            raise refusal(f"not Pomelo: package of type {kind}")
+        if have < 4:
+            self._wait(4)
+            return None
+        size = int.from_bytes(self._buffer[at + 1 : at + 4])
+        self._check(kind, size)
+        if have < 4 + size:
+            self._wait(4 + size)
+            return None
+        return kind, at + 4, at + 4 + size
+
+    def _check(self, kind: int, size: int) -> None:
+        if kind == DATA:
+            limit, key = self.data_bytes, "limits.message_bytes"
+        else:
+            limit, key = self.control_bytes, "options.handshake_bytes"
+        if size > limit:
+            raise refusal(f"package of {size} bytes", limit=limit, key=key)
+
+    def _wait(self, need: int) -> None:
+        self._need = need
+        self._tail = bytearray(memoryview(self._buffer)[self._at :])
+        self._buffer = b""
+        self._at = 0
+
+    def next(self) -> Package | None:
+        """The next package; None until more is fed."""
+        head = self._head()
+        if head is None:
+            return None
+        kind, at, self._at = head
+        return Package(kind, self._buffer[at : self._at])
+
+
+class Decoder(Packages):
+    """What a client sends."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, data_bytes: int, control_bytes: int) -> None:
+        super().__init__(data_bytes, control_bytes)
+        self.open = False
+        """Whether messages may come yet."""
+
+    def _check(self, kind: int, size: int) -> None:
+        if kind == DATA and not self.open:
+            raise refusal("message before the handshake was acknowledged")
+        super()._check(kind, size)
+
+    def take(self) -> Package | Messages | None:
+        """The next package, or run of messages; None until more is fed."""
+        buffer, start = self._buffer, self._at
+        if self.open:
+            found: list[Found] = []
+            end = len(buffer)
+            at = scan(buffer, start, end, self.data_bytes, found)
+            if found:
+                self._at = at
+                return Messages(buffer, start, at, found)
+        head = self._head()
+        if head is None:
+            return None
+        kind, at, self._at = head
+        if kind == DATA:
+            return _single(buffer, start, at, self._at)
+        return Package(kind, buffer[at : self._at])
