@@ -27,6 +27,13 @@ class File(Protocol):
     def sync(self) -> None:
         """Return once every byte written so far survives a power cut (fdatasync)."""
 
+    def rewrite(self, data: bytes) -> None:
+        """Put the bytes that it begins with there once more; a crash changes nothing.
+
+        After a sync that failed, what is read may be in memory only, and the next sync
+        succeed for having nothing to do.  Written again, it is synced again.
+        """
+
     def truncate(self, size: int) -> None:
         """Cut back to *size* bytes; the next write goes there."""
 
@@ -96,6 +103,11 @@ class _RealFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def rewrite(self, data: bytes) -> None:
+        done, view = 0, memoryview(data)
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], done)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -16,6 +16,7 @@ Of what a file may hold, only a later version's format stops the start
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,10 @@ def _recover_one(
     try:
         if len(data) > scan.end:
             file.truncate(scan.end)
+        if not scan.sealed:
+            # The last sync may have failed; a full disk must not prevent a start.
+            with contextlib.suppress(OSError):
+                file.rewrite(data[: scan.end])
         file.sync()
     finally:
         file.close()

@@ -1,0 +1,303 @@
+"""A gateway without threads and network, and what must be true after any crash."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import traceback
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.journal import Log, log, recover
+from gateway.spool import Catalog, Publisher, parquet, parse_file_name
+from gateway.testing_crashes import crashes
+from gateway.testing_disk import Fault, RecordingDisk
+
+T = TypeVar("T")
+JOURNAL, SPOOL, ARCHIVE = Path("/gw/journal"), Path("/gw/spool"), Path("/gw/archive")
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A mark: this batch's commit returned."""
+
+    lsn: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A mark: Spark may have read this file."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Taken(Seen):
+    """A mark: Spark has the file's rows in its tables."""
+
+
+class Gateway:
+    """One life of the daemon, as gateway.tap builds it; *tries* before it gives up."""
+
+    def __init__(self, disk: RecordingDisk, *, life: int = 1, tries: int = 1) -> None:
+        self.disk = disk
+        self.tries = tries
+        self.catalog = Catalog(JOURNAL, disk)
+        found = recover(JOURNAL, disk, unpublished=self.catalog.unpublished)
+        assert found.losses == []
+        self.publisher = Publisher(
+            "gw", SPOOL, self.catalog, disk, {"plain": split}, "none", clock=clock
+        )
+        self.sealed = self.publisher.recover(found.segments)
+        next_lsn = max(found.next_lsn, self.catalog.last_lsn + 1)
+        self.log = Log(JOURNAL, disk, next_lsn, clock=clock)
+        self.origin = Origin("plain", "l", f"s-{life}", "[::1]:9")
+        self._numbers = itertools.count(life * 100)
+
+    def commit(self, *counts: int, size: int = 20) -> None:
+        """A group of batches of so many events, acknowledged when this returns."""
+        batches = [self.batch(count, size) for count in counts]
+        lsn = self._insist(lambda: self.log.commit(batches))
+        self.sealed += self.log.abandoned()
+        for batch in batches:
+            self.disk.mark(Acknowledged(lsn, batch.body))
+            lsn += batch.count
+
+    def batch(self, count: int, size: int = 20) -> Batch:
+        """Every event of it tells the batch and its place in it."""
+        number = next(self._numbers)
+        body = b",".join(
+            b"%d/%d/%d/%s" % (number, n, count, b"x" * size) for n in range(count)
+        )
+        return Batch(self.origin, 5_000_000, count, body, len(body))
+
+    def roll(self) -> None:
+        """Seal the open segment."""
+        sealed = self.log.seal()
+        self.sealed += self.log.abandoned()
+        if sealed is not None:
+            self.sealed.append(sealed)
+
+    def publish(self) -> None:
+        """Everything that is sealed."""
+        while self.sealed:
+            self._insist(lambda: self.publisher.publish(self.sealed[0]))
+            del self.sealed[0]
+
+    def take(self, *, keep: bool) -> None:
+        """Spark commits what it sees, and archives or deletes it."""
+        for name, content in public(self.disk).items():
+            self.disk.mark(Taken(name, content))
+            if keep:
+                self.disk.rename(SPOOL / name, ARCHIVE / name)
+            else:
+                self.disk.unlink(SPOOL / name)
+
+    def _insist(self, do: Callable[[], T]) -> T:
+        for _ in range(self.tries - 1):
+            with contextlib.suppress(OSError):
+                return do()
+        return do()
+
+
+def new_disk(fault: Fault | None = None) -> RecordingDisk:
+    """Empty, with the directories of one node."""
+    disk = RecordingDisk(fault)
+    for path in (JOURNAL, SPOOL, ARCHIVE):
+        disk.make_directory(path)
+    return disk
+
+
+def write_lines(batches: Iterable[Stored], sink: Any, **_: Any) -> parquet.Written:
+    """In place of Parquet where thousands of files are made; as easy to find torn."""
+    rows = [
+        (stored.lsn + n, payload)
+        for stored in batches
+        for n, payload in enumerate(split(stored.batch.body).payloads)
+    ]
+    sink.write(b"".join(b"%d %s\n" % row for row in rows) + b"end")
+    return parquet.Written(len(rows))
+
+
+def clock() -> float:
+    return 1_763_700_000.0
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b","), content_type="text/plain")
+
+
+def public(disk: RecordingDisk) -> dict[str, bytes]:
+    return {
+        name: disk.read(SPOOL / name)
+        for name in disk.names(SPOOL)
+        if parse_file_name(name)
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def rows_of(content: bytes) -> dict[int, bytes]:
+    """lsn to payload."""
+    if not content.startswith(b"PAR1"):
+        *lines, end = content.split(b"\n")
+        assert end == b"end", "a torn file is public"
+        return {int(lsn): payload for lsn, payload in map(bytes.split, lines)}
+    table = pq.read_table(
+        pa.BufferReader(content), columns=["lsn", "payload"], use_threads=False
+    )
+    lsns, payloads = (column.to_pylist() for column in table.columns)
+    assert len(set(lsns)) == len(lsns)
+    return dict(zip(lsns, payloads, strict=True))
+
+
+def check(disk: RecordingDisk) -> None:
+    """Start on what a crash left, and hold it against all that was promised."""
+    marks = disk.marks
+    taken = {m.name: m.content for m in marks if isinstance(m, Taken)}
+    seen = {m.name: m.content for m in marks if type(m) is Seen}
+    before = Gateway(disk.copy())
+    Gateway(disk)
+    gateway = Gateway(disk, life=9)
+    next_lsn, left = gateway.log.next_lsn, gateway.sealed
+    assert before.log.next_lsn == next_lsn, "recovery changes its mind"
+    assert before.sealed == left, "recovery changes its mind"
+    assert gateway.publisher.recover(left) == left
+    gateway.publish()
+
+    files = public(disk)
+    assert disk.names(SPOOL) == sorted(files), "hidden files are left"
+    assert disk.names(JOURNAL) == ["catalog"], "segments are left"
+    for name, content in seen.items():
+        assert files.get(name, taken.get(name)) == content, f"{name} changed"
+    for name, content in taken.items():
+        assert files.get(name, content) == content, f"{name} changed"
+    rows: dict[int, bytes] = {}
+    for name, content in (files | taken).items():
+        _, first, last = parse_file_name(name) or ("", 0, 0)
+        inside = rows_of(content)
+        assert sorted(inside) == list(range(first, last + 1)), f"{name} holds other"
+        assert not rows.keys() & inside.keys(), f"{name} doubles what another has"
+        rows |= inside
+    assert sorted(rows) == list(range(1, next_lsn)), "a hole, or an lsn given twice"
+    for mark in marks:
+        if isinstance(mark, Acknowledged):
+            there = range(mark.lsn, mark.lsn + mark.body.count(b",") + 1)
+            whole = b",".join(rows.get(lsn, b"(lost)") for lsn in there)
+            assert whole == mark.body, f"acknowledged batch at {mark.lsn} is not there"
+    assert_whole([rows[lsn] for lsn in sorted(rows)])
+
+    gateway.commit(2)
+    gateway.roll()
+    gateway.publish()
+    assert rows_of(max(public(disk).items())[1]).keys() == {next_lsn, next_lsn + 1}
+    assert disk.wrong == []
+
+
+def assert_whole(payloads: list[bytes]) -> None:
+    """No batch is there in part, or twice."""
+    batches: list[bytes] = []
+    rest = iter(payloads)
+    for payload in rest:
+        number, _, count, _ = payload.split(b"/")
+        batches.append(number)
+        for n in range(1, int(count)):
+            following = next(rest, b"nothing").split(b"/")
+            assert following[:2] == [number, b"%d" % n], f"{payload!r} is torn"
+    assert len(set(batches)) == len(batches), "a batch is there twice"
+
+
+def wrecks(
+    disk: RecordingDisk, *, most: int = 48, every: int = 1, begin: int = 0
+) -> Iterator[tuple[str, RecordingDisk]]:
+    """What kill -9 and power cuts leave after every step of the last life."""
+    seen: set[Hashable] = set()
+    for moment in disk.moments[begin::every]:
+        killed = RecordingDisk.after_kill(moment)
+        files = public(killed)
+        for story, left in [
+            (f"kill -9 after step {moment.number} ({moment.step})", killed),
+            *crashes(moment, most=most, seen=seen),
+        ]:
+            for name, content in files.items():
+                left.mark(Seen(name, content))
+            yield story, left
+
+
+def second_lives(
+    disk: RecordingDisk, *, most: int
+) -> Iterator[tuple[str, RecordingDisk]]:
+    """What crashes during and after the recovery from a crash leave; a sample."""
+    for turn, (story, left) in enumerate(wrecks(disk, most=most)):
+        live_on(left)
+        for then, again in wrecks(left, most=most, every=9, begin=turn % 9):
+            yield f"{story}; then {then}", again
+
+
+def live_on(disk: RecordingDisk) -> None:
+    """Recover, take more, publish, be read."""
+    gateway = Gateway(disk, life=2)
+    gateway.commit(1, 2)
+    gateway.publish()
+    gateway.take(keep=True)
+    gateway.roll()
+    gateway.commit(1)
+    gateway.publish()
+
+
+def survey(states: Iterable[tuple[str, RecordingDisk]]) -> int:
+    """Check them all; returns how many there were."""
+    count = 0
+    failures: dict[str, list[str]] = {}
+    for count, (story, disk) in enumerate(states, 1):  # noqa: B007 - it is returned
+        try:
+            check(disk)
+        except Exception as why:
+            where = traceback.extract_tb(why.__traceback__)[-1]
+            what = f"{type(why).__name__}: {why} ({where.filename}:{where.lineno})"
+            failures.setdefault(what, []).append(story)
+    report = [
+        f"{len(stories)} states: {what}\n    first {stories[0]}"
+        for what, stories in failures.items()
+    ]
+    if report:
+        pytest.fail(f"of {count} states\n" + "\n".join(report), pytrace=False)
+    return count
+
+
+@pytest.fixture
+def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes in every run."""
+    salts = itertools.count(0xC0FFEE)
+    monkeypatch.setattr(log, "secrets", SimpleNamespace(randbits=lambda _: next(salts)))
+
+
+@pytest.fixture
+def quick_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of lines instead of Parquet: the steps on the disk are the same."""
+    monkeypatch.setattr(parquet, "write", write_lines)
+
+
+@pytest.fixture
+def crash(fixed_salts: None) -> SimpleNamespace:
+    """All of the above, for tests in several files."""
+    return SimpleNamespace(
+        Gateway=Gateway,
+        Acknowledged=Acknowledged,
+        journal=JOURNAL,
+        check=check,
+        new_disk=new_disk,
+        survey=survey,
+        wrecks=wrecks,
+        second_lives=second_lives,
+    )

@@ -1,0 +1,149 @@
+"""The journal and the spool in every state that a crash may leave them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.spool import catalog
+from gateway.testing_crashes import crashes
+from gateway.testing_disk import Fault
+
+Scenario = Callable[[Any], None]
+
+
+def keeping_up(gateway: Any) -> None:
+    """Each segment is published before the next is begun."""
+    gateway.commit(1, 3)
+    gateway.commit(2, size=3000)
+    gateway.roll()
+    gateway.publish()
+    gateway.commit(2)
+    gateway.commit(1, 1)
+    gateway.roll()
+    gateway.publish()
+    gateway.commit(2)
+
+
+def falling_behind(gateway: Any) -> None:
+    """Segments wait while the journal goes on; Spark takes what is there."""
+    for _ in range(3):
+        gateway.commit(1, 2)
+        gateway.commit(3)
+        gateway.roll()
+    gateway.publish()
+    gateway.take(keep=True)
+    gateway.commit(1)
+    gateway.roll()
+    gateway.publish()
+    gateway.take(keep=False)
+
+
+def side_by_side(gateway: Any) -> None:
+    """One segment is published while the next is written, and Spark keeps reading."""
+    for turn in range(4):
+        gateway.commit(1, 2)
+        gateway.roll()
+        gateway.commit(2)
+        gateway.publish()
+        if turn % 2:
+            gateway.take(keep=turn == 1)
+    gateway.roll()
+
+
+def a_failed_sync(gateway: Any) -> None:
+    """Each sync of the journal's records fails once, and Spark takes the files."""
+    for nth in (2, 1, 3):
+        gateway.disk.fault = Fault(nth, calls=frozenset({"sync"}))
+        gateway.commit(1, 2)
+        gateway.commit(3, 1)
+        gateway.roll()
+        gateway.publish()
+    gateway.disk.fault = None
+    gateway.take(keep=True)
+    gateway.commit(1)
+
+
+def a_full_disk(gateway: Any) -> None:
+    """Writes end in the middle and are taken back, then the segment is sealed."""
+    gateway.commit(2)
+    for _ in range(2):
+        gateway.disk.fault = Fault(1, 28, calls=frozenset({"write"}), short=True)
+        gateway.commit(1, 2, size=300)
+        gateway.roll()
+        gateway.commit(1)
+    gateway.publish()
+
+
+SCENARIOS = [keeping_up, falling_behind, side_by_side, a_failed_sync, a_full_disk]
+
+
+def run(crash: Any, scenario: Scenario) -> Any:
+    disk = crash.new_disk()
+    scenario(crash.Gateway(disk, tries=3))
+    return disk
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_crash_loses_or_doubles_anything(
+    crash: Any, quick_files: None, scenario: Scenario
+) -> None:
+    """After any crash all that was acknowledged is published once, and whole."""
+    states = crash.survey(crash.wrecks(run(crash, scenario), most=32))
+    assert states > 300
+
+
+def test_the_same_with_real_files(crash: Any) -> None:
+    """It holds for Parquet as it is written, in its many small pieces."""
+    assert crash.survey(crash.wrecks(run(crash, keeping_up), most=16)) > 250
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_crash_in_a_recovery_does_either(
+    crash: Any, quick_files: None, scenario: Scenario
+) -> None:
+    """The same holds when the next start, and what follows, is cut short as well."""
+    states = crash.survey(crash.second_lives(run(crash, scenario), most=2))
+    assert states > 500
+
+
+def test_the_catalog_forgets_only_what_can_not_come_back(
+    crash: Any, quick_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shortening the catalog makes no removed segment look unpublished."""
+    monkeypatch.setattr(catalog, "_KEEP", 2)
+
+    def long(gateway: Any) -> None:
+        for _ in range(6):
+            gateway.commit(1)
+            gateway.roll()
+        gateway.publish()
+
+    disk = run(crash, long)
+    assert len(catalog.entries(disk.read(crash.journal / "catalog"))) < 6
+    assert crash.survey(crash.wrecks(disk, most=16)) > 300
+
+
+def test_a_power_cut_keeps_what_was_synced_and_no_more(crash: Any) -> None:
+    """The double itself: unsynced bytes and names come and go, synced ones stay."""
+    disk = crash.new_disk()
+    path = crash.journal / "file"
+    file = disk.create(path)
+    file.write([b"synced"])
+    file.sync()
+    found = {d.exists(path) for _, d in crashes(disk.moments[-1])}
+    assert found == {True, False}
+    disk.sync_directory(crash.journal)
+    file.write([b"risky"])
+    found = {d.read(path) for _, d in crashes(disk.moments[-1])}
+    assert {b"synced", b"syncedrisky", b"syncedr", b"synced" + bytes(5)} <= found
+    assert all(content.startswith(b"synced") for content in found)
+    disk.fault = Fault(1, calls=frozenset({"sync"}))
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    disk.open(path).sync()
+    found = {d.read(path) for _, d in crashes(disk.moments[-1])}
+    assert {b"synced", b"syncedrisky"} <= found
