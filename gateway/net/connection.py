@@ -33,7 +33,8 @@ READ_BYTES = 1 << 18
 """Of one read; also the unsent output at which a peer counts as not reading.  Then we
 stop reading from it, and cut it off if more is written than the listener's
 `unread_bytes` or if `STUCK_SECONDS` pass."""
-STUCK_SECONDS = 60.0
+STUCK_SECONDS = 45.0
+"""Less than TCP_USER_TIMEOUT (`bind`): the kernel would hang up without a word."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)

@@ -324,11 +324,11 @@ def test_a_peer_that_reads_again_starts_afresh(make_net: Make) -> None:
 def test_a_peer_that_never_reads_is_cut_off_in_time(
     make_net: Make, warnings: Texts
 ) -> None:
-    """A minute without all being sent, even when nothing more is written."""
+    """45 s without all being sent, even when nothing more is written."""
     net = make_net()
     peer = net.peer()
     peer.wire.producer.pauseProducing()
-    net.pass_time(58)
+    net.pass_time(43)
     assert not peer.wire.disconnected
     net.pass_time(6)
     assert peer.wire.disconnected
