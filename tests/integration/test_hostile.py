@@ -1,0 +1,268 @@
+"""Peers that mean ill, against the real daemon: what they cost is bounded, the log has
+one clear line about each, and a well-behaved client beside them notices nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pylogbeat import PyLogBeatClient
+
+MiB = 1 << 20
+MANY = 0xFFFFFFFF
+
+
+def frame(kind: bytes, *numbers: int) -> bytes:
+    return kind + struct.pack(f">{len(numbers)}I", *numbers)
+
+
+def squeezed(pieces: Iterator[bytes]) -> bytes:
+    packer = zlib.compressobj(1)
+    body = b"".join([*map(packer.compress, pieces), packer.flush()])
+    return frame(b"2C", len(body)) + body
+
+
+def one_event_of_a_gigabyte() -> bytes:
+    """A megabyte that inflates to a thousand times as much."""
+
+    def pieces() -> Iterator[bytes]:
+        yield frame(b"2J", 1, 1024 * MiB)
+        for _ in range(1024):
+            yield bytes(MiB)
+
+    return frame(b"2W", 1) + squeezed(pieces())
+
+
+def many_events() -> bytes:
+    """Each is small, all together inflate to more than `limits.inflated_bytes`."""
+    count = 60_000
+    event = b'{"m":"' + bytes(2000).replace(b"\0", b"x") + b'"}'
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(1, count + 1):
+            yield frame(b"2J", number, len(event)) + event
+
+    return frame(b"2W", count) + squeezed(pieces())
+
+
+def event_after_event_without_end() -> bytes:
+    """The window says two; empty events come by the million."""
+    more = frame(b"2J", 1, 0) * 10_000
+    return frame(b"2W", 2) + squeezed(more for _ in range(100))
+
+
+LIES = {
+    "window of 2^32-1": (frame(b"2W", MANY), "(options.window_events)"),
+    "event of 4 GiB": (
+        frame(b"2W", 1) + frame(b"2J", 1, MANY), "(limits.inflated_bytes)"
+    ),
+    "compressed frame of 4 GiB": (
+        frame(b"2W", 1) + frame(b"2C", MANY), "(options.compressed_bytes)"
+    ),
+    "2^32-1 pairs": (frame(b"1W", 1) + frame(b"1D", 1, MANY), "(options.pairs)"),
+    "key of 4 GiB": (
+        frame(b"1W", 1) + frame(b"1D", 1, 1, MANY), "(limits.inflated_bytes)"
+    ),
+    "bomb in one event": (one_event_of_a_gigabyte, "(limits.inflated_bytes)"),
+    "bomb in many events": (many_events, "(limits.inflated_bytes)"),
+    "bomb in empty events": (event_after_event_without_end, "(options.window_events)"),
+}  # fmt: skip
+
+
+@contextmanager
+def friend(daemon: Any) -> Iterator[None]:
+    """A client that sends window after window meanwhile, on one connection."""
+    over = threading.Event()
+    sent: list[bytes] = []
+    trouble: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with PyLogBeatClient(*address, timeout=30) as client:
+                while not over.wait(0.01):
+                    events = [b'{"n":%d}' % (len(sent) + n) for n in range(50)]
+                    client.send(events)
+                    sent.extend(events)
+        except BaseException as why:
+            trouble.append(why)
+
+    address = daemon.address()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    assert not trouble
+    assert sent
+    daemon.settled()
+    rows = [row for row in daemon.rows() if row["payload"].startswith(b'{"n":')]
+    assert [row["payload"] for row in rows] == sent
+    assert len({row["session"] for row in rows}) == 1
+
+
+def lines_about(daemon: Any, source: str) -> list[str]:
+    return [line for line in daemon.log.splitlines() if f" {source}:" in line]
+
+
+def test_lies_about_sizes_are_refused(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """From the declared length on, or at the limit: FIN, one line with limit and key,
+    no memory, nothing stored; eight of each at a time.
+    """
+    daemon = start()
+    before = daemon.memory()
+    with friend(daemon):
+        for number, (lie, key) in enumerate(LIES.values(), start=1):
+            data = lie() if callable(lie) else lie
+            source = f"127.0.1.{number}"
+            peers = [connect(daemon.address(), source) for _ in range(8)]
+            threads = [threading.Thread(target=push, args=[p, data]) for p in peers]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(60)
+                assert not thread.is_alive()
+            assert [peer.rest() for peer in peers] == [b""] * 8
+            (line,) = lines_about(daemon, source)
+            assert " refused: " in line
+            assert ", limit " in line
+            assert line.endswith(key)
+    assert {row["peer"].partition(":")[0] for row in daemon.rows()} == {"127.0.0.1"}
+    assert daemon.memory() - before < 64 * MiB
+
+
+def push(peer: Any, data: bytes) -> None:
+    """Send all of it; the daemon may have had enough before that."""
+    try:
+        peer.send(data)
+    except (BrokenPipeError, ConnectionResetError):
+        pytest.fail("RST instead of FIN")
+
+
+def test_half_windows_share_the_memory(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """Forty peers, each with seven MiB of a window that never ends: the largest go
+    before all together pass `journal.memory_bytes`.
+    """
+    daemon = start(journal={"memory_bytes": "64MiB"})
+    before = daemon.memory()
+    piece = frame(b"2J", 1, MiB - 10) + bytes(MiB - 10)
+    address = daemon.address()
+    with friend(daemon):
+        peers = [connect(address, f"127.0.2.{n}") for n in range(1, 41)]
+        for peer in peers:
+            peer.send(frame(b"2W", 100) + piece * 7)
+    assert "(journal.memory_bytes)" in daemon.log
+    assert daemon.memory() - before < 64 * MiB + 64 * MiB
+
+
+def test_a_slow_handshake_ends(
+    start: Callable[..., Any],
+    connect: Callable[..., Any],
+    authority: Any,
+    eventually: Callable[..., Any],
+) -> None:
+    """Peers that send a TLS hello byte by byte are cut off at `limits.handshake`."""
+    pair = authority.issue("gateway.example")
+    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
+    sealed = {**plain, "name": "sealed", "tls": tls, "limits": {"handshake": "1s"}}
+    daemon = start(listeners=[plain, sealed])
+    with friend(daemon):
+        peers = [connect(daemon.address("sealed"), "127.0.3.1") for _ in range(100)]
+        hello = iter(bytes.fromhex("16030100c8010000c4") + bytes(100_000))
+
+        def over() -> bool:
+            byte = bytes([next(hello)])
+            for peer in peers:
+                try:
+                    peer.send(byte)
+                except OSError:
+                    continue
+            return bool(daemon.listener("sealed")["connections"] == 0)
+
+        eventually(over, "all of them are gone")
+    (line,) = lines_about(daemon, "127.0.3.1")
+    assert "handshake not finished, limit 1 s (limits.handshake)" in line
+    assert daemon.listener("sealed")["rejected"]["handshake"] == 100
+
+
+def test_slow_writers_cost_little(
+    start: Callable[..., Any],
+    connect: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """Peers that send an endless window byte by byte keep their connection and hardly
+    any memory; there may be as many as `limits.connections_per_peer`, and one line in
+    the log about the others.
+    """
+    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    daemon = start(listeners=[{**plain, "limits": {"connections_per_peer": 200}}])
+    address = daemon.address()
+    before = daemon.memory()
+    with friend(daemon):
+        peers = [connect(address, "127.0.4.1") for _ in range(250)]
+        eventually(
+            lambda: daemon.listener()["rejected"].get("connections_per_peer") == 50,
+            "fifty are turned away",
+        )
+        data = frame(b"2W", 1000) + frame(b"2J", 1, 15 * MiB) + bytes(100)
+        for at in range(len(data)):
+            for peer in peers[:200]:
+                peer.send(data[at : at + 1])
+        assert daemon.listener()["connections"] == 201
+    (line,) = lines_about(daemon, "127.0.4.1")
+    assert "limit 200 (limits.connections_per_peer)" in line
+    assert daemon.memory() - before < 32 * MiB
+
+
+@pytest.mark.slow
+def test_who_does_not_read_is_cut_off(
+    start: Callable[..., Any],
+    connect: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """Peers that ask for acknowledgements without end and read none: we stop reading,
+    then hang up with one line in the log; what waits for them is bounded.
+    """
+    daemon = start()
+    address = daemon.address()
+    before = daemon.memory()
+    asking = frame(b"2W", 0) * 50_000
+
+    def ask(peer: Any) -> None:
+        try:
+            while True:
+                peer.send(asking)
+        except OSError:
+            return
+
+    with friend(daemon):
+        peers = [connect(address, "127.0.5.1") for _ in range(10)]
+        for peer in peers:
+            peer.socket.settimeout(150)
+            threading.Thread(target=ask, args=[peer], daemon=True).start()
+        eventually(
+            lambda: daemon.listener()["rejected"].get("unread") == 10,
+            "all of them are cut off",
+            120,
+        )
+        eventually(
+            lambda: daemon.listener()["connections"] == 1, "only the friend is left"
+        )
+    (line,) = lines_about(daemon, "127.0.5.1")
+    assert "peer does not read what we send" in line
+    assert daemon.memory() - before < 64 * MiB
+    assert json.loads(daemon.get("/api/status"))["ready"]
