@@ -10,12 +10,14 @@ once, and `commit_interval` is the least time between two syncs.
 
 When a commit fails, nobody is acknowledged, the group stays where it is, reading
 stops (`full`), and the commit is tried again every second: a disk that has room
-again heals everything.  A sync that fails twice in a row is not tried a third time:
-`on_fatal` ends the daemon, and the senders still hold what was not acknowledged.
+again heals everything.  Two syncs that fail in a row, for any reason but want of room,
+are not followed by a third: `on_fatal` ends the daemon, and the senders still hold
+what was not acknowledged.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections import deque
@@ -35,6 +37,7 @@ __all__ = ["Commit", "Journal", "Settings"]
 
 _GROUP_BYTES = 32 * 2**20
 _RETRY_SECONDS = 1.0
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -115,6 +118,7 @@ class Journal:
         self._queue: deque[_Waiting] = deque()
         self._stopping = False
         self._busy_since: float | None = None
+        self._failed_syncs = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     # -- the reactor's side ---------------------------------------------------
@@ -262,7 +266,7 @@ class Journal:
             last = self._clock()
             group = self._take()
             if group:
-                failures = failures + 1 if not self._commit(group, failures) else 0
+                failures = failures + 1 if not self._commit(group) else 0
                 if failures and self._stopping:
                     break
             if self._due():
@@ -299,7 +303,7 @@ class Journal:
                 group.append(waiting)
         return group
 
-    def _commit(self, group: list[_Waiting], failures: int) -> bool:
+    def _commit(self, group: list[_Waiting]) -> bool:
         begun = self._busy_since = self._clock()
         before = self._store.bytes
         try:
@@ -307,11 +311,14 @@ class Journal:
         except OSError as why:
             self._pass_on_abandoned()
             self._reactor.callFromThread(self._failed, why)
-            if failures and isinstance(why, SyncFailed):
-                self._reactor.callFromThread(self._on_fatal, str(why))
+            if isinstance(why, SyncFailed) and why.errno not in _NO_ROOM:
+                self._failed_syncs += 1
+                if self._failed_syncs > 1:
+                    self._reactor.callFromThread(self._on_fatal, str(why))
             return False
         finally:
             self._busy_since = None
+        self._failed_syncs = 0
         for waiting in group:
             waiting.lsn = lsn
             lsn += waiting.batch.count

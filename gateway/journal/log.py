@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,10 +120,11 @@ class Log:
             self._cut_back(current, batches)
             raise
         try:
-            current.file.sync()
-        except OSError as why:
+            with _syncing(current.path):
+                current.file.sync()
+        except SyncFailed:
             self._abandon(current)
-            raise SyncFailed(why.errno, why.strerror, str(current.path)) from why
+            raise
         current.bytes += sum(map(len, chunks))
         current.payload_bytes += payload_bytes
         self.next_lsn = lsn
@@ -160,8 +161,9 @@ class Log:
         file = self._disk.create(path)
         try:
             file.write([header.encode()])
-            file.sync()
-            self._disk.sync_directory(self.directory)
+            with _syncing(path):
+                file.sync()
+                self._disk.sync_directory(self.directory)
         except OSError:
             file.close()
             with contextlib.suppress(OSError):
@@ -204,3 +206,11 @@ class Log:
         return Segment(
             current.path, current.first_lsn, self.next_lsn - 1, current.bytes
         )
+
+
+@contextlib.contextmanager
+def _syncing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as why:
+        raise SyncFailed(why.errno, why.strerror, str(path)) from why

@@ -1,0 +1,208 @@
+"""Every call to the disk fails once, and nothing that was promised is broken by it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import queue
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.interfaces import NotStored
+from gateway.journal import Journal, Settings
+from gateway.journal import journal as journal_module
+from gateway.testing_disk import Fault, RecordingDisk
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "full": {"number": errno.ENOSPC},
+    "full in the middle of a write": {"number": errno.ENOSPC, "short": True},
+    "broken": {"number": errno.EIO},
+    "broken for three calls": {"number": errno.EIO, "times": 3},
+}
+TRIES = 5
+
+
+def each_fault(kind: str, *, least: int) -> Iterator[Fault]:
+    """The first call fails, then the second, … until there is no such call."""
+    for nth in itertools.count(1):
+        fault = Fault(nth, **FAULTS[kind])
+        yield fault
+        if not fault.failed:
+            assert nth > least
+            return
+
+
+def work(gateway: Any) -> None:
+    gateway.commit(1, 2, size=300)
+    gateway.commit(2)
+    gateway.roll()
+    gateway.publish()
+    gateway.commit(1)
+    gateway.commit(3, 1)
+    gateway.roll()
+    gateway.publish()
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_the_disk_fails_anywhere_and_then_the_power_too(
+    crash: Any, quick_files: None, kind: str
+) -> None:
+    """Tried again it works, and a crash at any step from then on loses nothing."""
+    states = 0
+    for fault in each_fault(kind, least=40):
+        disk = crash.new_disk()
+        gateway = crash.Gateway(disk, tries=TRIES)
+        disk.fault = fault
+        work(gateway)
+        disk.fault = None
+        turn = fault.nth % 2
+        states += crash.survey(crash.wrecks(disk, most=6, every=2, begin=turn))
+        states += crash.survey([(f"the end, with {fault.failed}", disk)])
+    assert states > 1000
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_start_fails_or_succeeds_but_never_harms(
+    crash: Any, quick_files: None, kind: str
+) -> None:
+    """What fails while a start recovers is found as good by the next start."""
+    for fault in each_fault(kind, least=20):
+        disk = crash.new_disk()
+        gateway = crash.Gateway(disk)
+        gateway.commit(1, 2)
+        gateway.roll()
+        gateway.commit(2)
+        gateway.publisher.publish(gateway.sealed.pop())
+        gateway.roll()
+        gateway.commit(3)
+        again = RecordingDisk.after_kill(disk.moments[-1])
+        again.fault = fault
+        with contextlib.suppress(OSError):
+            crash.Gateway(again).publish()
+        again.fault = None
+        crash.survey(crash.wrecks(again, most=4, every=2))
+        crash.survey([(f"the end, with {fault.failed}", again)])
+
+
+class Running:
+    """The journal with its thread, on a disk that fails; the test is its reactor."""
+
+    def __init__(self, crash: Any, fault: Fault) -> None:
+        self.crash = crash
+        self.disk = crash.new_disk()
+        self.gateway = crash.Gateway(self.disk, tries=TRIES)
+        self.disk.fault = fault
+        self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
+            queue.Queue()
+        )
+        self.fatal: list[str] = []
+        self.acknowledged = 0
+        self.journal = Journal(
+            self.gateway.log,
+            Settings(commit_interval=0.0, roll_events=4, roll_interval=1e6),
+            self,
+            on_sealed=self.gateway.sealed.append,
+            on_fatal=self.fatal.append,
+        )
+        self.journal.start()
+
+    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
+        self.calls.put((f, args))
+
+    def submit(self, *counts: int) -> None:
+        for count in counts:
+            batch = self.gateway.batch(count)
+            done = self.journal.submit(batch)
+            done.addCallback(self.stored).addErrback(lambda why: why.trap(NotStored))
+
+    def stored(self, stored: Any) -> None:
+        """An acknowledgement: a power cut right now must not take the batch."""
+        self.acknowledged += 1
+        self.disk.mark(self.crash.Acknowledged(stored.lsn, stored.batch.body))
+
+    def run(self, until: Callable[[], bool]) -> None:
+        while not until():
+            f, args = self.calls.get(timeout=20)
+            f(*args)
+
+    def stop(self) -> None:
+        ended: list[None] = []
+        self.journal.stop().addCallback(ended.append)
+        self.run(lambda: bool(ended))
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed commit is tried again without waiting."""
+    monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("kind", ["full", "full in the middle of a write", "broken"])
+def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
+    crash: Any, quick_files: None, at_once: None, kind: str
+) -> None:
+    """Whatever call fails, all is acknowledged in the end, and never too early."""
+    for fault in each_fault(kind, least=9):
+        running = Running(crash, fault)
+        running.submit(1, 2)
+        running.run(lambda r=running: r.acknowledged == 2)
+        running.submit(3, 1, 2)
+        running.run(lambda r=running: r.acknowledged == 5)
+        running.stop()
+        assert not running.fatal
+        running.disk.fault = None
+        crash.survey(crash.wrecks(running.disk, most=4, every=2))
+        running.gateway.publish()
+        crash.survey([(f"the end, with {fault.failed}", running.disk)])
+
+
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_two_syncs_that_fail_in_a_row_are_the_end(
+    crash: Any, quick_files: None, at_once: None, nth: int
+) -> None:
+    """Wherever the first fails: of a header, a directory or a group of batches."""
+    calls = frozenset({"sync", "sync_directory"})
+    running = Running(crash, Fault(nth, times=10**9, calls=calls))
+    running.submit(1, 2)
+    running.run(lambda: bool(running.acknowledged == 2 or running.fatal))
+    running.submit(3, 1)
+    running.run(lambda: bool(running.acknowledged == 4 or running.fatal))
+    running.submit(2)
+    running.run(lambda: bool(running.fatal))
+    assert "Input/output error" in running.fatal[0]
+    running.journal.stop()
+    running.disk.fault = None
+    running.crash.survey(running.crash.wrecks(running.disk, most=8))
+
+
+def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(
+    crash: Any, at_once: None
+) -> None:
+    """A full disk and then one bad sync end nothing: the next attempt succeeds."""
+    running = Running(crash, Fault(2, errno.ENOSPC, calls=frozenset({"write"})))
+    running.submit(1)
+    running.run(lambda: running.journal.full)
+    running.disk.fault = Fault(1, calls=frozenset({"sync"}))
+    running.run(lambda: running.acknowledged == 1)
+    assert not running.fatal
+    running.stop()
+
+
+def test_a_full_disk_is_never_the_end(
+    crash: Any, quick_files: None, at_once: None
+) -> None:
+    """File systems that say so at the sync are waited for like those that say so at
+    the write."""
+    calls = frozenset({"sync"})
+    running = Running(crash, Fault(3, errno.ENOSPC, times=9, calls=calls))
+    running.submit(1)
+    running.run(lambda: running.acknowledged == 1)
+    running.submit(2)
+    running.run(lambda: running.acknowledged == 2)
+    assert not running.fatal
+    running.stop()
+    running.disk.fault = None
+    crash.survey(crash.wrecks(running.disk, most=8))
