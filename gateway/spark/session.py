@@ -56,6 +56,10 @@ def settings(spark: Any) -> dict[str, str]:
         # Shredding saves an eighth of the size and costs half as much time again,
         # and few readers besides Spark can put the pieces together.
         "spark.sql.variant.writeShredding.enabled": "false",
+        # A few files open at once instead of sorting every batch by table and date;
+        # row groups are small so that they fit into a small heap together.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
+        "spark.hadoop.parquet.block.size": str(32 * 2**20),
         # Two values for one key: neither is the right one, so the bytes are kept.
         "spark.sql.variant.allowDuplicateKeys": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
