@@ -1,0 +1,98 @@
+"""Cuts a stream into frames: what both dialects of Pravega have in common.
+
+    frame   type i32 | length u32 (of what follows) | payload         big-endian
+
+A frame is refused on its header, before its payload is buffered: its type is unknown,
+or its length is over the limit.  No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+
+from gateway.interfaces import Refusal
+
+__all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame"]
+
+_HEADER = struct.Struct(">iI")
+HEADER_BYTES = _HEADER.size
+
+#: Both dialects: messages are shorter than 2**24 bytes.
+MAX_LENGTH = 0x00FF_FFFF
+
+#: The type of what `Frames.raw` asked for; no frame has it.
+RAW = -(2**31)
+
+
+def frame(kind: int, *payload: bytes | memoryview) -> bytes:
+    """A whole frame."""
+    return b"".join((_HEADER.pack(kind, sum(map(len, payload))), *payload))
+
+
+class Frames:
+    """The frames of one connection, however its stream is sliced."""
+
+    __slots__ = ("_buffer", "_known", "_most", "_need", "_raw")
+
+    def __init__(self, known: Collection[int], most: int = MAX_LENGTH) -> None:
+        """*most* is how long a payload may be: `limits.message_bytes`."""
+        self._known = known
+        self._most = min(most, MAX_LENGTH)
+        self._buffer: bytes | bytearray = b""
+        self._need = HEADER_BYTES
+        """Bytes without which looking at the buffer again is useless."""
+        self._raw = -1
+
+    @property
+    def held_bytes(self) -> int:
+        """Buffered for a frame that is not all there."""
+        return len(self._buffer)
+
+    def raw(self, size: int) -> None:
+        """The next *size* bytes are no frames: give them as one, of type `RAW`."""
+        self._check(size)
+        self._raw = size
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Type and payload of each frame that is complete now.  Exhaust it."""
+        if self._buffer:
+            if not isinstance(self._buffer, bytearray):
+                self._buffer = bytearray(self._buffer)
+            self._buffer += data
+        else:
+            self._buffer = data
+        if len(self._buffer) >= self._need:
+            yield from self._cut(memoryview(self._buffer))
+
+    def _cut(self, view: memoryview) -> Iterator[tuple[int, bytes]]:
+        at, end = 0, len(view)
+        while True:
+            left = end - at
+            if self._raw >= 0:
+                kind, start, size = RAW, at, self._raw
+            elif left >= HEADER_BYTES:
+                kind, size = _HEADER.unpack_from(view, at)
+                if kind not in self._known:
+                    raise Refusal(
+                        f"unknown message type {kind} "
+                        f"(header {view[at : at + HEADER_BYTES].hex()})"
+                    )
+                self._check(size)
+                start = at + HEADER_BYTES
+            else:
+                self._need = HEADER_BYTES
+                break
+            if start + size > end:
+                self._need = start + size - at
+                break
+            at = start + size
+            self._raw = -1
+            yield kind, bytes(view[start:at])
+        self._buffer = bytes(view[at:])
+
+    def _check(self, size: int) -> None:
+        if size > self._most:
+            raise Refusal(
+                f"message of {size} bytes", limit=self._most, key="limits.message_bytes"
+            )
