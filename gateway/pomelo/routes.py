@@ -60,7 +60,7 @@ class Definitions:
 
     @property
     def stale(self) -> bool:
-        """A file is not what it was; one that can not be looked at is."""
+        """A file was written again; one that is gone was not, yet."""
         return any(_written(path) not in (when, 0) for path, when in self.files.items())
 
 

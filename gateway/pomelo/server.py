@@ -82,6 +82,7 @@ class Pomelo:
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
         self._servers: dict[PomeloServer, None] = {}
         self._ticking = False
+        self._due = 0.0
         self._looked = clock.seconds()
 
     def __call__(self, connection: Connection) -> PomeloServer:
@@ -91,6 +92,7 @@ class Pomelo:
         if not self._ticking:
             self._ticking = True
             self._look()
+            self._due = self.clock.seconds() + self.tick_seconds
             self.clock.callLater(self.tick_seconds, self._tick)
         return server
 
@@ -128,7 +130,10 @@ class Pomelo:
         self._look()
         self._ticking = bool(self._servers)
         if self._ticking:
-            self.clock.callLater(self.tick_seconds, self._tick)
+            # Keep time; but a reactor that was late does not catch up all at once.
+            self._due += self.tick_seconds
+            pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
+            self.clock.callLater(pause, self._tick)
 
 
 class PomeloServer:

@@ -155,6 +155,8 @@ class Session:
                     if ready is None:
                         ready = Ready()
                     self._messages(ready, token)
+                elif token.kind == wire.KICK:
+                    break
                 else:
                     yield from self._control(token)
         except Refusal:
@@ -163,10 +165,10 @@ class Session:
             raise
         if ready is not None:
             yield ready
+        if token is not None:
+            yield Farewell()
 
-    def _control(
-        self, package: Package
-    ) -> Iterator[bytes | Greeting | Working | Farewell]:
+    def _control(self, package: Package) -> Iterator[bytes | Greeting | Working]:
         kind = package.kind
         if kind == wire.HEARTBEAT:
             if self._terms is None:
@@ -178,7 +180,7 @@ class Session:
             greeting = self._greeter.greet(package.body)
             self._terms = greeting.terms
             yield greeting
-        elif kind == wire.ACK:
+        else:  # acknowledgement
             if self._terms is None:
                 raise wire.refusal("acknowledgement before the handshake")
             if not self.working:
@@ -186,8 +188,6 @@ class Session:
                 yield Working()
                 if self._greeter.heartbeat:
                     yield HEARTBEAT
-        else:
-            yield Farewell()
 
     def _messages(self, ready: Ready, run: Messages) -> None:
         if run.zipped:
