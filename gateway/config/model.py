@@ -360,9 +360,6 @@ class Spark(Section):
     watermark: Annotated[float, Time("0s", "30d")] = Field(
         default=10 * MINUTE, description="How late an event may be counted (time)"
     )
-    max_files_per_trigger: Count = Field(
-        default=1000, description="Spool files in one micro-batch (number)"
-    )
     max_bytes_per_trigger: ByteCount = Field(
         default=256 * MiB, description="Spool bytes in one micro-batch (size)"
     )

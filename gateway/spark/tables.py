@@ -63,12 +63,16 @@ def events(stream: DataFrame) -> DataFrame:
         "seq",
         "content_type",
         f.expr(
-            "CASE WHEN body IS NOT NULL THEN try_variant_get(body, '$.message',"
-            " 'string') WHEN content_type LIKE 'text/%' THEN text END"
+            # logstash-forwarder and its kin (v1) call it line.
+            "CASE WHEN body IS NOT NULL THEN"
+            " coalesce(try_variant_get(body, '$.message', 'string'),"
+            " try_variant_get(body, '$.line', 'string'))"
+            " WHEN content_type LIKE 'text/%' THEN text END"
         ).alias("message"),
-        # ECS says host.name, older shippers just host.
+        # ECS says host.name, which v1 writers flatten; older shippers just host.
         f.expr(
             "coalesce(try_variant_get(body, '$.host.name', 'string'),"
+            " try_variant_get(body, '$[\"host.name\"]', 'string'),"
             " CASE WHEN host_text NOT LIKE '{%' THEN host_text END)"
         ).alias("host"),
         "body",

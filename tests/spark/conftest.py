@@ -208,7 +208,6 @@ def config(tmp_path: Path) -> SimpleNamespace:
             stats_window=60.0,
             stats_trigger=0.5,
             watermark=1.0,
-            max_files_per_trigger=1000,
             max_bytes_per_trigger=256 * 2**20,
             driver_memory="1g",
             ui=False,

@@ -109,6 +109,7 @@ def test_the_usual_fields_have_columns(make_rows: Callable[..., list[Any]]) -> N
             (datetime(2026, 3, 1, 23), "5", "web-2"),  # noqa: DTZ001
         ),
         ({"host": {"ip": "192.0.2.1"}}, (None, None, None)),
+        ({"line": "old", "host.name": "web-3"}, (None, "old", "web-3")),
         ({"@timestamp": "12:30", "message": None}, (None, None, None)),
         ({"@timestamp": 1_700_000_000}, (None, None, None)),
         ({"@timestamp": {"a": 1}}, (None, None, None)),
