@@ -28,6 +28,12 @@ __all__ = ["Answer", "Caller", "Kicked", "Opened", "Pushed", "Said", "Unexpected
 _MOST_ID = 0xFFFFFFFF
 _HEARTBEAT = wire.package(wire.HEARTBEAT)
 
+#: What comes of reading a handshake, or definitions, of another shape than expected.
+_NOT_POMELO = (
+    Refusal, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+    msgspec.DecodeError,
+)  # fmt: skip
+
 
 class Unexpected(Exception):
     """The server does not speak Pomelo, or does not want us."""
@@ -150,8 +156,8 @@ class Caller:
                     yield self._open(package.body)
                 elif package.kind == wire.KICK:
                     yield Kicked(_reason(package.body))
-        except (Refusal, ValueError, KeyError, TypeError) as why:
-            raise Unexpected(str(why)) from None
+        except _NOT_POMELO as why:
+            raise Unexpected(str(why) or type(why).__name__) from None
 
     def _open(self, body: bytes) -> Opened:
         told = msgspec.json.decode(body)
