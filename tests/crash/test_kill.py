@@ -2,7 +2,7 @@
 
 Writers are `gateway send`: they reconnect, send again what was not acknowledged, and
 write down the ids that were.  The daemon is killed at instants drawn from a seed, in
-the middle of its start too.  What must be true is asked of `gateway audit` and of the
+the middle of its start too; so is the Spark job.  What must be true is asked of `gateway audit` and of the
 files themselves.
 """
 
@@ -20,42 +20,53 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyarrow.dataset import dataset
+
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 20
 
 # Old version, small windows, nothing compressed, everything pipelined, WebSocket: ways
 # in which a window may be half there.
 WRITERS = (
-    ("--rate", "4000", "--window", "500", "--pipelining", "4"),
-    ("--rate", "2000", "--window", "25", "--compression", "0", "--connections", "3"),
-    ("--rate", "2000", "--window", "100", "--v1"),
-    ("--rate", "2000", "--window", "200", "--websocket", "/"),
+    ("--window", "500", "--pipelining", "4"),
+    ("--window", "25", "--compression", "0", "--connections", "3"),
+    ("--window", "100", "--v1"),
+    ("--window", "200", "--websocket", "/"),
 )
+
+
+def launch(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """In a session of its own; what it says is added to *log*."""
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
 
 
 class Writer:
     """A `gateway send` that never comes to an end by itself."""
 
-    def __init__(self, home: Path, number: int, ports: tuple[int, int]) -> None:
+    def __init__(
+        self, home: Path, number: int, ports: tuple[int, int], rate: int
+    ) -> None:
         options = WRITERS[number]
         self.acked = home / f"writer-{number}.acked"
         self._log = home / f"writer-{number}.log"
         port = ports["--websocket" in options]
         command = [
             sys.executable, "-m", "gateway.cli", "send", "lumberjack",
-            f"127.0.0.1:{port}", "--generate", "1000000000", "--patience", "120",
-            "--json", "--acked", str(self.acked), *options,
+            f"127.0.0.1:{port}", "--generate", "1000000000", "--rate", str(rate),
+            "--patience", "120", "--json", "--acked", str(self.acked), *options,
         ]  # fmt: skip
-        root = Path(__file__).parents[2]
-        path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-            )
+        self.process = launch(command, self._log)
 
     @property
     def acknowledged(self) -> int:
@@ -73,11 +84,12 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(home: Path, ports: tuple[int, int]) -> Iterator[list[Writer]]:
+def writing(home: Path, ports: tuple[int, int], rate: int) -> Iterator[list[Writer]]:
+    """One of each kind; *rate* is in events a second."""
     writers: list[Writer] = []
     try:
         for number in range(len(WRITERS)):
-            writers.append(Writer(home, number, ports))  # noqa: PERF401 - may raise
+            writers.append(Writer(home, number, ports, rate))  # noqa: PERF401 - may raise
         yield writers
     finally:
         for writer in writers:
@@ -105,10 +117,14 @@ def kill_again_and_again(
     writers: list[Writer],
     chance: random.Random,
     eventually: Callable[..., Any],
-    meanwhile: Callable[[], None] = lambda: None,
+    enough: Callable[[], bool] = lambda: True,
 ) -> None:
-    """`KILLS` lives of the daemon; one in five ends before it is ready."""
-    for _ in range(KILLS):
+    """At least `KILLS` lives of the daemon; one in five ends before it is ready."""
+    end = time.monotonic() + 200
+    kills = 0
+    while not enough() or kills < KILLS:
+        assert time.monotonic() < end
+        kills += 1
         before = [writer.acknowledged for writer in writers]
         if chance.random() < 0.2:
             daemon.launch()
@@ -121,7 +137,6 @@ def kill_again_and_again(
                 "an acknowledgement after a restart",
             )
             time.sleep(chance.uniform(0.0, 1.0))
-        meanwhile()
         daemon.kill()
 
 
@@ -190,7 +205,7 @@ def test_kill_the_daemon(
     chance = random.Random(SEED)
     ports, settings = configured(free_port)
     daemon = prepare(**settings)
-    with writing(tmp_path, ports) as writers:
+    with writing(tmp_path, ports, 2500) as writers:
         kill_again_and_again(daemon, writers, chance, eventually)
         # Journal and spool as the last kill has left them.
         audited(gateway_command, daemon, writers)
@@ -207,3 +222,94 @@ def test_kill_the_daemon(
     in_order(rows)
     assert all(each["connections"] > 1 for each in totals)
     assert sum(each["resent"] for each in totals)
+
+
+class SparkJob:
+    """A `gateway spark` that is killed a moment after it has committed something."""
+
+    def __init__(self, home: Path, config: Path, chance: random.Random) -> None:
+        self.kills = 0
+        self._log = home / "spark.log"
+        self._config = config
+        self._chance = chance
+        self._start()
+
+    def _start(self) -> None:
+        command = ["gateway.cli", "spark", "--config", str(self._config), "--json"]
+        self._log.touch()
+        self._from = self._log.stat().st_size
+        self._due: float | None = None
+        self._process = launch([sys.executable, "-m", *command], self._log)
+
+    @property
+    def said(self) -> str:
+        """All that its lives have."""
+        return self._log.read_text(errors="replace")
+
+    def look(self) -> None:
+        """Kill it when its time has come, and start it again."""
+        assert self._process.poll() is None, self.said[-5000:]
+        if self._due is None and '"rows_total"' in self.said[self._from :]:
+            self._due = time.monotonic() + self._chance.uniform(0.0, 2.0)
+        if self._due is not None and time.monotonic() > self._due:
+            # Java sees that Python is gone, or goes with it.
+            self.kill(java=self.kills % 2 == 0)
+            self.kills += 1
+            self._start()
+
+    def kill(self, *, java: bool = True) -> None:
+        if java:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """As a user would; its exit status."""
+        self._process.terminate()
+        return self._process.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_kill_the_daemon_and_the_spark_job(
+    tmp_path: Path,
+    prepare: Callable[..., Any],
+    gateway_command: Callable[..., Any],
+    eventually: Callable[..., Any],
+    free_port: Callable[[], int],
+) -> None:
+    """Twenty kills of the daemon and three of the job meanwhile: the tables have every
+    lsn once, and every event that its writer had acknowledged.
+    """
+    chance = random.Random(SEED)
+    ports, settings = configured(free_port)
+    daemon = prepare(**settings)
+    job = SparkJob(tmp_path, daemon.config, chance)
+
+    def enough() -> bool:
+        job.look()
+        return job.kills >= 3
+
+    try:
+        with writing(tmp_path, ports, 750) as writers:
+            kill_again_and_again(daemon, writers, chance, eventually, enough)
+            daemon.start()
+            everyone_is_heard(writers, eventually)
+        assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert job.stop() == 0, job.said[-5000:]
+    finally:
+        job.kill()
+        print(job.said[-5000:])
+    done = gateway_command("spark", "--config", daemon.config, "--once")
+    assert done.returncode == 0, done.stderr[-5000:]
+
+    report = audited(gateway_command, daemon, writers)
+    (node,) = report["nodes"]
+    assert node["in_lake"] == node["last"] == report["events"]
+    rows = daemon.rows()  # the archive
+    assert len(rows) == report["events"]
+    assert acknowledged(writers) <= {event_id(row) for row in rows}
+    lake = dataset(daemon.data / "lake" / "events", partitioning="hive")
+    lsns = sorted(lake.to_table(columns=["lsn"])["lsn"].to_pylist())
+    assert lsns == list(range(1, len(rows) + 1))
