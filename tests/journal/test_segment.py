@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -72,7 +73,9 @@ def test_zeros_behind_the_end_are_the_end(make: Make) -> None:
 
 def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
     """Whatever bit flips, what comes out was put in, and a loss in the middle shows."""
-    data, ends = build([make(b"a" * 20)], [make(b"b" * 20)], [make(b"c" * 20)], seal=True)
+    data, ends = build(
+        [make(b"a" * 20)], [make(b"b" * 20)], [make(b"c" * 20)], seal=True
+    )
     wanted = [b"a" * 20, b"b" * 20, b"c" * 20]
     for bit in range(segment.HEADER_BYTES * 8, ends[-1] * 8):
         flipped = bytearray(data)
