@@ -5,6 +5,7 @@
     repeated numbers: the key once, with the wire type of the number, then how many
               there are (not how many bytes), then the numbers
     nothing to say (no field given) is no body at all
+    browsers' clients write wire type 2 where it should be 0
 
 A definition maps `option type name` to a tag; `message X` nests or, at the top, is
 shared by all.  `parse` makes of it what Pomelo sends in its handshake.
@@ -190,7 +191,7 @@ class Schema:
             if inner is None:
                 raise Unusable(f"{where}: {name} is of unknown type {kind!r}")
             one.message = self._build(inner, f"{where}: {kind}")
-        message.by_key[tag] = one
+        message.by_key[tag] = message.by_key[about["tag"] << 3 | _BYTES] = one
         message.by_name[name] = one
         if one.required:
             message.required.append(name)

@@ -9,6 +9,7 @@ const fs = require("fs");
 const path = require("path");
 const { Message, Package } = require("pomelo-protocol");
 const protobuf = require("pomelo-protobuf");
+const browser = require("pomelo-protobuf/lib/client/protobuf.js");
 
 const hex = (bytes) => (bytes ? Buffer.from(bytes).toString("hex") : "");
 
@@ -113,6 +114,7 @@ cases.push(
 );
 const parsed = protobuf.parse(source);
 protobuf.init({ encoderProtos: parsed, decoderProtos: parsed });
+browser.init({ encoderProtos: parsed, decoderProtos: parsed });
 const proto = [{
   source, parsed,
   version: crypto.createHash("md5")
@@ -125,6 +127,9 @@ for (const [route, value] of cases) {
   // The encoder's buffer is twice the value's JSON, which is too short for some values.
   const roomy = Object.assign({}, value, { __room: "x".repeat(2000) });
   const bytes = protobuf.encode(route, roomy);
-  proto.push({ route, value, hex: hex(bytes), decoded: protobuf.decode(route, bytes) });
+  proto.push({
+    route, value, hex: hex(bytes), browser: hex(browser.encode(route, roomy)),
+    decoded: protobuf.decode(route, bytes),
+  });
 }
 write("pomelo-protobuf.jsonl", proto);
