@@ -117,14 +117,11 @@ def kill_again_and_again(
     writers: list[Writer],
     chance: random.Random,
     eventually: Callable[..., Any],
-    enough: Callable[[], bool] = lambda: True,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """At least `KILLS` lives of the daemon; one in five ends before it is ready."""
-    end = time.monotonic() + 200
-    kills = 0
-    while not enough() or kills < KILLS:
-        assert time.monotonic() < end
-        kills += 1
+    """`KILLS` lives of the daemon; one in five ends before it is ready."""
+    for _ in range(KILLS):
+        meanwhile()
         before = [writer.acknowledged for writer in writers]
         if chance.random() < 0.2:
             daemon.launch()
@@ -225,7 +222,7 @@ def test_kill_the_daemon(
 
 
 class SparkJob:
-    """A `gateway spark` that is killed a moment after it has committed something."""
+    """A `gateway spark` that is killed in the middle of its work, again and again."""
 
     def __init__(self, home: Path, config: Path, chance: random.Random) -> None:
         self.kills = 0
@@ -249,8 +246,10 @@ class SparkJob:
     def look(self) -> None:
         """Kill it when its time has come, and start it again."""
         assert self._process.poll() is None, self.said[-5000:]
-        if self._due is None and '"rows_total"' in self.said[self._from :]:
-            self._due = time.monotonic() + self._chance.uniform(0.0, 2.0)
+        # Once when it has committed something, else early: it repairs, begins a batch.
+        sign = '"running"' if self.kills else '"rows_total"'
+        if self._due is None and sign in self.said[self._from :]:
+            self._due = time.monotonic() + self._chance.uniform(0.0, 4.0)
         if self._due is not None and time.monotonic() > self._due:
             # Java sees that Python is gone, or goes with it.
             self.kill(java=self.kills % 2 == 0)
@@ -272,6 +271,7 @@ class SparkJob:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_kill_the_daemon_and_the_spark_job(
     tmp_path: Path,
     prepare: Callable[..., Any],
@@ -287,14 +287,15 @@ def test_kill_the_daemon_and_the_spark_job(
     daemon = prepare(**settings)
     job = SparkJob(tmp_path, daemon.config, chance)
 
-    def enough() -> bool:
+    def killed() -> bool:
         job.look()
         return job.kills >= 3
 
     try:
         with writing(tmp_path, ports, 750) as writers:
-            kill_again_and_again(daemon, writers, chance, eventually, enough)
+            kill_again_and_again(daemon, writers, chance, eventually, job.look)
             daemon.start()
+            eventually(killed, "three kills of the job", 120)
             everyone_is_heard(writers, eventually)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         assert job.stop() == 0, job.said[-5000:]
