@@ -377,8 +377,6 @@ class PomeloServer:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        if self._closed:
-            return
         refusal, connection = self._refusal, self._connection
         if refusal is None and self._reason is not None:
             connection.write(wire.kick(self._reason))

@@ -60,6 +60,7 @@ def test_jwt() -> None:
         _token("another secret that is long enough"),
         _token(exp=time.time() - 60),
         _token(sub=""),
+        _token(sub=None),
         jwt.encode({"exp": time.time() + 60}, _KEY),
         jwt.encode({"sub": "alice"}, _KEY),
         jwt.encode({"sub": "alice", "exp": time.time() + 60}, None, algorithm="none"),
@@ -77,7 +78,7 @@ def test_audience_issuer_claim() -> None:
     admit = admission(None, rule)
     good = {"aud": "game", "iss": "login", "player": 17}
     assert admit({"token": _token(**good)}).principal == "17"
-    for wrong in ({"aud": "x"}, {"iss": "x"}, {"player": None}):
+    for wrong in ({"aud": "x"}, {"iss": "x"}, {"player": None}, {"player": True}):
         with pytest.raises(Denied):
             admit({"token": _token(**good | wrong)})
 

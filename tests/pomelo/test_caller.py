@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from gateway.pomelo import wire
 from gateway.pomelo.caller import Answer, Caller, Kicked, Opened, Pushed, Unexpected
+from gateway.pomelo.protobuf import parse
 
 MOVE, SAY = "area.player.move", "chat.room.say"
+PROTOS = {"client": {}, "server": parse({"x": {"optional uInt32 n": 1}})}
+UNUSABLE = {"client": {}, "server": parse({"x": {"optional Nothing n": 1}})}
 
 
 def _answer(sys: Any, user: Any = None, code: int = 200) -> bytes:
@@ -85,6 +88,8 @@ def test_kicked(caller: Caller, body: bytes, reason: str) -> None:
         wire.package(wire.HANDSHAKE, b"{"),
         wire.package(wire.HANDSHAKE, b"[]"),
         _answer({"protos": {"client": {"a": 1}, "server": {}}}),
+        _answer({"protos": UNUSABLE}),
+        _answer({"protos": PROTOS}) + wire.push("x", b"\xff"),
         wire.package(wire.DATA, b""),
         wire.request(1, "a", b"{}"),
         wire.push(7, b"{}"),

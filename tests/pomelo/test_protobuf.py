@@ -133,6 +133,20 @@ def test_undecodable(everything: Schema, body: str, why: str) -> None:
         everything.decode("all", bytes.fromhex(body))
 
 
+def test_a_number_that_reaches_out_of_its_message() -> None:
+    """What belongs to the next field is not read as the rest of the last."""
+    source = {
+        "a": {
+            "message M": {"optional double d": 1},
+            "optional M m": 1,
+            "optional string s": 2,
+        }
+    }
+    body = bytes.fromhex("0a05 09 00000000 1204 61616161 1201 61")
+    with pytest.raises(Undecodable, match="cut off"):
+        _schema(source).decode("a", body)
+
+
 def test_bombs(everything: Schema) -> None:
     """Depth and number of values are bounded."""
     body = b""

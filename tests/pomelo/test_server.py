@@ -113,6 +113,39 @@ def test_after_the_client_has_left(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
+def test_what_is_lost_after_the_client_has_left(reader: Any) -> None:
+    """Nobody is there to be told; nothing is counted."""
+    reader.greet()
+    reader.deliver(STREAM)
+    reader.connection.lose()
+    reader.journal.refuse()
+    assert reader.sent == b""
+    assert reader.connection.counted == 0
+    assert reader.server.unacknowledged_bytes == 0
+
+
+def test_what_is_held(reader: Any) -> None:
+    """Half a message is held until the rest of it comes, or the client goes."""
+    reader.greet()
+    package = wire.notify("a", b"x" * 1000)
+    reader.deliver(package[:500])
+    assert reader.server.held_bytes == 500
+    reader.deliver(package[500:])
+    assert reader.server.held_bytes == 0
+    assert len(reader.journal.submitted) == 1
+
+
+def test_nothing_is_taken_after_the_end(reader: Any) -> None:
+    """Bytes and ticks that come too late change nothing."""
+    reader.greet()
+    reader.server.kick("bye")
+    reader.server.received(STREAM)
+    reader.server.tick()
+    reader.connection.lose()
+    assert not reader.journal.submitted
+    assert reader.sent == _kick("bye")
+
+
 # Refusals
 
 
