@@ -1,0 +1,54 @@
+"""Many waits of the same length on one timer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from twisted.internet.interfaces import IReactorTime
+
+__all__ = ["Deadlines"]
+
+One = TypeVar("One")
+
+
+class Deadlines(Generic[One]):
+    """Calls *due* with each one that was watched *seconds* ago."""
+
+    __slots__ = ("_clock", "_due", "_seconds", "_ticking", "_when")
+
+    def __init__(
+        self, clock: IReactorTime, seconds: float, due: Callable[[One], None]
+    ) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._due = due
+        self._when: dict[One, float] = {}  # in order: all wait as long
+        self._ticking = False
+
+    def watch(self, one: One) -> None:
+        """Its time begins now."""
+        self._when.pop(one, None)
+        self._when[one] = self._clock.seconds() + self._seconds
+        if not self._ticking:
+            self._ticking = True
+            self._clock.callLater(self._seconds, self._tick)
+
+    def forget(self, one: One) -> None:
+        """It is not waited for any more."""
+        self._when.pop(one, None)
+
+    def _tick(self) -> None:
+        now = self._clock.seconds()
+        late = []
+        for one, when in self._when.items():
+            if when > now:
+                break
+            late.append(one)
+        for one in late:
+            if self._when.pop(one, None) is not None:
+                self._due(one)
+        self._ticking = bool(self._when)
+        if self._ticking:
+            first = next(iter(self._when.values()))
+            self._clock.callLater(max(0.0, first - now), self._tick)

@@ -1,0 +1,165 @@
+"""How far each sender's publishers are stored: what makes resuming exact (extension 2).
+
+A sender that has a name is asked to go on behind the elements that are stored, and the
+numbers of its elements go on as well.  For that to be exact
+
+- one connection at a time publishes for a name: a newer one takes over,
+- a new stream begins only when nothing of the last one is on its way to the disk,
+- the numbers are in the journal, with the elements: `learn` reads them back.
+
+What was stored behind a batch that could not be is not counted; its elements will come
+again, as doubles, rather than be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from gateway.event import Origin
+from gateway.rsio import events
+
+__all__ = ["SOURCE", "Claim", "Key", "Offsets", "source_of"]
+
+SOURCE = "source"
+"""The attribute of an origin whose peer gave a name without a proof."""
+
+
+Told: TypeAlias = "Callable[[Claim, int], None]"
+Evicted: TypeAlias = "Callable[[Claim], None]"
+
+
+class Key(NamedTuple):
+    """Whose elements are numbered together."""
+
+    source: str
+    publisher: str
+
+
+def source_of(origin: Origin) -> str | None:
+    """The sender's name, proved or not."""
+    return origin.principal or origin.attributes.get(SOURCE)
+
+
+class Claim:
+    """One stream's right to publish for a name."""
+
+    __slots__ = ("_evicted", "_place", "_ready", "key")
+
+    def __init__(self, key: Key, place: _Place, ready: Told, evicted: Evicted) -> None:
+        self.key = key
+        self._place = place
+        self._ready = ready
+        self._evicted = evicted
+
+    def begin(self) -> None:
+        """Call *ready* as soon as nothing is on its way: now, or later."""
+        place = self._place
+        place.waiting = True
+        if not place.pending:
+            place.start()
+
+    def go(self, stored: int) -> None:
+        """Publish, behind the first *stored* elements."""
+        self._ready(self, stored)
+
+    def submitted(self, count: int) -> None:
+        """*count* elements are on their way to the disk."""
+        self._place.pending += count
+
+    def settled(self, count: int, *, stored: bool) -> None:
+        """… and have arrived there, or have not."""
+        place = self._place
+        place.pending -= count
+        if not stored:
+            place.broken = True
+        elif not place.broken:
+            place.durable += count
+        if not place.pending:
+            place.broken = False
+            place.start()
+
+    def release(self) -> None:
+        """The stream is over; what is on its way still counts."""
+        if self._place.claim is self:
+            self._place.claim = None
+
+    def take_away(self) -> None:
+        """A newer stream takes over."""
+        self.release()
+        self._evicted(self)
+
+
+class _Place:
+    __slots__ = ("broken", "claim", "durable", "pending", "waiting")
+
+    def __init__(self, durable: int) -> None:
+        self.durable = durable
+        self.pending = 0
+        self.broken = False
+        self.claim: Claim | None = None
+        self.waiting = False
+
+    def start(self) -> None:
+        if self.waiting and self.claim is not None:
+            self.waiting = False
+            self.claim.go(self.durable)
+
+
+class Offsets:
+    """All that are known."""
+
+    def __init__(
+        self, known: Iterable[tuple[Key, int]] = (), *, most: int = 1 << 20
+    ) -> None:
+        """*most* senders can have a place; the next one publishes without."""
+        self._places = {Key(*key): _Place(durable) for key, durable in known}
+        self._most = most
+
+    def claim(self, key: Key, ready: Told, evicted: Evicted) -> Claim | None:
+        """The right to publish for *key*; None if there is no place left.
+
+        After `begin`, *ready* is called with how many elements are stored; and
+        *evicted* if another stream claims the same.
+        """
+        place = self._places.get(key)
+        if place is None:
+            if len(self._places) >= self._most and not self._forget():
+                return None
+            place = self._places[key] = _Place(0)
+        if place.claim is not None:
+            place.claim.take_away()
+        claim = place.claim = Claim(key, place, ready, evicted)
+        return claim
+
+    def learn(self, origin: Origin, body: bytes) -> None:
+        """A batch that was found in the journal, in the order of the journal."""
+        source = source_of(origin)
+        if source is None:
+            return
+        for part in events.parts(body):
+            if part.resumed:
+                self._learn(Key(source, part.publisher), part.first, part.count)
+
+    def _learn(self, key: Key, first: int, count: int) -> None:
+        last = first + count - 1
+        place = self._places.get(key)
+        if place is None:
+            self._places[key] = _Place(last)
+        elif first <= place.durable + 1:
+            place.durable = max(place.durable, last)
+
+    def snapshot(self) -> list[tuple[Key, int]]:
+        """What to begin with next time, before the rest of the journal is learned."""
+        return [(key, one.durable) for key, one in self._places.items() if one.durable]
+
+    def _forget(self) -> bool:
+        """Let go of senders of which nothing was ever stored."""
+        idle = [
+            key
+            for key, one in self._places.items()
+            if not (one.durable or one.pending or one.claim)
+        ]
+        for key in idle:
+            del self._places[key]
+        return bool(idle)

@@ -1,0 +1,179 @@
+"""What the RS.io tests share: a listener on doubles, and messages both ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from gateway.interfaces import Refusal
+from gateway.rsio import messages, wire
+from gateway.rsio.checks import check_publishers
+from gateway.rsio.decoder import Decoder, Run, elements
+from gateway.rsio.limits import Limits, Options
+from gateway.rsio.offsets import Offsets
+from gateway.rsio.publisher import Publishers
+from gateway.rsio.server import RsioServer, accept
+from gateway.rsio.session import Session
+from gateway.rsio.streams import Consumed
+from gateway.testing import FakeConnection, ManualJournal
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "rsio.jsonl"
+HELLO = wire.encode(messages.ClientHello(0, ()))
+
+
+def settings(**changes: Any) -> SimpleNamespace:
+    """A listener's configuration; keyword arguments change limits or options."""
+    limits = {
+        name: changes.pop(name, default)
+        for name, default in (
+            ("message_bytes", 1 << 24),
+            ("unacknowledged_bytes", 1 << 25),
+        )
+    }
+    return SimpleNamespace(limits=SimpleNamespace(**limits), options=Options(**changes))
+
+
+class Gate:
+    """A listener on doubles, and one connection to it."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.journal = ManualJournal()
+        self.publishers = Publishers(check_publishers(self.clock))
+        self.offsets = changes.pop("offsets_known", None) or Offsets()
+        self.listener = accept(
+            settings(**changes),
+            self.journal,
+            self.clock,
+            publishers=self.publishers,
+            offsets=self.offsets,
+        )
+        self.connection, self.server = self.connect()
+
+    def connect(self) -> tuple[FakeConnection, RsioServer]:
+        """One more connection."""
+        connection = FakeConnection(protocol="rsio")
+        server = self.listener(connection)
+        connection.serve(server)
+        return connection, server
+
+    def say(self, *said: Any) -> None:
+        """Messages, or bytes, arrive."""
+        for one in said:
+            self.connection.deliver(one if isinstance(one, bytes) else wire.encode(one))
+        if self.connection.failure is not None:
+            raise self.connection.failure
+
+    def heard(self) -> list[Any]:
+        """What was written since the last time; runs as (Id, elements)."""
+        data = self.connection.sent
+        self.connection.clear()
+        return read(data)
+
+
+class _Any(dict[int, Consumed]):
+    """Every Id is a stream that is known."""
+
+    def get(self, number: int, default: Any = None) -> Consumed:
+        if number not in self:
+            stream = self[number] = Consumed(number, "", 2**62, 0)
+            stream.size = 0
+        return self[number]
+
+
+def read(data: bytes, sizes: dict[int, int] | None = None) -> list[Any]:
+    """All messages in *data*; whole elements as (Id, [element, …])."""
+    streams = _Any()
+    for number, size in (sizes or {}).items():
+        streams.get(number).size = size
+    decoder = Decoder(streams, Limits(), frozenset(messages.Code))
+    decoder.feed(data)
+    found: list[Any] = []
+    while (token := decoder.next()) is not None:
+        if isinstance(token, Run):
+            size = token.stream.size
+            found.append((token.stream.id, list(elements(token.messages, size))))
+            continue
+        if isinstance(token, messages.OnSubscribe):
+            streams.get(token.subscriber).size = token.size
+        found.append(token)
+    assert not decoder.held_bytes, "no message is cut off"
+    return found
+
+
+def happened(session: Session, *pieces: bytes) -> tuple[list[Any], Refusal | None]:
+    """What a session makes of some bytes."""
+    events: list[Any] = []
+    try:
+        for piece in pieces:
+            events += session.received(piece)
+    except Refusal as why:
+        return events, why
+    return events, None
+
+
+def opened(
+    *extensions: int, server: bool = True, limits: Limits | None = None
+) -> Session:
+    """A session after both hellos; nothing is left to be written."""
+    offered = [messages.Extension(each) for each in extensions]
+    session = Session(limits or Limits(), server=server, offered=offered)
+    if server:
+        hello: Any = messages.ClientHello(0, extensions)
+    else:
+        session.greet()
+        hello = messages.ServerHello(0, extensions)
+    list(session.received(wire.encode(hello)))
+    session.take()
+    return session
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """A listener with the usual options, not greeted yet."""
+    return Gate()
+
+
+@pytest.fixture
+def make_gate() -> Callable[..., Gate]:
+    """Makes one with other options."""
+    return Gate
+
+
+@pytest.fixture(scope="session", name="opened")
+def _opened() -> Callable[..., Session]:
+    return opened
+
+
+@pytest.fixture(scope="session", name="read")
+def _read() -> Callable[..., list[Any]]:
+    return read
+
+
+@pytest.fixture(scope="session", name="happened")
+def _happened() -> Callable[..., Any]:
+    return happened
+
+
+@pytest.fixture(scope="session")
+def vectors() -> list[dict[str, Any]]:
+    """All of tests/vectors/rsio.jsonl."""
+    return [json.loads(line) for line in VECTORS.read_text().splitlines()]
+
+
+def slices(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """*data* in pieces."""
+    edges = [0, *sorted(cuts), len(data)]
+    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+@pytest.fixture(scope="session", name="slices")
+def _slices() -> Callable[..., list[bytes]]:
+    return slices
