@@ -1,1 +1,13 @@
-"""Pravega: the segment store's protocol, in the dialect of its first proposal too."""
+"""Pravega: what its clients speak to a segment store, in today's wire (version 17) and
+in that of its first proposal, the seed's.
+
+`accept` makes what a listener needs of a `Container`, which a daemon has one of;
+`decode` turns a stored batch into rows.  docs/pravega.md says what is accepted, what is
+refused, and what is stored where.
+"""
+
+from gateway.pravega.container import Container
+from gateway.pravega.records import decode
+from gateway.pravega.server import accept
+
+__all__ = ["Container", "accept", "decode"]

@@ -1,0 +1,109 @@
+"""The newest bytes of segments, for those who read at the tail.
+
+What was stored stays here until newer data needs its room; nothing is copied, a chunk
+is a view of its batch.  Oldest goes first, whosever it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+
+__all__ = ["Recent"]
+
+#: A chunk costs this much beside its bytes.
+_CHUNK_BYTES = 200
+
+
+class _Chunks:
+    """One segment's, contiguous; those before `first` are gone."""
+
+    __slots__ = ("chunks", "first", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.chunks: list[memoryview | None] = []
+        self.first = 0
+
+
+class Recent:
+    """At most *most* bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.bytes = 0
+        self._segments: dict[str, _Chunks] = {}
+        self._order: deque[tuple[str, _Chunks]] = deque()
+
+    def add(self, name: str, offset: int, data: memoryview) -> None:
+        """Bytes of a segment; what does not follow the last ones replaces them."""
+        if not data:
+            return
+        found = self._segments.get(name)
+        if found is not None and found.chunks:
+            last = found.chunks[-1]
+            assert last is not None
+            if found.offsets[-1] + len(last) != offset:
+                self.drop(name)
+                found = None
+        if found is None:
+            found = self._segments[name] = _Chunks()
+        found.offsets.append(offset)
+        found.chunks.append(data)
+        self._order.append((name, found))
+        self.bytes += len(data) + _CHUNK_BYTES
+        while self.bytes > self.most:
+            self._evict()
+
+    def drop(self, name: str) -> None:
+        """The segment is gone."""
+        found = self._segments.pop(name, None)
+        if found is not None:
+            # Its places in the order stay, and stand for nothing.
+            for chunk in found.chunks[found.first :]:
+                assert chunk is not None
+                self.bytes -= len(chunk) + _CHUNK_BYTES
+            found.chunks.clear()
+            found.offsets.clear()
+            found.first = 0
+
+    def _evict(self) -> None:
+        name, found = self._order.popleft()
+        at = found.first
+        if at >= len(found.chunks):
+            return
+        chunk = found.chunks[at]
+        assert chunk is not None
+        self.bytes -= len(chunk) + _CHUNK_BYTES
+        found.chunks[at] = None
+        found.first = at = at + 1
+        if at == len(found.chunks):
+            self._segments.pop(name, None)
+        elif at >= 64 and 2 * at >= len(found.chunks):
+            del found.chunks[:at]
+            del found.offsets[:at]
+            found.first = 0
+
+    def begin(self, name: str) -> int | None:
+        """The first offset of a segment that is here; None if there is none."""
+        found = self._segments.get(name)
+        return None if found is None else found.offsets[found.first]
+
+    def read(self, name: str, offset: int, size: int) -> bytes | None:
+        """At most *size* bytes from *offset* on; None if that is not here."""
+        found = self._segments.get(name)
+        if found is None:
+            return None
+        at = bisect_right(found.offsets, offset, found.first) - 1
+        if at < found.first:
+            return None
+        parts: list[memoryview] = []
+        skip = offset - found.offsets[at]
+        while size > 0 and at < len(found.chunks):
+            chunk = found.chunks[at]
+            assert chunk is not None
+            part = chunk[skip : skip + size]
+            parts.append(part)
+            size -= len(part)
+            skip, at = max(0, skip - len(chunk)), at + 1
+        return b"".join(parts)

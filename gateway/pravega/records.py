@@ -1,0 +1,255 @@
+"""What Pravega's batches look like in the journal, and their way to rows.
+
+    body   = msgpack [format (1), number of the change, records]
+    record = msgpack [kind, fields …], one of the classes below
+
+A body holds everything that one change does, and the events that it is about: so
+they are durable together, or not at all.  Bodies are numbered without a hole, which
+makes applying them twice harmless.
+
+Events lie in segments as `00000000 | length u32 | data`; a block of whole ones is
+stored as it came.  Bytes that are not whole events are one row, flawed `unframed`:
+a byte stream's, for instance.  A row's `seq` is where its event begins in its segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from gateway.event import Rows
+
+__all__ = [
+    "Append",
+    "Attribute",
+    "Body",
+    "Create",
+    "Delete",
+    "Forget",
+    "Merge",
+    "Policy",
+    "Put",
+    "Record",
+    "Remove",
+    "Seal",
+    "Truncate",
+    "count_events",
+    "decode",
+    "pack",
+    "rows_in",
+    "unpack",
+]
+
+_FORMAT = 1
+_EVENT = struct.Struct(">II")
+_UNFRAMED = "unframed"
+
+
+class _Record(msgspec.Struct, array_like=True):
+    pass
+
+
+class Append(_Record, tag=1):
+    """A writer's block."""
+
+    segment: str
+    offset: int
+    """Where in the segment it begins."""
+    writer: bytes
+    number: int
+    """The writer's number of the last event in it."""
+    claimed: int
+    """How many events the writer says there are."""
+    count: int
+    """How many rows it is; none if it waits in a staged segment."""
+    data: memoryview
+
+
+class Create(_Record, tag=2):
+    """A segment, or a table."""
+
+    segment: str
+    target_rate: int = 0
+    scale_type: int = 0
+    rollover_bytes: int = 0
+    table: bool = False
+    key_bytes: int = 0
+
+
+class Seal(_Record, tag=3):
+    """Nothing more is appended."""
+
+    segment: str
+
+
+class Truncate(_Record, tag=4):
+    """Nothing is left before the offset."""
+
+    segment: str
+    offset: int
+
+
+class Delete(_Record, tag=5):
+    """The segment or table is gone."""
+
+    segment: str
+
+
+class Merge(_Record, tag=6):
+    """A staged segment's data becomes another one's, and its events become rows."""
+
+    target: str
+    source: str
+    offset: int
+    claimed: int
+    count: int
+    data: memoryview
+
+
+class Attribute(_Record, tag=7):
+    """A segment's number."""
+
+    segment: str
+    attribute: bytes
+    value: int
+
+
+class Policy(_Record, tag=8):
+    """How a segment should scale: kept, because its owner asks for it."""
+
+    segment: str
+    target_rate: int
+    scale_type: int
+
+
+class Put(_Record, tag=9):
+    """A table's entries; their versions are `version` and those that follow it."""
+
+    segment: str
+    version: int
+    entries: Sequence[tuple[bytes, bytes]]
+
+
+class Remove(_Record, tag=10):
+    """A table's keys."""
+
+    segment: str
+    version: int
+    keys: Sequence[bytes]
+
+
+class Forget(_Record, tag=11):
+    """Writers who did nothing since the last `Forget` are forgotten."""
+
+
+Record: TypeAlias = (
+    Append
+    | Create
+    | Seal
+    | Truncate
+    | Delete
+    | Merge
+    | Attribute
+    | Policy
+    | Put
+    | Remove
+    | Forget
+)
+
+
+class Body(msgspec.Struct, array_like=True):
+    """What a batch says."""
+
+    form: int
+    number: int
+    records: list[Record]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Body).decode
+
+
+def pack(number: int, records: list[Record]) -> bytes:
+    """The body of change *number*."""
+    return _encode(Body(_FORMAT, number, records))
+
+
+def unpack(body: bytes) -> Body:
+    """The other way round; raises `ValueError`.  Data are views of *body*."""
+    found = _decode(body)
+    if found.form != _FORMAT:
+        raise ValueError(f"Pravega batch of unknown format {found.form}")
+    return found
+
+
+def count_events(data: bytes | memoryview) -> int | None:
+    """How many whole events there are; None if they are not that."""
+    unpack_from, end = _EVENT.unpack_from, len(data)
+    at = count = 0
+    last = end - 8
+    while at <= last:
+        kind, size = unpack_from(data, at)
+        if kind:
+            return None
+        at += 8 + size
+        count += 1
+    return count if at == end else None
+
+
+def rows_in(data: bytes | memoryview) -> int:
+    """How many rows they make."""
+    count = count_events(data)
+    return 1 if count is None else count
+
+
+def decode(body: bytes) -> Rows:
+    """The events of a batch.  Total on every body that `Segments` made."""
+    seqs: list[int] = []
+    rows = Rows([], seqs, content_type="application/octet-stream")
+    attributes: dict[str, str] = {}
+    for record in unpack(body).records:
+        if isinstance(record, Append) and record.count:
+            attributes["writer"] = str(UUID(bytes=record.writer))
+            attributes["event_number"] = str(record.number)
+            _split(record.segment, record.offset, record.data, rows, seqs)
+        elif isinstance(record, Merge) and record.count:
+            attributes["merged"] = record.source
+            _split(record.target, record.offset, record.data, rows, seqs)
+    rows.attributes = attributes
+    return rows
+
+
+def _split(
+    segment: str,
+    offset: int,
+    data: bytes | memoryview,
+    rows: Rows,
+    seqs: list[int],
+) -> None:
+    first = len(rows.payloads)
+    if count_events(data) is None:
+        rows.flaws[first] = _UNFRAMED
+        rows.payloads.append(bytes(data))
+        seqs.append(offset)
+    else:
+        raw = bytes(data)
+        add, add_seq, unpack_from = (
+            rows.payloads.append,
+            seqs.append,
+            _EVENT.unpack_from,
+        )
+        at, end = 0, len(raw)
+        while at < end:
+            start = at + 8
+            stop = start + unpack_from(raw, at)[1]
+            add(raw[start:stop])
+            add_seq(offset + at)
+            at = stop
+    if rows.channel is None:
+        rows.channel = segment
+    elif rows.channel != segment:
+        rows.channels |= dict.fromkeys(range(first, len(rows.payloads)), segment)

@@ -1,0 +1,107 @@
+"""Replies that wait for the disk, in the order of their requests.
+
+A reply may depend on anything that was decided before it, so it goes out when all of
+that is durable.  Acknowledgements that fall due together are one, per writer: each
+says what the last one said, so none is ever missed.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from gateway.interfaces import Refusal
+from gateway.pravega.codec import Message, encode
+from gateway.pravega.frames import HEADER_BYTES, MAX_LENGTH
+from gateway.pravega.segments import Segments
+from gateway.pravega.wire import DataAppended
+
+__all__ = ["Replies", "Writer"]
+
+
+@dataclass(slots=True, eq=False)
+class Writer:
+    """A writer id that a connection has set up."""
+
+    id: bytes
+    segment: str
+    last: int
+    """The number of what it wrote last, as far as this connection knows."""
+    acked: int
+    """What was acknowledged last."""
+    sent: int = 0
+    """The highest number that came since it was set up."""
+    failed: bool = False
+    """An append was refused; the writer may not know yet."""
+
+
+@dataclass(slots=True)
+class _Owed:
+    after: int
+    """The change that must be durable."""
+    reply: bytes
+    """Empty: an acknowledgement."""
+    writer: Writer | None = None
+    number: int = 0
+    request_id: int = -1
+    offset: int = 0
+
+
+class Replies:
+    """What one connection is owed."""
+
+    def __init__(self, state: Segments, writers: dict[bytes, Writer]) -> None:
+        """*writers* loses those whose failure was replied."""
+        self._state = state
+        self._writers = writers
+        self._owed: deque[_Owed] = deque()
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def add(self, reply: Message, failed: Writer | None = None) -> None:
+        """A reply to what was asked just now; after it, *failed* is not set up."""
+        written = encode(reply)
+        if len(written) > HEADER_BYTES + MAX_LENGTH:
+            raise Refusal(f"reply of {len(written)} bytes", limit=MAX_LENGTH)
+        self._owed.append(_Owed(self._state.number, written, failed))
+
+    def acknowledge(self, writer: Writer, request_id: int, offset: int) -> None:
+        """`writer.last` was stored by the change that was made just now."""
+        self._owed.append(
+            _Owed(self._state.number, b"", writer, writer.last, request_id, offset)
+        )
+
+    def clear(self) -> None:
+        """Nobody is there to be told."""
+        self._owed.clear()
+
+    def due(self) -> bytes:
+        """What may be said now."""
+        durable, owed = self._state.durable, self._owed
+        out: list[bytes] = []
+        acks: dict[Writer, _Owed] = {}
+        while owed and owed[0].after <= durable:
+            one = owed.popleft()
+            if one.writer is not None and not one.reply:
+                acks[one.writer] = one
+                continue
+            out += map(_ack, acks.values())
+            acks.clear()
+            out.append(one.reply)
+            failed = one.writer
+            if failed is not None and self._writers.get(failed.id) is failed:
+                del self._writers[failed.id]
+        out += map(_ack, acks.values())
+        return b"".join(out)
+
+
+def _ack(owed: _Owed) -> bytes:
+    writer = owed.writer
+    assert writer is not None
+    previous, writer.acked = writer.acked, owed.number
+    return encode(
+        DataAppended(writer.id, owed.number, previous, owed.request_id, owed.offset)
+    )

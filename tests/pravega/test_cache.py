@@ -1,0 +1,61 @@
+"""Recent data: what is there is right, what is not is said, and memory is bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.pravega.cache import Recent
+
+_adds = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=40)), max_size=60)
+
+
+@given(_adds, st.integers(300, 2000), st.integers(0, 200), st.integers(0, 300))
+def test_49_reads_are_the_bytes(
+    adds: list[tuple[str, bytes]], most: int, offset: int, size: int
+) -> None:
+    """A read gives bytes of the segment, across chunks, or nothing."""
+    recent = Recent(most)
+    whole = {"a": b"", "b": b""}
+    for name, data in adds:
+        recent.add(name, len(whole[name]), memoryview(data))
+        whole[name] += data
+        assert recent.bytes <= most
+    for name, data in whole.items():
+        got = recent.read(name, offset, size)
+        begin = recent.begin(name)
+        if begin is None or offset < begin:
+            assert got is None
+        else:
+            assert got == data[offset : offset + size]
+
+
+def test_oldest_goes_first() -> None:
+    """A segment's first bytes leave when newer ones of any segment need the room."""
+    recent = Recent(1000)
+    recent.add("a", 0, memoryview(b"x" * 300))
+    recent.add("a", 300, memoryview(b"y" * 10))
+    recent.add("b", 0, memoryview(b"z" * 290))
+    assert recent.read("a", 0, 10) is None
+    assert recent.read("a", 300, 10) == b"y" * 10
+    assert recent.begin("b") == 0
+
+
+def test_a_gap_starts_afresh() -> None:
+    """Bytes that do not follow make what was there useless."""
+    recent = Recent(10_000)
+    recent.add("a", 0, memoryview(b"xx"))
+    recent.add("a", 9, memoryview(b"yy"))
+    assert recent.begin("a") == 9
+    assert recent.read("a", 0, 9) is None
+    recent.drop("a")
+    assert recent.bytes == 0
+
+
+def test_many_chunks() -> None:
+    """A long run of small chunks stays readable while its head leaves."""
+    recent = Recent(300 * 201)
+    for number in range(5000):
+        recent.add("a", number, memoryview(bytes([number % 256])))
+    assert recent.begin("a") == 4700
+    assert recent.read("a", 4990, 50) == bytes(n % 256 for n in range(4990, 5000))
