@@ -33,7 +33,7 @@ def npm(
     def install(package: str) -> Callable[..., str]:
         node, command = shutil.which("node"), shutil.which("npm")
         if node is None or command is None:
-            lacking("neither node nor npm may be missing")
+            lacking("needs node and npm on the PATH")
         home = tmp_path_factory.mktemp("npm")
         words = "install --no-save --no-audit --no-fund --ignore-scripts --prefix"
         try:
