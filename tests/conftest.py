@@ -263,7 +263,7 @@ def gateway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
             [sys.executable, "-m", "gateway.cli", *map(str, words)],
             capture_output=True,
             text=True,
-            timeout=2 * PATIENCE,
+            timeout=4 * PATIENCE,
             check=False,
             env=environment(),
         )

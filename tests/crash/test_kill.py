@@ -266,12 +266,12 @@ class SparkJob:
     def stop(self) -> int:
         """As a user would; its exit status."""
         self._process.terminate()
-        return self._process.wait(60)
+        return self._process.wait(120)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_kill_the_daemon_and_the_spark_job(
     tmp_path: Path,
     prepare: Callable[..., Any],
@@ -295,7 +295,7 @@ def test_kill_the_daemon_and_the_spark_job(
         with writing(tmp_path, ports, 750) as writers:
             kill_again_and_again(daemon, writers, chance, eventually, job.look)
             daemon.start()
-            eventually(killed, "three kills of the job", 120)
+            eventually(killed, "three kills of the job", 300)
             everyone_is_heard(writers, eventually)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         assert job.stop() == 0, job.said[-5000:]
