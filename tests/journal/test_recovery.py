@@ -45,3 +45,19 @@ def test_what_was_written_again_elsewhere_is_gone_after_the_start(
     again = recover(directory, disk)
     assert [s.last_lsn for s in again.segments] == [1]
     assert again.segments[0].bytes == disk.size(again.segments[0].path)
+
+
+def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """It is set aside, reported once, and no start gives its lsns out again."""
+    disk = RealDisk()
+    log = Log(directory, disk, 5)
+    log.commit([make(b"x", 3)])
+    path = directory / segment.name(5)
+    path.write_bytes(b"?" + path.read_bytes()[1:])
+    first = recover(directory, disk)
+    assert [loss.first_lsn for loss in first.losses] == [5]
+    assert (directory / f"{path.name}.damaged").exists()
+    assert first.next_lsn >= 8
+    assert recover(directory, disk) == Recovered([], first.next_lsn, [])

@@ -91,7 +91,7 @@ def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
 
 def test_unsynced_batches_behind_a_hole_do_not_count(make: Make) -> None:
     """Where a group's first batch never reached the disk, its second is not damage."""
-    data, ends = build([make(b"kept")], [make(b"lost" * 9), make(b"late")])
+    data, _ = build([make(b"kept")], [make(b"lost" * 9), make(b"late")])
     hole = data.index(b"lostlost")
     scan = segment.Scan(data[:hole] + bytes(8) + data[hole + 8 :])
     assert [s.batch.body for s in scan] == [b"kept"]
