@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -171,7 +172,7 @@ def vectors() -> list[dict[str, Any]]:
 def slices(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     """*data* in pieces."""
     edges = [0, *sorted(cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @pytest.fixture(scope="session", name="slices")

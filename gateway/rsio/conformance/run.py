@@ -1,0 +1,63 @@
+"""Puts a target to the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.rsio.conformance import (  # noqa: F401 - they register their checks
+    as_connection,
+    as_publisher,
+    as_subscriber,
+    at_the_wire,
+)
+from gateway.rsio.conformance.probe import Bench, Failed, Unavailable
+from gateway.rsio.conformance.register import TESTS, Check, Test
+
+__all__ = ["Outcome", "Result", "run"]
+
+
+class Outcome(Enum):
+    """Of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one check; of none, if the test can not be seen from outside."""
+
+    test: Test
+    check: Check | None
+    outcome: Outcome
+    why: str = ""
+
+
+def run(bench: Bench, numbers: Collection[int] | None = None) -> Iterator[Result]:
+    """Run all tests, or those of *numbers*; each result as it is known."""
+    for number, test in TESTS.items():
+        if numbers is not None and number not in numbers:
+            continue
+        if not test.checks:
+            yield Result(test, None, Outcome.SKIPPED, f"from within: {test.inside}")
+        for each in test.checks:
+            yield _one(bench, test, each)
+
+
+def _one(bench: Bench, test: Test, each: Check) -> Result:
+    if each.needs_publishers and not bench.publishers:
+        return Result(test, each, Outcome.SKIPPED, "the target does not serve check/…")
+    try:
+        each.body(bench)
+    except Failed as why:
+        return Result(test, each, Outcome.FAILED, str(why))
+    except Unavailable as why:
+        return Result(test, each, Outcome.SKIPPED, str(why))
+    except OSError as why:
+        return Result(test, each, Outcome.FAILED, f"no connection: {why}")
+    finally:
+        bench.clean()
+    return Result(test, each, Outcome.PASSED)
