@@ -27,6 +27,8 @@ from gateway.journal.log import Segment
 
 __all__ = ["Loss", "Recovered", "recover"]
 
+_DAMAGED = ".damaged"
+
 
 @dataclass(slots=True)
 class Loss:
@@ -69,6 +71,9 @@ def recover(
     for number, (_, name) in enumerate(names, 1):
         before = names[number][0][0] if number < len(names) else None
         _recover_one(directory / name, before, disk, found, unpublished)
+    for name in disk.names(directory):
+        if name.endswith(_DAMAGED):
+            _reserve(directory / name, disk, found)
     disk.sync_directory(directory)
     return found
 
@@ -119,10 +124,19 @@ def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) ->
     if size <= segment.HEADER_BYTES:
         disk.unlink(path)
         return
-    disk.rename(path, path.with_name(path.name + ".damaged"))
-    parsed = segment.parse_name(path.name)
-    assert parsed is not None
-    # How many events it held is unknown.  No event takes less than a byte, so this
-    # leaves a hole that the audit shows, and no lsn is ever given out twice.
-    found.next_lsn = max(found.next_lsn, parsed[0] + size)
-    found.losses.append(Loss(path, parsed[0], size, f"{why}; at most"))
+    aside = path.with_name(path.name + _DAMAGED)
+    disk.rename(path, aside)
+    lost = _reserve(aside, disk, found)
+    found.losses.append(Loss(path, lost, size, f"{why}; at most"))
+
+
+def _reserve(aside: Path, disk: Disk, found: Recovered) -> int:
+    """Give no lsn out twice that a damaged segment may have held; returns its first.
+
+    How many events it held is unknown.  No event takes less than a byte, so this
+    leaves a hole that the audit shows.
+    """
+    parsed = segment.parse_name(aside.name.removesuffix(_DAMAGED))
+    first = parsed[0] if parsed else 0
+    found.next_lsn = max(found.next_lsn, first + disk.size(aside))
+    return first
