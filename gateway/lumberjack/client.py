@@ -115,8 +115,9 @@ class Client:
             self._stream.close()
             return stopped
         if self._connecting is not None:
-            self._connecting.cancel()
-        stopped.callback(None)
+            self._connecting.cancel()  # `closed` hears of it, if anybody does
+        if not stopped.called:
+            stopped.callback(None)
         return stopped
 
     # What the stream tells

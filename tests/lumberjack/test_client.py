@@ -194,6 +194,23 @@ def test_stop(sender: _Sender, when: str) -> None:
     assert not sender.clock.getDelayedCalls()
 
 
+def test_stop_while_it_connects() -> None:
+    """A connection attempt that nobody answers is given up, whatever it says to that."""
+
+    class Waiting:
+        def connect(self, factory: Any) -> Deferred[Any]:
+            return Deferred(lambda d: d.errback(error.ConnectionClosed("cancelled")))
+
+    client = Client(Waiting(), clock=Clock())
+    client.start()
+    unsent = client.send([b"{}"])
+    stopped: list[None] = []
+    client.stop().addCallback(stopped.append)
+    assert stopped == [None]
+    assert isinstance(unsent.result, Failure)
+    unsent.addErrback(lambda why: why.trap(Unacknowledged))
+
+
 def test_websocket(reader: Any) -> None:
     """Windows and acknowledgements travel as binary messages; pings are answered."""
     sender = _Sender(websocket="//gw.example:443/lumberjack")
