@@ -91,6 +91,14 @@ class Connection(Protocol):
     attributes (`tls`: version) are filled in; a protocol may add attributes before
     its first batch."""
 
+    @property
+    def framed(self) -> bool:
+        """Each `write` becomes a message of its own (WebSocket)."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Written and still here, because the peer does not read it."""
+
     def write(self, data: bytes) -> None:
         """Send; over WebSocket one call is one binary message.
 

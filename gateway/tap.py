@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config, logs, lumberjack, notify
+from gateway import __version__, config, logs, notify, pomelo
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
@@ -36,13 +36,14 @@ from gateway.admin.status import (
     Status,
 )
 from gateway.disk import Disk, RealDisk
-from gateway.event import Decode, Stored
+from gateway.event import Stored
 from gateway.interfaces import Accept
 from gateway.journal import journal as journal_parts
 from gateway.journal import log as journal_log
 from gateway.journal import recover, segment
 from gateway.lock import Locked, lock
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
+from gateway.protocols import PROTOCOLS, Shared
 from gateway.spool import Catalog, Published, Publisher, Spool
 from gateway.spool import Settings as SpoolSettings
 
@@ -51,11 +52,6 @@ __all__ = ["Gateway", "Options", "makeService"]
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
 EXIT_DISK = 74
-
-#: What each protocol is made of: who accepts its connections, who reads its batches.
-PROTOCOLS: Mapping[str, tuple[Callable[..., Accept], Decode]] = {
-    "lumberjack": (lumberjack.accept, lumberjack.decode),
-}
 
 
 class Options(usage.Options):
@@ -115,6 +111,7 @@ class Gateway(MultiService):
         self._phase: str | None = "starting"
         self._watchdog = LoopingCall(notify.watchdog)
         self.metrics = Metrics(self.status)
+        self.registry = pomelo.Registry()
 
     # -- start ----------------------------------------------------------------
 
@@ -125,6 +122,7 @@ class Gateway(MultiService):
             self._bind()
         except (
             CannotListenError, CannotListen, Locked, Misconfigured, OSError, segment.Newer,
+            Unusable,
         ) as why:  # fmt: skip
             _leave(f"gateway can not start: {why}")
         super().privilegedStartService()
@@ -183,7 +181,7 @@ class Gateway(MultiService):
             spool,
             catalog,
             disk,
-            {name: decode for name, (_, decode) in PROTOCOLS.items()},
+            {name: each.decode for name, each in PROTOCOLS.items()},
             settings.spool.compression,
         )
         self._left = publisher.recover(found.segments)
@@ -203,7 +201,12 @@ class Gateway(MultiService):
             on_published=self._published,
         )
         self.journal = journal_parts.Journal(
-            journal_log.Log(journal, disk, max(found.next_lsn, catalog.last_lsn + 1)),
+            journal_log.Log(
+                journal,
+                disk,
+                max(found.next_lsn, catalog.last_lsn + 1),
+                reserve=lambda: self.spool.reserved_bytes,
+            ),
             journal_parts.Settings(
                 commit_interval=settings.journal.commit_interval,
                 memory_bytes=settings.journal.memory_bytes,
@@ -234,13 +237,15 @@ class Gateway(MultiService):
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         complaints = Complaints(self._reactor)
+        shared = Shared(self.journal, self._reactor, self.registry)
         for one in settings.listeners:
-            accept, _ = PROTOCOLS[one.protocol]
+            protocol = PROTOCOLS[one.protocol]
             listener = Listener(
                 one,
-                accept(one, self.journal, self._reactor),
+                _accept(one, shared),
                 self._reactor,
                 sessions,
+                **protocol.port(one),
                 complaints=complaints,
                 on_refused=self.metrics.refused,
             )
@@ -284,11 +289,16 @@ class Gateway(MultiService):
         )
 
     def reload(self) -> None:
-        """SIGHUP: certificates are read again; a broken one leaves the old in place."""
+        """SIGHUP: certificates and definitions are read again.
+
+        One that is broken leaves the old in place.
+        """
         notify.reloading()
         for listener in self.listeners:
             listener.reload()
-        self._log.info("Certificates read again")
+            if isinstance(listener.accept, pomelo.Pomelo):
+                listener.accept.reload()
+        self._log.info("Certificates and definitions read again")
         notify.ready()
 
     def _hangup(self, *_: Any) -> None:
@@ -336,6 +346,17 @@ class Gateway(MultiService):
             lsn=self.journal.durable_lsn,
         )
         await super().stopService()
+
+
+class Unusable(Exception):
+    """A listener's options can not be had."""
+
+
+def _accept(settings: config.Listener, shared: Shared) -> Accept:
+    try:
+        return PROTOCOLS[settings.protocol].accept(settings, shared)
+    except (pomelo.Unusable, pomelo.Unavailable) as why:
+        raise Unusable(f"listener {settings.name}: {why}") from None
 
 
 def _sessions(begun: float) -> Callable[[], str]:

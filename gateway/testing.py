@@ -43,6 +43,10 @@ class FakeConnection:
         self.paused = False
         self.waiting = False
         """The last argument of `busy`."""
+        self.framed = False
+        """Each `write` is a message: what a WebSocket would say."""
+        self.unsent_bytes = 0
+        """The peer does not read: what a test says."""
         self.counted = 0
         """Sum of the events counted."""
         self._server: Server | None = None

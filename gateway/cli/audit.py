@@ -86,9 +86,9 @@ def _run(args: argparse.Namespace) -> int:
     searched = None
     if args.acknowledged:
         from gateway.audit.acknowledged import search
-        from gateway.tap import PROTOCOLS
+        from gateway.protocols import PROTOCOLS
 
-        decoders = {name: decode for name, (_, decode) in PROTOCOLS.items()}
+        decoders = {name: each.decode for name, each in PROTOCOLS.items()}
         searched = search(places, ids, decoders)
     if args.json:
         json.dump(_plain(report, searched), sys.stdout, indent=2)

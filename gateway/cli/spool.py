@@ -244,10 +244,10 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
     from gateway.audit.places import segments
+    from gateway.protocols import PROTOCOLS
     from gateway.spool.parquet import Columns, rows_of
-    from gateway.tap import PROTOCOLS
 
-    decoders = {name: decode for name, (_, decode) in PROTOCOLS.items()}
+    decoders = {name: each.decode for name, each in PROTOCOLS.items()}
     for _, scan in segments(directory, []):
         for stored in scan:
             if stored.lsn + stored.batch.count <= lsn or not stored.batch.count:

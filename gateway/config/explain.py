@@ -9,8 +9,10 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from gateway.config.model import Config, Misfits, Section
+from gateway.config.model import Config
+from gateway.config.options import OPTIONS
 from gateway.config.problems import Place, spell
+from gateway.config.section import Misfits, Section
 
 __all__ = ["explain", "without"]
 
@@ -34,8 +36,8 @@ _ELSEWHERE = {
 _MAX_MESSAGE = 400
 
 
-def explain(error: ValidationError) -> Iterator[tuple[Place, str]]:
-    """Every error's place in the file and what is wrong there."""
+def explain(error: ValidationError, file: object) -> Iterator[tuple[Place, str]]:
+    """Every error's place in the *file*'s value and what is wrong there."""
     for detail in error.errors(include_url=False):
         place = detail["loc"]
         cause = detail.get("ctx", {}).get("error")
@@ -43,7 +45,7 @@ def explain(error: ValidationError) -> Iterator[tuple[Place, str]]:
             for inner, message in cause.found:
                 yield (*place, *inner), message
         else:
-            yield place, _sentence(detail, place)[:_MAX_MESSAGE]
+            yield place, _sentence(detail, place, file)[:_MAX_MESSAGE]
 
 
 def without(value: object, places: list[Place]) -> object:
@@ -71,19 +73,19 @@ def _copy(value: object) -> object:
     return value
 
 
-def _sentence(detail: Any, place: Place) -> str:
+def _sentence(detail: Any, place: Place, file: object) -> str:
     value, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
             return str(context["error"])
         case "missing":
-            return f"is required: {_description(place)}"
+            return f"is required: {_description(place, file)}"
         case "extra_forbidden":
-            return _unknown(place)
+            return _unknown(place, file)
         case "literal_error":
-            return _none_of(value, _literals(place))
+            return _none_of(value, _literals(place, file))
         case "model_type" | "model_attributes_type" | "dict_type":
-            return f"must be {_mapping(place)}, not {_shown(value)}"
+            return f"must be {_mapping(place, file)}, not {_shown(value)}"
         case "list_type":
             return f"must be a list, not {_shown(value)}"
         case "too_short":
@@ -106,9 +108,9 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
-def _unknown(place: Place) -> str:
+def _unknown(place: Place, file: object) -> str:
     key = str(place[-1])
-    section = _section_at(place[:-1])
+    section = _section_at(place[:-1], file)
     known = list(section.model_fields) if section else []
     if key in _ELSEWHERE:
         return f"unknown key; here it is {_ELSEWHERE[key]}"
@@ -127,43 +129,56 @@ def _none_of(value: object, allowed: list[str]) -> str:
     return f"{text}; did you mean {close[0]}?" if close else text
 
 
-def _mapping(place: Place) -> str:
-    section = _section_at(place)
+def _mapping(place: Place, file: object) -> str:
+    section = _section_at(place, file)
     keys = f" of {', '.join(section.model_fields)}" if section else ""
     off = "false or " if place[-1:] in (("websocket",), ("proxy_protocol",)) else ""
     return f"{off}a mapping{keys}"
 
 
-def _field_at(place: Place) -> Any:
-    section = _section_at(place[:-1])
+def _field_at(place: Place, file: object) -> Any:
+    section = _section_at(place[:-1], file)
     return section.model_fields.get(str(place[-1])) if section and place else None
 
 
-def _description(place: Place) -> str:
-    field = _field_at(place)
+def _description(place: Place, file: object) -> str:
+    field = _field_at(place, file)
     return str(field.description) if field else "no default"
 
 
-def _literals(place: Place) -> list[str]:
-    field = _field_at(place)
+def _literals(place: Place, file: object) -> list[str]:
+    field = _field_at(place, file)
     return [str(value) for value in get_args(field.annotation)] if field else []
 
 
-def _section_at(place: Place) -> type[Section] | None:
+def _section_at(place: Place, file: object) -> type[Section] | None:
     section: type[Section] | None = Config
+    value: Any = file
     for step in place:
+        outer = value
+        value = _inside(value, step)
         if section is None or isinstance(step, int):
             continue
         field = section.model_fields.get(step)
-        section = _section_in(field.annotation) if field else None
+        found = _sections_in(field.annotation) if field else []
+        if len(found) > 1:  # a listener's options
+            section = OPTIONS.get(_inside(outer, "protocol"))
+        else:
+            section = found[0] if found else None
     return section
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def _inside(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _sections_in(annotation: Any) -> list[type[Section]]:
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    found = (_section_in(inner) for inner in get_args(annotation))
-    return next((section for section in found if section), None)
+        return [annotation]
+    return [found for inner in get_args(annotation) for found in _sections_in(inner)]
 
 
 @cache
@@ -174,7 +189,7 @@ def _homes() -> dict[str, list[str]]:
     def visit(section: type[Section], place: Place) -> None:
         for key, field in section.model_fields.items():
             homes.setdefault(key, []).append(spell(place) or "the top level")
-            if inner := _section_in(field.annotation):
+            for inner in _sections_in(field.annotation):
                 listed = "[]" if key == "listeners" else ""
                 visit(inner, (*place, key + listed))
 

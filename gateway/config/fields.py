@@ -10,7 +10,7 @@ import ipaddress
 import re
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BeforeValidator,
@@ -28,6 +28,7 @@ from gateway.config.units import Number, Size, Time
 __all__ = [
     "ByteCount",
     "Count",
+    "Definition",
     "FilePath",
     "FolderName",
     "FolderPath",
@@ -36,6 +37,7 @@ __all__ = [
     "Name",
     "Network",
     "NodeName",
+    "PomeloProfile",
     "Seconds",
     "Secret",
     "SparkValue",
@@ -46,6 +48,7 @@ __all__ = [
     "default_node",
 ]
 
+_PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
@@ -174,6 +177,22 @@ def _spark_value(value: object) -> str:
     return value  # a `Filled` stays one: `dump` shows where it came from
 
 
+def _definition(value: object, info: ValidationInfo) -> object:
+    if value is None or isinstance(value, (list, dict)):
+        return value
+    if not isinstance(value, (str, Path)):
+        raise ValueError(  # noqa: TRY004 - pydantic's
+            f"must be a list, a mapping or the path of a JSON file, not {value!r}"
+        )
+    return _file(value, info)
+
+
+def _profile(value: object) -> str:
+    if value in _PROFILES:
+        return str(value)
+    raise ValueError(f"must be one of {', '.join(_PROFILES)}, not {value!r}")
+
+
 _TEXT = WithJsonSchema({"type": "string", "minLength": 1})
 _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})
 
@@ -186,6 +205,15 @@ ByteCount = Annotated[int, Size()]
 Seconds = Annotated[float, Time()]
 Count = Annotated[int, Number()]
 FilePath = Annotated[Path, PlainValidator(_file), PlainSerializer(str), _TEXT]
+Definition = Annotated[
+    list[Any] | dict[str, Any] | Path | None,
+    PlainValidator(_definition),
+    PlainSerializer(
+        lambda value: str(value) if isinstance(value, Path) else value,
+        when_used="json",
+    ),
+    WithJsonSchema({"type": ["array", "object", "string", "null"]}),
+]
 FolderPath = Annotated[Path, PlainValidator(_path), PlainSerializer(str), _TEXT]
 FolderName = Annotated[Path, PlainValidator(_plain_path), PlainSerializer(str), _TEXT]
 Listen = Annotated[
@@ -201,5 +229,6 @@ WebOrigin = Annotated[str, PlainValidator(_origin), _TEXT]
 UrlPath = Annotated[str, PlainValidator(_url_path), _TEXT]
 Name = Annotated[str, PlainValidator(_name), _TEXT]
 JvmMemory = Annotated[str, PlainValidator(_jvm_memory), _TEXT]
+PomeloProfile = Annotated[str, PlainValidator(_profile), _TEXT]
 NodeName = Annotated[str, PlainValidator(_node), _TEXT]
 SparkValue = Annotated[str, PlainValidator(_spark_value), _SCALAR]

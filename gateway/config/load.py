@@ -45,11 +45,11 @@ def _collect(document: Document, value: object, error: ValidationError) -> None:
     Sections are checked against each other only when each is fine by itself, so look
     again without the keys that are not.
     """
-    found = dict(explain(error))
+    found = dict(explain(error, value))
     try:
         _validate(document, without(value, list(found)))
     except ValidationError as second:
-        found = {**{p: m for p, m in explain(second) if p not in found}, **found}
+        found = {**{p: m for p, m in explain(second, value) if p not in found}, **found}
     reported = {problem.place for problem in document.problems}
     for place, message in found.items():
         if place not in reported:

@@ -5,7 +5,7 @@ bytes, times are floats of seconds.  Everything is frozen: a configuration is re
 once, and reading it again makes another one.
 
 Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
-tests hold both.  A protocol that joins adds its options to `OPTIONS`.
+tests hold both.  A protocol that joins adds its options to `options.OPTIONS`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_serializer,
@@ -46,18 +44,23 @@ from gateway.config.fields import (
     WebOrigin,
     default_node,
 )
+from gateway.config.options import (
+    OPTIONS,
+    LumberjackOptions,
+    Outbox,
+    PomeloOptions,
+)
 from gateway.config.problems import Place, spell
-from gateway.config.units import Number, Size, Time, format_size
+from gateway.config.section import Misfits, Section
+from gateway.config.units import Size, Time, format_size
 
 __all__ = [
-    "OPTIONS",
     "Admin",
     "Config",
     "Journal",
     "Limits",
     "Listener",
     "Logging",
-    "LumberjackOptions",
     "Misfits",
     "ProxyProtocol",
     "Section",
@@ -71,37 +74,6 @@ MiB = 2**20
 GiB = 2**30
 MINUTE = 60.0
 HOUR = 3600.0
-
-
-class Misfits(ValueError):
-    """Values that are fine one by one and do not go together."""
-
-    def __init__(self, found: list[tuple[Place, str]]) -> None:
-        super().__init__("; ".join(message for _, message in found))
-        self.found = found
-
-
-class Section(BaseModel):
-    """A mapping in the file: strict, frozen, and no other keys than its own."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_defaults(cls, value: object) -> object:
-        return {} if value is None else value
-
-    def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Places below this section, and what does not fit there."""
-        yield from ()
-
-    @model_validator(mode="after")
-    def _no_misfits(self) -> Section:
-        if found := list(self.misfits()):
-            raise Misfits(found)
-        return self
 
 
 class WebSocket(Section):
@@ -183,45 +155,20 @@ class Limits(Section):
     )
 
 
-class LumberjackOptions(Section):
-    """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
-
-    stall_timeout: Annotated[float, Time("1s", "24h")] = Field(
-        default=5 * MINUTE,
-        description="Hang up when a window is not on disk after this long (time)",
-    )
-    keepalive_interval: Annotated[float, Time("1s", "10s")] = Field(
-        default=3.0,
-        description="Tell a waiting v2 writer this often that we are alive (time)",
-    )
-    window_events: Annotated[int, Number(1, 1 << 24)] = Field(
-        default=65_536, description="Events in one window (number)"
-    )
-    pairs: Annotated[int, Number(1, 1 << 20)] = Field(
-        default=1024, description="Key-value pairs in one v1 event (number)"
-    )
-    compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
-        default=64 * MiB, description="One compressed frame, as it travels (size)"
-    )
-
-
-#: The protocols of this version and what is particular to each.
-OPTIONS: dict[str, type[Section]] = {"lumberjack": LumberjackOptions}
-
-
 class Listener(Section):
     """One place to listen and the protocol that is spoken there."""
 
     name: Name = Field(description="Yours to choose; events and metrics carry it")
     protocol: Text = Field(
         json_schema_extra={"enum": list(OPTIONS)},
-        description="What is spoken: lumberjack",
+        description="What is spoken: lumberjack or pomelo",
     )
     listen: Listen = Field(
         description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
     )
     websocket: WebSocket | None = Field(
-        default=None, description="false, or where WebSocket clients upgrade"
+        default=None,
+        description="false, or where WebSocket clients upgrade; pomelo: / if absent",
     )
     proxy_protocol: ProxyProtocol | None = Field(
         default=None, description="false, or which load balancers to believe"
@@ -230,9 +177,19 @@ class Listener(Section):
     limits: Limits = Field(
         default_factory=Limits, description="What peers may take of us"
     )
-    options: LumberjackOptions = Field(
-        default_factory=LumberjackOptions, description="The protocol's own"
+    options: LumberjackOptions | PomeloOptions = Field(
+        default_factory=lambda: None,  # the validator knows which
+        validate_default=True,
+        description="The protocol's own",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_on_one_port(cls, value: object) -> object:
+        """Pomelo's clients are half TCP, half WebSocket, and do not say which."""
+        if isinstance(value, dict) and value.get("protocol") == "pomelo":
+            return {"websocket": {}, **value}
+        return value
 
     @field_validator("protocol")
     @classmethod
@@ -248,9 +205,9 @@ class Listener(Section):
     @classmethod
     def _of_the_protocol(cls, value: object, info: ValidationInfo) -> object:
         kind = OPTIONS.get(info.data.get("protocol", ""))
-        if kind is None or isinstance(value, Section):
-            return value
-        return kind.model_validate(value, context=info.context)
+        if kind is None:  # which is complained about already
+            return LumberjackOptions()
+        return kind.model_validate(value or {}, context=info.context)
 
     @field_validator("tls", mode="before")
     @classmethod
@@ -468,12 +425,23 @@ class Config(Section):
                     f"{format_size(size)} is more than spool.max_bytes: {limit}",
                 )
 
+    def _outboxes(self) -> Iterator[tuple[Place, Outbox]]:
+        for index, listener in enumerate(self.listeners):
+            options = listener.options
+            if isinstance(options, PomeloOptions) and options.outbox is not None:
+                yield (
+                    ("listeners", index, "options", "outbox", "directory"),
+                    options.outbox,
+                )
+
     def _same_directories(self) -> Iterator[tuple[Place, str]]:
         places: dict[Place, Path] = {
             (name,): self.data_dir / name for name in ("archive", "lake", "checkpoint")
         }
         places["journal", "directory"] = self.data_dir / self.journal.directory
         places["spool", "directory"] = self.data_dir / self.spool.directory
+        for place, outbox in self._outboxes():
+            places[place] = self.data_dir / outbox.directory
         for (first, one), (second, other) in combinations(places.items(), 2):
             if one == other or one in other.parents or other in one.parents:
                 yield second, f"{other} overlaps with {spell(first)}: {one}"

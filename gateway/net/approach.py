@@ -81,7 +81,7 @@ class Approach(ABC):
     def _start(self) -> None:
         listener = self._listener
         expects_header = listener.expects_header(self.host)
-        if expects_header or listener.tls or listener.upgrades:
+        if expects_header or listener.tls or listener.websocket:
             self._deadline = listener.clock.seconds() + listener.limits.handshake
         if expects_header:
             self._step = ProxyHeader()
@@ -203,7 +203,9 @@ class Approach(ABC):
                 "subprotocol": upgraded.subprotocol,
             }
         self._send(upgraded.answer)
-        self._frames = Frames(self._listener.limits.message_bytes)
+        self._frames = Frames(
+            self._listener.limits.message_bytes, text=self._listener.text
+        )
         self._now(Approach._take_frames)
         self._serve()
         if upgraded.rest and not self._closing:

@@ -22,7 +22,7 @@ from zope.interface import implementer
 from gateway.interfaces import Refusal
 from gateway.net.approach import Approach
 from gateway.net.websocket import close_frame, message
-from gateway.net.wire import NO_WIRE, Wire, credentials, dead
+from gateway.net.wire import NO_WIRE, Wire, credentials, dead, unsent
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
@@ -197,6 +197,16 @@ class Link(Approach):
             self._fail("while draining {peer}")
 
     # interfaces.Connection
+
+    @property
+    def framed(self) -> bool:
+        """See `interfaces.Connection`."""
+        return self._frames is not None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `interfaces.Connection`."""
+        return unsent(self._wire)
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Connection`."""

@@ -53,6 +53,7 @@ class Listener:
 
     *subprotocols* and *alpn* are the names the protocol has in WebSocket and TLS.
     *mixed*: with `websocket` on, plain connections are taken on the same port.
+    *text*: WebSocket clients may send text messages, which count like binary ones.
     *unread_bytes*: what may be written to a peer that does not read, beyond
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
     *reuse_port*: other processes listen on the same port.  *on_refused* is told the
@@ -71,6 +72,7 @@ class Listener:
         subprotocols: Sequence[str] = (),
         alpn: Sequence[bytes] = (),
         mixed: bool = False,
+        text: bool = False,
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         complaints: Complaints | None = None,
@@ -98,6 +100,7 @@ class Listener:
         self.websocket = settings.websocket or None
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
+        self.text = text
         self.proxied = bool(settings.proxy_protocol)
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
@@ -298,7 +301,8 @@ class Listener:
     def upgrade(self) -> Upgrade:
         """Reads the request of one WebSocket."""
         assert self.websocket is not None
-        return Upgrade(self.websocket.path, self.websocket.origins, self._subprotocols)
+        origins = self.websocket.origins or ("*",)
+        return Upgrade(self.websocket.path, origins, self._subprotocols)
 
     # Complaints
 

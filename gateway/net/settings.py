@@ -45,7 +45,7 @@ class WebSocketSettings(Protocol):
 
     @property
     def origins(self) -> Sequence[str]:
-        """The pages that may connect, `*` for any; programs, which have none, may."""
+        """The pages that may connect; empty: any.  Programs, which have none, may."""
 
 
 class ProxySettings(Protocol):

@@ -154,17 +154,21 @@ def _wrong(code: int, rule: str, **limit: str | int) -> Refusal:
 
 
 class Frames:
-    """Turns a client's frames back into the stream that they carry."""
+    """Turns a client's frames back into the stream that they carry.
+
+    *text*: text messages are taken as well, for their bytes.
+    """
 
     __slots__ = (
         "_control", "_controls", "_head", "_in_message", "_left", "_limit", "_mask",
-        "_opcode", "_output", "_size", "closed",
+        "_opcode", "_output", "_size", "_text", "closed",
     )  # fmt: skip
 
-    def __init__(self, message_bytes: int) -> None:
+    def __init__(self, message_bytes: int, *, text: bool = False) -> None:
         self.closed = False
         """The peer sent Close; `output` answers it."""
         self._limit = message_bytes
+        self._text = text
         self._head = b""
         self._left = 0
         self._mask = b""
@@ -250,9 +254,9 @@ class Frames:
             raise _wrong(1002, "frame without mask")
         if first & 0x70:
             raise _wrong(1002, "frame with reserved bits: no extension was agreed on")
-        if opcode == _TEXT:
+        if opcode == _TEXT and not self._text:
             raise _wrong(1003, "text message: only binary ones are taken")
-        if opcode not in (_CONTINUATION, _BINARY, _CLOSE, _PING, _PONG):
+        if opcode not in (_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG):
             raise _wrong(1002, f"frame with opcode {opcode}")
         if opcode >= _CLOSE:
             if not first & _FIN or second & 0x7F > 125:

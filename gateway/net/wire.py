@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Protocol
 
-__all__ = ["NO_WIRE", "Wire", "credentials", "dead", "joined"]
+__all__ = ["NO_WIRE", "Wire", "credentials", "dead", "joined", "unsent"]
 
 
 class Wire(Protocol):
@@ -87,6 +87,12 @@ def dead(wire: Wire) -> bool:
     poll = select.poll()
     poll.register(wire.fileno(), 0)
     return bool(poll.poll(0))
+
+
+def unsent(wire: Wire) -> int:
+    """Bytes written to a Twisted socket that the kernel has not taken yet."""
+    waiting: int = getattr(wire, "_tempDataLen", 0)  # joined to dataBuffer later
+    return len(getattr(wire, "dataBuffer", b"")) - getattr(wire, "offset", 0) + waiting
 
 
 def credentials(wire: Wire) -> str:

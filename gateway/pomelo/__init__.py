@@ -5,9 +5,21 @@
 docs/pomelo.md says what is accepted, what is refused, and which clients are known.
 """
 
+from gateway.pomelo.auth import Unavailable
 from gateway.pomelo.events import decode
 from gateway.pomelo.options import Jwt, Options
+from gateway.pomelo.protobuf import Unusable
 from gateway.pomelo.registry import Pushed, Registry
-from gateway.pomelo.server import accept
+from gateway.pomelo.server import Pomelo, accept
 
-__all__ = ["Jwt", "Options", "Pushed", "Registry", "accept", "decode"]
+__all__ = [
+    "Jwt",
+    "Options",
+    "Pomelo",
+    "Pushed",
+    "Registry",
+    "Unavailable",
+    "Unusable",
+    "accept",
+    "decode",
+]

@@ -11,7 +11,7 @@ Pushes may be, when a client does not read.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -248,8 +248,7 @@ class PomeloServer:
         if self._ending or self._closed:
             return False
         options = self._listener.options
-        unsent: int = getattr(self._connection, "unsent_bytes", 0)
-        if unsent + len(package) > options.push_bytes:
+        if self._connection.unsent_bytes + len(package) > options.push_bytes:
             if options.push_policy == "kick":
                 self._refusal = wire.refusal(
                     "client does not read its pushes",
@@ -322,7 +321,8 @@ class PomeloServer:
         connection = self._connection
         if responses:
             self._session.spoke = True
-            if len(responses) > 1 and not _framed(connection):
+            # published WebSocket clients read one package per message
+            if len(responses) > 1 and not connection.framed:
                 connection.write(b"".join(responses))
             else:
                 for response in responses:
@@ -395,14 +395,6 @@ class PomeloServer:
         if self._pending:
             self._pending = self._unacknowledged = 0
             self._connection.busy(False)
-
-
-def _framed(connection: Any) -> bool:
-    """Whether each `write` becomes a message, so that packages must not be joined:
-    published WebSocket clients read one package per message.
-    """
-    framed: bool = getattr(connection, "framed", True)
-    return framed
 
 
 def accept(

@@ -212,7 +212,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
     ("text", "problem"),
     [
         ("protocol: pravega", ("protocol 'pravega' is not part of this version, which "
-         "has: lumberjack")),
+         "has: lumberjack, pomelo")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),
@@ -375,3 +375,59 @@ def test_building_one_in_code() -> None:
     )
     assert built.data_dir == Path("/tmp/x")
     assert built.listeners[0].tls is None
+
+
+POMELO = """
+listeners:
+  - name: game
+    protocol: pomelo
+    listen: tcp:3010
+"""
+
+
+def test_pomelo_takes_websocket_beside_tcp_unless_told_not_to(
+    load: Callable[..., config.Config],
+) -> None:
+    """Clients of either kind find it on the one port that they are given."""
+    [game] = load(POMELO, listeners=False).listeners
+    assert game.websocket is not None
+    assert game.websocket.path == "/"
+    [game] = load(POMELO + "    websocket: false\n", listeners=False).listeners
+    assert game.websocket is None
+
+
+def test_options_are_those_of_the_protocol(
+    load: Callable[..., config.Config], tmp_path: Path
+) -> None:
+    """Definitions may be written here or be a file beside the configuration."""
+    (tmp_path / "routes.json").write_text("[]")
+    text = POMELO + "    options: {routes: routes.json, heartbeat: 5s}\n"
+    [game] = load(text, listeners=False).listeners
+    assert isinstance(game.options, config.PomeloOptions)
+    assert game.options.routes == tmp_path / "routes.json"
+    assert game.options.heartbeat == 5.0
+    [plain] = load(POMELO, listeners=False).listeners
+    assert isinstance(plain.options, config.PomeloOptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("{heartbeat: 1500ms}", "heartbeat: must be whole seconds, not 1.5s"),
+        ("{hartbeat: 3s}", "unknown key; did you mean 'heartbeat'?"),
+        ("{pairs: 3}", "unknown key; it belongs in listeners[].options"),
+        ("{push_policy: kik}", "must be drop or kick, not 'kik'; did you mean kick?"),
+        ("{profiles: {a: java}}", "profiles.a: must be one of js, pinus, c, c2, py"),
+        ("{routes: no.json}", "routes: no such file"),
+        ("{routes: 7}", "must be a list, a mapping or the path of a JSON file, not 7"),
+        ("{jwt: {}}", "jwt.key: is required: The shared secret"),
+        ("{outbox: yes-please}", "outbox: must be a mapping of directory, retention"),
+        ("{outbox: {directory: spool/x}}", "overlaps with spool.directory"),
+    ],
+)
+def test_one_mistake_in_pomelos_options(
+    problems: Problems, options: str, problem: str
+) -> None:
+    """Sentences speak of the options of this listener's protocol."""
+    [found] = problems(POMELO + f"    options: {options}\n", listeners=False)
+    assert problem in found

@@ -20,6 +20,7 @@ from wsproto.events import (
     CloseConnection,
     Ping,
     Request,
+    TextMessage,
 )
 
 from gateway.net.connection import READ_BYTES
@@ -587,6 +588,37 @@ def test_the_subprotocol_is_kept(make_net: Make) -> None:
     shaken(net.peer(), subprotocols=["rsio.v0", "other"])
     attributes = net.server.connection.origin.attributes
     assert attributes == {"subprotocol": "rsio.v0"}
+
+
+def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:
+    """The first bytes say which; a server knows whether its writes are messages."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True, "text": True})
+    plain, web = net.peer(), net.peer()
+    plain.send(b"\x01\0\0\0")
+    assert not net.server.connection.framed
+    client = shaken(web)
+    assert net.server.connection.framed
+    web.send(client.send(TextMessage("x")))
+    assert not web.wire.finished
+
+
+def test_silence_on_a_mixed_port_is_limited(make_net: Make) -> None:
+    """Nobody can tell which kind it is to be, and there is no server to ask."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
+    peer = net.peer()
+    net.pass_time(13)
+    assert net.servers == []
+    assert peer.wire.finished
+
+
+def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
+    """Written bytes count as unsent until Twisted's socket has handed them on."""
+    net = make_net()
+    peer = net.peer()
+    connection = net.server.connection
+    assert connection.unsent_bytes == 0
+    peer.wire.dataBuffer, peer.wire.offset, peer.wire._tempDataLen = b"12345", 2, 4
+    assert connection.unsent_bytes == 7
 
 
 def test_a_close_is_answered_and_ends_it(make_net: Make) -> None:

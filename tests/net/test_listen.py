@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from twisted.internet.address import IPv4Address
 
+from gateway.interfaces import Refusal
+
 Make = Callable[..., Any]
 Run = Callable[..., dict[str, Any]]
 Texts = Callable[[], list[str]]
@@ -123,6 +125,24 @@ def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> 
     assert warnings() == ["beats: 1 connections did not finish in time"]
     peer.lose()
     assert done == [None]
+
+
+@pytest.mark.parametrize("origins", [[], ["https://app.example"]])
+def test_pages_that_may_connect(make_net: Make, origins: list[str]) -> None:
+    """Any, unless the configuration names some."""
+    upgrade = make_net(
+        websocket=SimpleNamespace(path="/", origins=origins)
+    ).listener.upgrade()
+    request = (
+        b"GET / HTTP/1.1\r\nHost: gw\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        b"Sec-WebSocket-Version: 13\r\nOrigin: https://other.example\r\n\r\n"
+    )
+    if origins:
+        with pytest.raises(Refusal, match="page"):
+            upgrade.feed(request)
+    else:
+        assert upgrade.feed(request) is not None
 
 
 # Real sockets

@@ -234,6 +234,14 @@ def test_frames_come_byte_by_byte() -> None:
     assert got == b"".join(bytes((size % 251,)) * size for size in sizes)
 
 
+def test_text_messages_where_they_are_taken() -> None:
+    """They count for their bytes, in parts too; elsewhere they end the connection."""
+    stream = frame(1, b"a", fin=False) + frame(0, b"b") + frame(2, b"c")
+    assert Frames(LIMIT, text=True).feed(stream) == b"abc"
+    with pytest.raises(Refusal, match="text message"):
+        Frames(LIMIT).feed(stream)
+
+
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
 def test_our_messages_are_read_by_the_client(size: int) -> None:
     """One write is one binary message of any size."""

@@ -65,6 +65,7 @@ def test_jwt() -> None:
         jwt.encode({"sub": "alice"}, _KEY),
         jwt.encode({"sub": "alice", "exp": time.time() + 60}, None, algorithm="none"),
     ],
+    ids=range(9),
 )
 def test_bad_jwts(token: str) -> None:
     """Forged, expired, unsigned, without an end, without a subject."""

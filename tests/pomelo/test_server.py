@@ -56,15 +56,6 @@ def test_one_message_per_package(make_reader: Callable[..., Any]) -> None:
         assert connection.sent == wire.response(1, OK) + wire.response(2, OK)
 
 
-def test_a_connection_that_does_not_say_what_it_is(reader: Any) -> None:
-    """… is written to as if every write were a message."""
-    del reader.connection.framed
-    reader.greet()
-    reader.deliver(STREAM)
-    reader.journal.store_all()
-    assert len(reader.connection.written) == 2
-
-
 def test_what_can_not_be_stored(reader: Any) -> None:
     """Requests are answered 500; a client whose notify is lost is kicked."""
     reader.greet()

@@ -1,0 +1,140 @@
+"""What is particular to each protocol: `listeners[].options`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gateway.config.fields import (
+    ByteCount,
+    Definition,
+    FolderName,
+    PomeloProfile,
+    Secret,
+    Text,
+)
+from gateway.config.problems import Place
+from gateway.config.section import Section
+from gateway.config.units import Number, Size, Time
+
+__all__ = ["OPTIONS", "Jwt", "LumberjackOptions", "Outbox", "PomeloOptions"]
+
+KiB = 2**10
+MiB = 2**20
+MINUTE = 60.0
+
+
+class LumberjackOptions(Section):
+    """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
+
+    stall_timeout: Annotated[float, Time("1s", "24h")] = Field(
+        default=5 * MINUTE,
+        description="Hang up when a window is not on disk after this long (time)",
+    )
+    keepalive_interval: Annotated[float, Time("1s", "10s")] = Field(
+        default=3.0,
+        description="Tell a waiting v2 writer this often that we are alive (time)",
+    )
+    window_events: Annotated[int, Number(1, 1 << 24)] = Field(
+        default=65_536, description="Events in one window (number)"
+    )
+    pairs: Annotated[int, Number(1, 1 << 20)] = Field(
+        default=1024, description="Key-value pairs in one v1 event (number)"
+    )
+    compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
+        default=64 * MiB, description="One compressed frame, as it travels (size)"
+    )
+
+
+class Jwt(Section):
+    """How to verify the JSON Web Token of a client (needs gateway[jwt])."""
+
+    key: Secret = Field(description="The shared secret, or a public key in PEM")
+    algorithms: list[Text] = Field(
+        default=["HS256"], min_length=1, description="Signatures that count"
+    )
+    audience: Text | None = Field(default=None, description="What aud must be")
+    issuer: Text | None = Field(default=None, description="What iss must be")
+    leeway: Annotated[float, Time("0s", "24h")] = Field(
+        default=0.0, description="How much clocks may differ (time)"
+    )
+    claim: Text = Field(default="sub", description="Who the client is: its uid")
+
+
+class Outbox(Section):
+    """Files of pushes, as a Spark job writes them."""
+
+    directory: FolderName = Field(
+        description="Below data_dir; pushes are read from its files"
+    )
+    retention: Annotated[float, Time("0s", "365d")] = Field(
+        default=0.0,
+        description="Keep files that were pushed in .done this long (time)",
+    )
+    file_bytes: ByteCount = Field(
+        default=64 * MiB, description="One file; larger ones are set aside (size)"
+    )
+
+
+class PomeloOptions(Section):
+    """What is particular to Pomelo (pinus, pitaya): game and mobile clients."""
+
+    heartbeat: Annotated[float, Time("0s", "1h")] = Field(
+        default=3.0,
+        description="Between heartbeats, in whole seconds; 0s = none (time)",
+    )
+    handshake_timeout: Annotated[float, Time("100ms", "1h")] = Field(
+        default=10.0, description="To connect and acknowledge the handshake (time)"
+    )
+    handshake_bytes: Annotated[int, Size("256B", "16MiB")] = Field(
+        default=64 * KiB, description="One handshake (size)"
+    )
+    user_bytes: Annotated[int, Size("0B", "1MiB")] = Field(
+        default=KiB, description="User data kept with every event (size)"
+    )
+    routes: Definition = Field(
+        default=None,
+        description="Dictionary: list of routes, routes with codes, or a JSON file",
+    )
+    client_protos: Definition = Field(
+        default=None, description="Of requests and notifies: definitions or JSON file"
+    )
+    server_protos: Definition = Field(
+        default=None, description="Of answers and pushes: definitions or a JSON file"
+    )
+    reload_interval: Annotated[float, Time("0s", "24h")] = Field(
+        default=5.0, description="Look at those files this often; 0s = never (time)"
+    )
+    profiles: dict[str, PomeloProfile] = Field(
+        default={}, description="Client's sys.type to profile; '*' = all others"
+    )
+    clients: dict[str, Text] = Field(
+        default={}, description="Client's sys.type to its least version; {} = any"
+    )
+    token: Secret | None = Field(
+        default=None, description="What clients must say in user.token"
+    )
+    jwt: Jwt | None = Field(default=None, description="Or who must have signed it")
+    push_bytes: ByteCount = Field(
+        default=MiB, description="Push no more to clients with this unsent (size)"
+    )
+    push_policy: Literal["drop", "kick"] = Field(
+        default="drop", description="Then drop pushes, or kick the client"
+    )
+    outbox: Outbox | None = Field(
+        default=None, description="Where a Spark job puts pushes; absent = nowhere"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Clients read heartbeat as a whole number of seconds."""
+        if self.heartbeat != int(self.heartbeat):
+            yield ("heartbeat",), f"must be whole seconds, not {self.heartbeat:g}s"
+
+
+#: The protocols of this version and what is particular to each.
+OPTIONS: dict[str, type[Section]] = {
+    "lumberjack": LumberjackOptions,
+    "pomelo": PomeloOptions,
+}

@@ -1,0 +1,112 @@
+"""The protocols of this version: who serves their connections, who reads their batches,
+and what their ports are like.
+
+Part of the composition root: nothing but `tap` and `cli` imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, cast
+
+from twisted.internet.interfaces import IReactorTime
+
+from gateway import config, lumberjack, pomelo
+from gateway.event import Decode
+from gateway.interfaces import Accept, Journal
+
+__all__ = ["PROTOCOLS", "Port", "Protocol", "Shared"]
+
+_MiB = 2**20
+
+
+class Port(TypedDict, total=False):
+    """What `net.Listener` takes beside the configuration."""
+
+    subprotocols: Sequence[str]
+    alpn: Sequence[bytes]
+    mixed: bool
+    text: bool
+    unread_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What listeners are made with."""
+
+    journal: Journal
+    reactor: Any
+    registry: pomelo.Registry
+    """The Pomelo clients of all listeners, for pushes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One protocol."""
+
+    accept: Callable[[config.Listener, Shared], Accept]
+    """May raise `pomelo.Unusable` or `pomelo.Unavailable`."""
+    decode: Decode
+    port: Callable[[config.Listener], Port]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A Pomelo listener's configuration in that package's own words."""
+
+    limits: config.Limits
+    options: pomelo.Options
+
+
+def _accept_lumberjack(listener: config.Listener, shared: Shared) -> Accept:
+    settings: Any = listener  # whose options are Lumberjack's
+    return lumberjack.accept(settings, shared.journal, shared.reactor)
+
+
+def _accept_pomelo(listener: config.Listener, shared: Shared) -> Accept:
+    settings = _Settings(listener.limits, pomelo_options(listener.options))
+    clock = cast(IReactorTime, shared.reactor)
+    return pomelo.accept(settings, shared.journal, clock, shared.registry)
+
+
+def pomelo_options(options: object) -> pomelo.Options:
+    """Where secrets stop being secret types."""
+    assert isinstance(options, config.PomeloOptions)
+    given = {
+        name: getattr(options, name)
+        for name in type(options).model_fields
+        if name not in ("heartbeat", "token", "jwt", "outbox")
+    }
+    token, jwt = options.token, options.jwt
+    return pomelo.Options(
+        heartbeat=int(options.heartbeat),
+        token=None if token is None else token.get_secret_value(),
+        jwt=None
+        if jwt is None
+        else pomelo.Jwt(
+            key=jwt.key.get_secret_value(),
+            algorithms=jwt.algorithms,
+            audience=jwt.audience,
+            issuer=jwt.issuer,
+            leeway=jwt.leeway,
+            claim=jwt.claim,
+        ),
+        **given,
+    )
+
+
+def _pomelo_port(listener: config.Listener) -> Port:
+    assert isinstance(listener.options, config.PomeloOptions)
+    # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
+    return {
+        "mixed": True,
+        "text": True,
+        "unread_bytes": 8 * listener.options.push_bytes + 16 * _MiB,
+    }
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "lumberjack": Protocol(_accept_lumberjack, lumberjack.decode, lambda _: {}),
+    "pomelo": Protocol(_accept_pomelo, pomelo.decode, _pomelo_port),
+}
