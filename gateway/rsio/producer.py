@@ -54,7 +54,8 @@ class Producer:
             return None
         if asked.demand > UNBOUNDED or (offset is not None and offset > UNBOUNDED):
             return self._not_positive(stream)
-        stream.demand.add(asked.demand)
+        stream.first = asked.demand
+        stream.wanted(asked.demand)
         return Asked(stream)
 
     def request(self, request: messages.Request) -> Event | None:
@@ -64,7 +65,7 @@ class Producer:
             return None
         if negative(request.demand):
             return self._not_positive(stream)
-        stream.demand.add(request.demand)
+        stream.wanted(request.demand)
         return Demanded(stream)
 
     def cancel(self, cancel: messages.Cancel) -> Event | None:

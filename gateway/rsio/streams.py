@@ -13,7 +13,7 @@ each other: the same Id may be in use both ways.
 from __future__ import annotations
 
 from gateway.interfaces import Refusal
-from gateway.rsio.demand import Demand
+from gateway.rsio.demand import Demand, saturating
 from gateway.rsio.limits import Limits
 
 __all__ = ["UNKNOWN", "Consumed", "Served", "TooMuch", "Unfinished"]
@@ -49,13 +49,18 @@ class Consumed:
 class Served:
     """A stream that the peer subscribed to."""
 
-    __slots__ = ("context", "demand", "id", "live", "next_part", "offset", "publisher",
-                 "size")  # fmt: skip
+    __slots__ = ("context", "demand", "first", "granted", "id", "live", "next_part",
+                 "offset", "publisher", "size")  # fmt: skip
 
     def __init__(self, number: int, publisher: str, offset: int | None) -> None:
         self.id = number
         self.publisher = publisher
         self.demand = Demand()
+        """What may be sent now."""
+        self.first = 0
+        """The demand that came with the subscribe."""
+        self.granted = 0
+        """All the demand there ever was."""
         self.offset = offset
         """How many elements the subscriber has already; None if it did not say."""
         self.size = UNKNOWN
@@ -64,6 +69,11 @@ class Served:
         self.next_part = 0
         self.context: object = None
         """Whatever its user likes."""
+
+    def wanted(self, more: int) -> None:
+        """The subscriber asks for *more*."""
+        self.demand.add(more)
+        self.granted = saturating(self.granted, more)
 
 
 class TooMuch(Exception):

@@ -79,7 +79,8 @@ def _after_terminal(bench: Bench) -> None:
     """No request and no cancel in reply to onComplete or onError."""
     for terminal in (OnComplete, lambda number: OnError(number, "E500 gone")):
         probe, asked = bench.published()
-        probe.say(terminal(asked.subscriber))
+        number = asked.subscriber
+        probe.say(_next(number, min(1, asked.demand)), terminal(number))
         probe.silent()
         probe.alive()
 
