@@ -23,6 +23,10 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "rows_of", "write"]
 GROUP_ROWS = 1 << 15
 GROUP_BYTES = 24 * 2**20
 
+# pyarrow keeps the interpreter to itself while it reads a list: 0.1 µs an item, and
+# whoever acknowledges waits for that long.
+_AT_ONCE = 2048
+
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
 
 
@@ -58,6 +62,7 @@ class Columns:
     _counts: list[int] = field(default_factory=list)
     _times: list[int] = field(default_factory=list)
     _payloads: list[bytes] = field(default_factory=list)
+    _payload_arrays: list[pa.Array] = field(default_factory=list)
     _seqs: list[np.ndarray[Any, Any] | None] = field(default_factory=list)
     _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
     _per_batch: dict[str, _Names] = field(
@@ -89,6 +94,8 @@ class Columns:
         self._counts.append(count)
         self._times.append(stored.batch.received_at)
         self._payloads += rows.payloads
+        if len(self._payloads) >= _AT_ONCE:
+            self._gather_payloads()
         self._seqs.append(
             None if rows.seqs is None else np.asarray(rows.seqs, np.int64)
         )
@@ -152,10 +159,15 @@ class Columns:
         columns["flaw"] = self._flaws.array(
             _scatter(np.full(self.rows, -1, np.int32), self._flaw_codes)
         )
-        columns["payload"] = pa.array(self._payloads, pa.binary())
+        self._gather_payloads()
+        columns["payload"] = pa.concat_arrays(self._payload_arrays)
         columns["seq"] = self._seq(counts)
         columns["attributes"] = self._maps(counts)
         return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
+
+    def _gather_payloads(self) -> None:
+        self._payload_arrays.append(pa.array(self._payloads, pa.binary()))
+        self._payloads = []
 
     def _seq(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         null = np.array([seqs is None for seqs in self._seqs])

@@ -308,6 +308,11 @@ class Spool:
         self._work.put(None)
         return self._ended
 
+    @property
+    def reserved_bytes(self) -> int:
+        """Room on the disk that the files of the sealed segments will take."""
+        return self.backlog_bytes + _SPARE_BYTES
+
     # -- the thread's side ----------------------------------------------------
 
     def _run(self) -> None:
@@ -373,7 +378,7 @@ class Spool:
                 f"limit {limit} (spool.max_bytes): the Spark job is behind"
             )
         free = self._disk.free(self._directory)
-        need = self.backlog_bytes + _SPARE_BYTES
+        need = self.reserved_bytes
         if free < need:
             room = (
                 f"the disk of {self._directory} is full: {free} bytes free, "
