@@ -639,3 +639,68 @@ def test_frames_of_every_slicing(store: Any, block: Block) -> None:
         SegmentCreated(2, "t"),
     ]
     assert list(Frames({9}).feed(b"")) == []
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+def test_57_connection_lost_around_the_store(
+    store: Any, block: Block, stored_first: bool
+) -> None:
+    """Whether it breaks before or after the store, what is sent again is there once."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a", b"b"), 2, 2))
+    if stored_first:
+        store.journal.store()
+    peer.connection.lose()
+    store.store()
+    assert peer.got == []
+    again = store.peer()
+    assert again.setup() == 2
+    again.ask(bare(block(b"a", b"b"), 2, 2), bare(block(b"c"), 3))
+    assert [payload for _, payload in store.rows] == [b"a", b"b", b"c"]
+
+
+def test_58_killed_before_the_ack(store: Any, block: Block) -> None:
+    """What became durable and was never acknowledged is there once after a restart;
+    what did not is asked for again."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1), bare(block(b"b"), 2))
+    store.journal.store()
+    assert peer.got == []
+    later = store.restarted()
+    again = later.peer()
+    assert again.setup() == 1
+    assert again.ask(bare(block(b"b"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    assert content(later) == block(b"a", b"b")
+
+
+def test_59_60_a_disk_that_is_full_or_slow(store: Any, block: Block) -> None:
+    """While the journal takes no more nothing is read; it goes on by itself."""
+    peer = store.peer()
+    peer.setup()
+    store.journal.full = True
+    peer.send(bare(block(b"a"), 1))
+    peer.send(bare(block(b"b"), 2))
+    store.store()
+    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    store.journal.full = False
+    store.store()
+    assert peer.got == [DataAppended(W, 2, 1, 9, 18)]
+
+
+def test_61_much_then_a_reset(store: Any, block: Block) -> None:
+    """Ten megabytes in the pipeline and a reset: whole blocks are stored, in order."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"x" * 1000) * 100
+    for number in range(1, 101):
+        peer.connection.deliver(encode(bare(data, number * 100, 100)))
+        if number % 9 == 0:
+            store.store()
+    peer.connection.deliver(encode(bare(data, 10_100, 100))[:5000])
+    peer.connection.lose()
+    store.store()
+    assert len(store.rows) % 100 == 0
+    assert store.peer().setup() == len(store.rows)
+    assert store.journal.reserved == 0
