@@ -9,6 +9,7 @@ part stays good, and whatever was not yet acknowledged goes to a new segment who
 first lsn tells recovery to ignore the old one's tail.
 
     append group:  write records → fdatasync → these lsns are durable
+    no room:       no group takes what the files of earlier ones will need
     write fails:   cut back to the last good record (else as for a failed sync)
     sync fails:    leave the segment (remove it if nothing in it is durable);
                    next group opens `<first lsn>[.attempt]`
@@ -18,6 +19,8 @@ first lsn tells recovery to ignore the old one's tail.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -70,12 +73,15 @@ class Log:
         disk: Disk,
         next_lsn: int,
         *,
+        reserve: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """*reserve*: bytes to leave free for files of what is already durable."""
         self.directory = directory
         self.next_lsn = next_lsn
         """The lsn of the next event; everything before it is durable."""
         self._disk = disk
+        self._reserve = reserve
         self._clock = clock
         self._open: _Open | None = None
         self._left: list[Segment] = []
@@ -106,6 +112,7 @@ class Log:
         Raises OSError having stored none of them (`SyncFailed` if it was the sync);
         the same batches may be committed again.
         """
+        self._check_room(sum(len(batch.body) for batch in batches))
         current = self._open or self._begin()
         first = lsn = self.next_lsn
         chunks: list[bytes] = []
@@ -150,6 +157,13 @@ class Log:
         """Segments left behind by a failed sync since the last call, oldest first."""
         left, self._left = self._left, []
         return left
+
+    def _check_room(self, size: int) -> None:
+        # With its last byte taken by segments, a disk has no room for the files that
+        # they must become, and nothing would ever free it.
+        needed = 2 * size + self.bytes + self._reserve()
+        if self._disk.free(self.directory) < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
 
     def _begin(self) -> _Open:
         header = segment.Header(

@@ -119,12 +119,16 @@ def new_disk(fault: Fault | None = None) -> RecordingDisk:
     return disk
 
 
-def write_lines(batches: Iterable[Stored], sink: Any, **_: Any) -> parquet.Written:
+def write_lines(
+    batches: Iterable[Stored], sink: Any, *, decoders: Any, **_: Any
+) -> parquet.Written:
     """In place of Parquet where thousands of files are made; as easy to find torn."""
     rows = [
         (stored.lsn + n, payload)
         for stored in batches
-        for n, payload in enumerate(split(stored.batch.body).payloads)
+        for n, payload in enumerate(
+            decoders[stored.batch.origin.protocol](stored.batch.body).payloads
+        )
     ]
     sink.write(b"".join(b"%d %s\n" % row for row in rows) + b"end")
     return parquet.Written(len(rows))

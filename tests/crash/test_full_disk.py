@@ -1,0 +1,255 @@
+"""A real file system that is full, really, and then has room again."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.disk import Disk, RealDisk
+from gateway.event import Batch, Origin, Rows
+from gateway.journal import Journal, Log, Settings, recover
+from gateway.journal import journal as journal_module
+from gateway.spool import Catalog, Publisher, Spool
+from gateway.spool import Settings as SpoolSettings
+from gateway.spool import spool as spool_module
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(tmp_path)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no right to mount a small file system: {done.stderr.strip()}")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again every second is tried again soon."""
+    monkeypatch.setattr(journal_module, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(spool_module, "_TICK_SECONDS", 0.02)
+
+
+class Surprised(RealDisk):
+    """Somebody else takes the room between the question and the write."""
+
+    def free(self, path: Path) -> int:
+        return 1 << 40
+
+
+class Running:
+    """Journal and spool with their threads, as gateway.tap joins them."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        self.root = root
+        for name in ("journal", "spool", "archive"):
+            disk.make_directory(root / name)
+        self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
+            queue.Queue()
+        )
+        self.stored: dict[int, bytes] = {}
+        self.submitted = 0
+        self.fatal: list[str] = []
+        self._random = random.Random(1)
+        self._origin = Origin("plain", "l", "s-1", "[::1]:9")
+        catalog = Catalog(root / "journal", disk)
+        found = recover(root / "journal", disk, unpublished=catalog.unpublished)
+        publisher = Publisher(
+            "gw", root / "spool", catalog, disk, {"plain": split}, "zstd"
+        )
+        left = publisher.recover(found.segments)
+        self.spool = Spool(
+            root / "spool",
+            root / "archive",
+            publisher,
+            SpoolSettings(),
+            disk,
+            self,
+            published_lsn=catalog.last_lsn,
+        )
+        self.journal = Journal(
+            Log(
+                root / "journal",
+                disk,
+                max(found.next_lsn, catalog.last_lsn + 1),
+                reserve=lambda: self.spool.reserved_bytes,
+            ),
+            Settings(roll_interval=0.05),
+            self,
+            on_sealed=self.spool.publish,
+            on_fatal=self.fatal.append,
+        )
+        self.journal.start()
+        self.spool.start(self.journal, left)
+
+    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
+        self.calls.put((f, args))
+
+    def run(self, until: Callable[[], object]) -> None:
+        while not until():
+            self.turn()
+
+    def turn(self) -> None:
+        f, args = self.calls.get(timeout=30)
+        f(*args)
+
+    def submit(self) -> None:
+        """A batch of 128 KiB that become 64 in a file, four events."""
+        events = [self._random.randbytes(2**14).hex().encode() for _ in range(4)]
+        body = b",".join(events)
+        self.submitted += 1
+        batch = Batch(self._origin, 5_000_000, 4, body, len(body))
+        self.journal.submit(batch).addCallback(self._keep)
+
+    def _keep(self, stored: Any) -> None:
+        self.stored[stored.lsn] = stored.batch.body
+
+    def stop(self) -> None:
+        for part in (self.journal, self.spool):
+            ended: list[None] = []
+            part.stop().addCallback(ended.append)
+            self.run(lambda ended=ended: ended)
+
+    def published(self) -> dict[int, bytes]:
+        """lsn to payload, of what is public; fails on doubles."""
+        return self._read(list((self.root / "spool").glob("events-*.parquet")))
+
+    def take(self) -> dict[int, bytes]:
+        """The same, removed."""
+        files = list((self.root / "spool").glob("events-*.parquet"))
+        rows = self._read(files)
+        for path in files:
+            path.unlink()
+        return rows
+
+    def _read(self, files: list[Path]) -> dict[int, bytes]:
+        rows: dict[int, bytes] = {}
+        for path in files:
+            table = pq.read_table(path, columns=["lsn", "payload"])
+            mine = dict(zip(*(c.to_pylist() for c in table.columns), strict=True))
+            assert not rows.keys() & mine.keys()
+            rows |= mine
+        return rows
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b","), content_type="text/plain")
+
+
+def fill(path: Path, *, leave: int = 0) -> None:
+    """Write until there is no more room, then give back some."""
+    with path.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(2**14))
+    with path.open("rb+") as ballast:
+        ballast.truncate(path.stat().st_size - leave)
+
+
+def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
+    rows = before | running.published()
+    assert len(running.stored) == running.submitted
+    assert sorted(rows) == list(range(1, running.submitted * 4 + 1))
+    for lsn, body in running.stored.items():
+        assert b",".join(rows[n] for n in range(lsn, lsn + 4)) == body
+    assert not running.fatal
+    assert [p.name for p in (running.root / "journal").iterdir()] == ["catalog"]
+
+
+@pytest.mark.parametrize("at_once", [1, 50])
+def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> None:
+    """Where Spark takes nothing, the journal stops before the disk is full, says so,
+    publishes what it has, and goes on when files are taken: however much waits."""
+    running = Running(small, RealDisk())
+    while not running.journal.full:
+        for _ in range(at_once):
+            running.submit()
+        count = running.submitted
+        running.run(lambda n=count: len(running.stored) == n or running.journal.full)
+        running.run(running.calls.empty)
+    why = str(running.journal.why_full)
+    assert "No space left" in why or "the disk of" in why
+    running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
+    assert running.published()
+    taken: dict[int, bytes] = {}
+    while len(running.stored) < running.submitted or running.journal.full:
+        running.turn()
+        running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
+        taken |= running.take()
+    for _ in range(10):
+        running.submit()
+    running.stop()
+    assert_all_is_there(running, taken)
+
+
+@pytest.mark.parametrize("disk", [RealDisk(), Surprised()])
+def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
+    small: Path, disk: Disk
+) -> None:
+    """Somebody else fills the disk: what is submitted waits, and is stored when there
+    is room."""
+    running = Running(small, disk)
+    for _ in range(10):
+        running.submit()
+    running.run(lambda: len(running.stored) == 10)
+    running.run(lambda: running.spool.published_lsn == 40)
+    fill(small / "ballast")
+    for _ in range(20):
+        running.submit()
+    holds = running.journal._holds
+    running.run(lambda: "No space left" in holds.get("commit", ""))
+    if not isinstance(disk, Surprised):
+        running.run(lambda: "the disk of" in holds.get("disk", ""))
+    assert running.journal.why_full in holds.values()
+    assert len(running.stored) < 30
+    (small / "ballast").unlink()
+    running.run(lambda: len(running.stored) == 30)
+    running.run(lambda: not running.journal.full)
+    running.stop()
+    assert_all_is_there(running, {})
+
+
+def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
+    """A disk with room for the journal and none for the file loses nothing."""
+    running = Running(small, Surprised())
+    fill(small / "ballast", leave=160 * 2**10)
+    running.submit()
+    running.run(lambda: len(running.stored) == 1)
+    running.run(lambda: running.spool._complained)
+    (small / "ballast").unlink()
+    running.run(lambda: running.spool.published_lsn == 4)
+    running.stop()
+    assert_all_is_there(running, {})
+
+
+def test_a_full_disk_does_not_prevent_a_start(small: Path) -> None:
+    """The daemon comes up on a full disk, so that it can say so and heal."""
+    first = Running(small, RealDisk())
+    for _ in range(4):
+        first.submit()
+    first.run(lambda: len(first.stored) == 4)
+    first.stop()
+    log = Log(small / "journal", RealDisk(), 17)
+    log.commit([Batch(first._origin, 1, 4, b"a,b,c,d", 7)])
+    fill(small / "ballast")
+    second = Running(small, RealDisk())
+    second.run(lambda: "the disk of" in str(second.journal.why_full))
+    (small / "ballast").unlink()
+    second.run(lambda: second.spool.published_lsn == 20)
+    second.run(lambda: not second.journal.full)
+    second.submit()
+    second.run(lambda: second.stored)
+    assert list(second.stored) == [21]
+    second.stop()
+    assert sorted(second.published()) == list(range(1, 25))
