@@ -178,7 +178,12 @@ class Container:
             payload_bytes=change.payload_bytes,
         )
         done = self.journal.submit(batch)
-        done.addCallbacks(self._stored, self._lost, callbackArgs=(change, owner))
+        done.addCallbacks(
+            self._stored,
+            self._lost,
+            callbackArgs=(change, owner),
+            errbackArgs=(owner,),
+        )
 
     def _stored(self, stored: Stored, change: Change, owner: Owner | None) -> None:
         if self.broken:
@@ -194,14 +199,16 @@ class Container:
             owner.stored(change, stored)
         self._settle_soon()
 
-    def _lost(self, failure: Failure) -> None:
+    def _lost(self, failure: Failure, owner: Owner | None) -> None:
         """What was decided on top of it is void as well: take nothing any more."""
         if not self.broken:
             self.broken = failure.getErrorMessage()
             self._log.warn("Pravega takes no more: {why}", why=self.broken)
         owners, self._owners = self._owners, {}
-        for owner in owners:
-            owner.lost(self.broken)
+        if owner is not None:
+            owners[owner] = None
+        for each in owners:
+            each.lost(self.broken)
 
     def _settle_soon(self) -> None:
         if not self._settling:

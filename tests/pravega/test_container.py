@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred, fail
+
 from gateway.event import Batch, Origin, Stored
+from gateway.interfaces import NotStored
 from gateway.pravega import snapshot
 from gateway.pravega.segments import Segments
-from gateway.pravega.wire import NEVER, AppendBlockEnd, Hello
+from gateway.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
 from gateway.pravega.wire_segments import CreateTransientSegment, SegmentCreated
+from gateway.testing import ManualJournal
 
 W, X = b"w" * 16, b"x" * 16
 
@@ -111,6 +115,29 @@ def test_a_lost_change_ends_everything(store: Any) -> None:
     last = store.peer(hello=False)
     last.send(Hello(17, 5))
     assert last.refused
+
+
+class Stopping(ManualJournal):
+    """A journal that takes nothing any more, and says so at once."""
+
+    stopping = False
+
+    def submit(self, batch: Batch) -> Deferred[Stored]:
+        if self.stopping:
+            return fail(NotStored("the gateway is stopping"))
+        return super().submit(batch)
+
+
+def test_a_journal_that_stops(make_store: Callable[..., Any]) -> None:
+    """A change that is refused on the spot closes its connection on the spot."""
+    store = make_store()
+    store.container.journal = journal = Stopping()
+    peer = store.peer()
+    peer.send(SetupAppend(1, W, "s"))
+    journal.stopping = True
+    peer.send(bare(b"a", 1), bare(b"b", 2))
+    assert peer.connection.closed
+    assert len(peer.got) == 1
 
 
 def test_drain_answers_what_is_owed(store: Any) -> None:
