@@ -24,10 +24,11 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config, logs, notify, pomelo
+from gateway import __version__, config, logs, notify, pomelo, push
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
+from gateway.admin.site import Post
 from gateway.admin.status import (
     ArchiveStatus,
     JournalStatus,
@@ -43,6 +44,7 @@ from gateway.journal import log as journal_log
 from gateway.journal import recover, segment
 from gateway.lock import Locked, lock
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
+from gateway.outbox import Folder, Outbox
 from gateway.protocols import PROTOCOLS, Shared
 from gateway.spool import Catalog, Published, Publisher, Spool
 from gateway.spool import Settings as SpoolSettings
@@ -105,6 +107,7 @@ class Gateway(MultiService):
         super().__init__()
         self.settings = settings
         self.listeners: list[Listener] = []
+        self.outboxes: list[Outbox] = []
         self._reactor = reactor
         self._disk = disk
         self._begun = time.time()
@@ -137,6 +140,8 @@ class Gateway(MultiService):
         self.spool.start(self.journal, self._left)
         for listener in self.listeners:
             listener.start()
+        for outbox in self.outboxes:
+            outbox.start()
         self._phase = None
         if (seconds := notify.watchdog_seconds()) is not None:
             self._watchdog.start(seconds, now=False)
@@ -233,6 +238,7 @@ class Gateway(MultiService):
             self.status,
             self.metrics,
             self._reactor,
+            posts=self._posts(),
         )
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
@@ -251,6 +257,27 @@ class Gateway(MultiService):
             )
             listener.bind()
             self.listeners.append(listener)
+
+    def _posts(self) -> dict[str, Post]:
+        """Pushes, where there is somebody to push to."""
+        games = [
+            one.options
+            for one in self.settings.listeners
+            if isinstance(one.options, config.PomeloOptions)
+        ]
+        for options in games:
+            if options.outbox is not None:
+                self._open_outbox(options.outbox)
+        return {"/api/push": push.page(self.registry)} if games else {}
+
+    def _open_outbox(self, settings: config.Outbox) -> None:
+        folder = Folder(
+            self.settings.data_dir / settings.directory,
+            settings.retention,
+            settings.file_bytes,
+        )
+        folder.prepare()
+        self.outboxes.append(Outbox(folder, self.registry, self._reactor))
 
     # -- while it runs --------------------------------------------------------
 
@@ -336,6 +363,8 @@ class Gateway(MultiService):
             self._watchdog.stop()
         for listener in self.listeners:
             await listener.stop()
+        for outbox in self.outboxes:
+            await outbox.stop()
         drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
         for one in drained:
             await one

@@ -22,7 +22,7 @@ from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from gateway.admin.access import guard, url
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import live_page
-from gateway.admin.site import AdminRequest, AdminSite, Answer, Page
+from gateway.admin.site import AdminRequest, AdminSite, Answer, Page, Post
 from gateway.admin.status import Probe, as_json
 from gateway.config.endpoint import Endpoint, Tcp, Unix
 
@@ -39,8 +39,9 @@ def admin_site(
     metrics: Metrics,
     clock: IReactorTime,
     more: Mapping[str, Page] | None = None,
+    posts: Mapping[str, Post] | None = None,
 ) -> AdminSite:
-    """The site with its fixed paths, and *more* behind the same token."""
+    """The site with its fixed paths; *more* and *posts* behind the same token."""
 
     def readyz(request: AdminRequest) -> Answer:
         reason = probe().not_ready_reason
@@ -64,6 +65,7 @@ def admin_site(
             "/api/status": status,
             **(more or {}),
         },
+        posts=posts or {},
         clock=clock,
     )
 
@@ -86,12 +88,13 @@ class Admin(Service):
         metrics: Metrics,
         reactor: Any,
         more: Mapping[str, Page] | None = None,
+        posts: Mapping[str, Post] | None = None,
     ) -> None:
         self._where = guard(listen, token)
         self._reactor = reactor
         self._lag = metrics.reactor_lag(reactor)
         self._factory = _Capped(
-            admin_site(self._where, token, probe, metrics, reactor, more)
+            admin_site(self._where, token, probe, metrics, reactor, more, posts)
         )
         self._port: IListeningPort | None = None
 

@@ -1,7 +1,9 @@
-"""The admin port's HTTP: a few fixed paths, read-only, each answer whole.
+"""The admin port's HTTP: a few fixed paths, each answer whole.
 
-Nothing here trusts the client: bodies are dropped unread, unknown paths, methods
-and hosts get one line, a failure is logged here and is only "500" there.
+Nothing here trusts the client: bodies are dropped unread unless they are JSON from
+who may post, unknown paths, methods and hosts get one line, a failure is logged here
+and is only "500" there.  A web page elsewhere can make a browser post, but not JSON:
+for that the browser asks us first, and is told no.
 There is no access log: a scrape every few seconds would bury the lines that matter.
 """
 
@@ -20,11 +22,13 @@ from twisted.web.server import Request, Site
 from gateway.admin.access import admits, knows
 from gateway.config.endpoint import Tcp, Unix
 
-__all__ = ["AdminSite", "Answer", "Page"]
+__all__ = ["AdminSite", "Answer", "Page", "Post"]
 
 _TEXT = "text/plain; charset=utf-8"
 _IDLE = 75.0  # seconds; longer than any sane scrape interval, so connections last
-_BODY_LIMIT = 64 * 1024  # bytes; nobody has a reason to send any
+_BODY_LIMIT = 64 * 1024  # bytes; for those who have no reason to send any
+_POST_LIMIT = 2**20
+_DROP_LIMIT = 16 * 2**20  # of a post: up to here it gets an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,15 @@ class Answer:
 
 #: Answers GET and HEAD on one path; None means it writes and finishes by itself.
 Page = Callable[["AdminRequest"], Answer | None]
+#: Answers POST on one path, from the JSON that was posted.
+Post = Callable[[bytes], Answer]
 
 
 class AdminSite(Site):
     """The pages, and who may see them.
 
-    *health* pages are for anyone who can connect, *pages* for holders of the token.
+    *health* pages are for anyone who can connect, *pages* and *posts* for holders of
+    the token.
     """
 
     log_failures = Logger()
@@ -56,6 +63,7 @@ class AdminSite(Site):
         *,
         health: Mapping[str, Page],
         pages: Mapping[str, Page],
+        posts: Mapping[str, Post],
         clock: IReactorTime,
     ) -> None:
         super().__init__(
@@ -69,6 +77,7 @@ class AdminSite(Site):
         self._token = token
         self._health = health
         self._pages = pages
+        self._posts = posts
 
     def startFactory(self) -> None:
         """Open no access log."""
@@ -77,9 +86,12 @@ class AdminSite(Site):
         """What *request* gets, whatever it is."""
         path = request.path.decode("latin-1")
         try:
-            return self._refuse(request, path) or self._page(path)(request)
+            refused = self._refuse(request, path)
+            if refused is None and path in self._posts:
+                return self._posts[path](request.posted)
+            return refused or self._page(path)(request)
         except Exception:
-            self.log_failures.failure("GET {path!r} failed", path=path[:256])
+            self.log_failures.failure("{path!r} failed", path=path[:256])
             return _plain(500, "internal error; the daemon's log has the details", path)
 
     def _page(self, path: str) -> Page:
@@ -91,7 +103,10 @@ class AdminSite(Site):
             return _plain(
                 403, "only localhost is answered here; this Host is another name", path
             )
-        if request.method not in (b"GET", b"HEAD"):
+        if path in self._posts:
+            if request.method != b"POST":
+                return _plain(405, "only POST", path, Allow="POST")
+        elif request.method not in (b"GET", b"HEAD"):
             return _plain(405, "only GET and HEAD", path, Allow="GET, HEAD")
         if path in self._health:
             return None
@@ -102,26 +117,58 @@ class AdminSite(Site):
                 path,
                 **{"WWW-Authenticate": 'Basic realm="gateway (password: admin.token)"'},
             )
+        if path in self._posts:
+            return self._refuse_post(request, path)
         if path not in self._pages:
-            known = " ".join(sorted({*self._health, *self._pages}))
+            known = " ".join(sorted({*self._health, *self._pages, *self._posts}))
             return _plain(404, f"no such page; there are {known}", path)
         return None
 
+    def _refuse_post(self, request: AdminRequest, path: str) -> Answer | None:
+        if not _is_json(request):
+            return _plain(415, "send Content-Type: application/json", path)
+        if request.too_much:
+            return _plain(413, f"more than {_POST_LIMIT} bytes", path)
+        return None
+
+    def takes_body(self, request: AdminRequest) -> bool:
+        """Whether what *request* posts is worth keeping; its path is not known yet."""
+        return (
+            bool(self._posts)
+            and _is_json(request)
+            and admits(self._token, request.fields("Authorization"))
+        )
+
 
 class AdminRequest(Request):
-    """One request; its body goes nowhere."""
+    """One request; its body goes nowhere, unless it may be a post's."""
 
     _swallowed = 0
+    _limit = _BODY_LIMIT
 
     def gotLength(self, length: int | None) -> None:
         """Set no memory or file aside, whatever length is declared."""
-        self.content = BytesIO()
+        self.content = self._kept = BytesIO()
+        if self.channel.site.takes_body(self):  # type: ignore[attr-defined]
+            self._limit = _DROP_LIMIT
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Drop it, and the client too when it goes on and on."""
+        """Keep it or drop it, and the client too when it goes on and on."""
         before, self._swallowed = self._swallowed, self._swallowed + len(data)
-        if before <= _BODY_LIMIT < self._swallowed:  # once: closing twice raises
+        if before <= self._limit < self._swallowed:  # once: closing twice raises
             self.channel.loseConnection()
+        if self._limit == _DROP_LIMIT and self._swallowed <= _POST_LIMIT:
+            self._kept.write(data)
+
+    @property
+    def posted(self) -> bytes:
+        """The body, if it is a post's."""
+        return self._kept.getvalue()
+
+    @property
+    def too_much(self) -> bool:
+        """There was more than `posted` has."""
+        return self._swallowed > _POST_LIMIT
 
     def process(self) -> None:
         """Answer, without the resource tree and its Server header."""
@@ -150,6 +197,13 @@ class AdminRequest(Request):
             self.setHeader(name, value)
         self.write(answer.body)
         self.finish()
+
+
+def _is_json(request: AdminRequest) -> bool:
+    kinds = request.fields("Content-Type")
+    return len(kinds) == 1 and (
+        kinds[0].partition(";")[0].strip().lower() == "application/json"
+    )
 
 
 def _plain(code: int, text: str, path: str, **headers: str) -> Answer:

@@ -14,7 +14,7 @@ from gateway.config.dump import dump
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.load import load
 from gateway.config.model import Config, Limits, Listener
-from gateway.config.options import LumberjackOptions, PomeloOptions
+from gateway.config.options import LumberjackOptions, Outbox, PomeloOptions
 from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.config.schema import json_schema
 
@@ -25,6 +25,7 @@ __all__ = [
     "Limits",
     "Listener",
     "LumberjackOptions",
+    "Outbox",
     "PomeloOptions",
     "Problem",
     "Systemd",

@@ -14,7 +14,7 @@ from twisted.internet.testing import StringTransport
 from gateway.admin.access import guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
-from gateway.admin.site import Page
+from gateway.admin.site import Page, Post
 from gateway.admin.status import (
     ArchiveStatus,
     JournalStatus,
@@ -86,6 +86,7 @@ class Port:
     listen: str = "tcp:127.0.0.1:0"
     token: str | None = None
     more: dict[str, Page] = field(default_factory=dict)
+    posts: dict[str, Post] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -97,6 +98,7 @@ class Port:
             self.metrics,
             self.clock,
             self.more,
+            self.posts,
         )
 
     def connect(self) -> tuple[Any, StringTransport]:
@@ -111,12 +113,20 @@ class Port:
         protocol.dataReceived(raw)
         return transport.value()
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> Reply:
+    def post(self, path: str, body: bytes, **headers: str) -> Reply:
+        """JSON, unless `Content_Type` says otherwise."""
+        fields = {"Content_Type": "application/json", **headers}
+        fields.setdefault("Content_Length", str(len(body)))
+        return self.ask(path, "POST", body, **fields)
+
+    def ask(
+        self, path: str, method: str = "GET", content: bytes = b"", **headers: str
+    ) -> Reply:
         """One request; `Host` is 127.0.0.1 unless given; `_` in names is `-`."""
         fields = {"Host": "127.0.0.1:8080", **headers}
         lines = [f"{method} {path} HTTP/1.1"]
         lines += [f"{name.replace('_', '-')}: {text}" for name, text in fields.items()]
-        raw = self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        raw = self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + content)
         head, _, body = raw.partition(b"\r\n\r\n")
         status, *rest = head.decode("latin-1").split("\r\n")
         found = dict(line.split(": ", 1) for line in rest)

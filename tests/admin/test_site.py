@@ -314,3 +314,59 @@ def test_more_pages(open_port: Callable[..., Any]) -> None:
     reply = port.ask("/api/hello", Authorization="Bearer t")
     assert (reply.body, reply.headers["X-Extra"]) == (b"hello", "1")
     assert b"data: 1" in port.ask("/api/tap", Authorization="Bearer t").body
+
+
+# Posts
+
+
+@pytest.fixture
+def mirror(open_port: Callable[..., Any]) -> Any:
+    """A port that answers a post with what was posted."""
+    return open_port(posts={"/api/x": Answer}, token="s3cret")
+
+
+BEARER = {"Authorization": "Bearer s3cret"}
+
+
+def test_a_post_is_answered(mirror: Any) -> None:
+    """With the token, and JSON; its body arrives whole."""
+    assert mirror.post("/api/x", b"[1]", **BEARER).body == b"[1]"
+    kind = {"Content_Type": "application/json; charset=utf-8"}
+    assert mirror.post("/api/x", b"[1]", **kind, **BEARER).code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({**BEARER, "Content_Type": "text/plain"}, 415),
+        ({**BEARER, "Host": "rebound.example"}, 403),
+    ],
+)
+def test_who_may_not_post(mirror: Any, headers: dict[str, str], code: int) -> None:
+    """A page elsewhere can make a browser post anything but JSON."""
+    assert mirror.post("/api/x", b"[1]", **headers).code == code
+
+
+def test_what_is_too_much_to_post(mirror: Any) -> None:
+    """1 MiB is taken, more is refused, and much more is not even listened to."""
+    assert mirror.post("/api/x", bytes(1 << 20), **BEARER).code == 200
+    refused = mirror.post("/api/x", bytes((1 << 20) + 1), **BEARER)
+    assert refused.code == 413
+    assert "1048576" in refused.json()["error"]
+    protocol, transport = mirror.connect()
+    protocol.dataReceived(
+        b"POST /api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n"
+        b"Content-Type: application/json\r\nAuthorization: Bearer s3cret\r\n\r\n"
+    )
+    for _ in range(17):
+        protocol.dataReceived(bytes(1 << 20))
+    assert transport.disconnecting
+
+
+def test_other_methods_on_a_post(mirror: Any) -> None:
+    """405 says which one it is; pages are not posted to."""
+    refused = mirror.ask("/api/x", **BEARER)
+    assert (refused.code, refused.headers["Allow"]) == (405, "POST")
+    assert mirror.post("/api/status", b"1", **BEARER).code == 405
