@@ -264,7 +264,7 @@ class Journal:
         failures = 0
         while self._wait(last, failures):
             last = self._clock()
-            group = self._take()
+            group = self._take(0 if failures else _GROUP_BYTES)
             if group:
                 failures = failures + 1 if not self._commit(group) else 0
                 if failures and self._stopping:
@@ -292,12 +292,16 @@ class Journal:
                     self._condition.wait(self._until_due())
             return bool(self._queue)
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self, limit: int) -> list[_Waiting]:
+        """One group: as long as it is below *limit* bytes, and at least one batch.
+
+        After a failure it is one: that may find room where many do not.
+        """
         group: list[_Waiting] = []
         size = 0
         with self._condition:
             for waiting in self._queue:
-                if group and size >= _GROUP_BYTES:
+                if group and size >= limit:
                     break
                 size += len(waiting.batch.body)
                 group.append(waiting)

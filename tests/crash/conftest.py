@@ -244,7 +244,7 @@ def second_lives(
     """What crashes during and after the recovery from a crash leave; a sample."""
     for turn, (story, left) in enumerate(wrecks(disk, most=most)):
         live_on(left)
-        for then, again in wrecks(left, most=most, every=9, begin=turn % 9):
+        for then, again in wrecks(left, most=most, every=12, begin=turn % 12):
             yield f"{story}; then {then}", again
 
 

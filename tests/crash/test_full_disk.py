@@ -167,7 +167,7 @@ def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
     assert [p.name for p in (running.root / "journal").iterdir()] == ["catalog"]
 
 
-@pytest.mark.parametrize("at_once", [1, 50])
+@pytest.mark.parametrize("at_once", [1, 50, 300])
 def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> None:
     """Where Spark takes nothing, the journal stops before the disk is full, says so,
     publishes what it has, and goes on when files are taken: however much waits."""
