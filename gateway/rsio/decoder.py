@@ -160,7 +160,7 @@ class Decoder:
             return self._more_packed(*self._packed)
         code = self._buffer[self._at]
         if code not in self.legal:
-            raise Refusal(_unknown(code))
+            raise Refusal(_unknown(code, greeted=Code.SUBSCRIBE in self.legal))
         if code == Code.ON_NEXT:
             return self._on_next()
         if code == Code.ON_NEXT_PACKED:
@@ -304,13 +304,13 @@ class Decoder:
         self._buffer, self._at, self._need = inflated, 0, 0
 
 
-def _unknown(code: int) -> str:
+def _unknown(code: int, *, greeted: bool) -> str:
     name = f"0x{code:02x}"
-    try:
+    if not greeted:
+        seen = f" ({chr(code)!r})" if code in _PRINTABLE else ""
+        return f"hello comes first, not {name}{seen}"
+    if code in Code.__members__.values():
         name += f" ({Code(code).name.lower()})"
-    except ValueError:
-        if code in _PRINTABLE:
-            name += f" ({chr(code)!r})"
     return f"message type {name} is not legal here"
 
 

@@ -193,6 +193,7 @@ class RsioServer:
             self._refuse(why)
             return
         ingest.settle()
+        self._serving.pump()
         self._flush()
         self._listener.hold(self, self._session.held_bytes)
         self._regulate()
@@ -424,7 +425,7 @@ class RsioServer:
         listener = self._listener
         for deadlines in (listener.greetings, listener.goodbyes, listener.silences):
             deadlines.forget(self)
-        self._serving.close(list(self._session.producer.streams.values()))
+        self._serving.close()
         self._session.lost()
         self._ingest.close()
         listener.hold(self, 0)

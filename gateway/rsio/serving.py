@@ -30,7 +30,8 @@ class Serving:
     """Feeds the subscribers of one connection."""
 
     __slots__ = ("_again", "_clock", "_closed", "_flush", "_origin", "_producer",
-                 "_publishers", "_pumping", "_ready", "_writable")  # fmt: skip
+                 "_publishers", "_pumping", "_ready", "_streams",
+                 "_writable")  # fmt: skip
 
     _log = Logger()
 
@@ -48,6 +49,7 @@ class Serving:
         self._origin = origin
         self._flush = flush
         self._clock = clock
+        self._streams: set[Served] = set()
         self._ready: deque[Served] = deque()
         self._writable = True
         self._pumping = self._again = self._closed = False
@@ -68,19 +70,20 @@ class Serving:
             return
         state.source = source
         stream.context = state
+        self._streams.add(stream)
         self._producer.accept(stream, source.size)
         self.demanded(stream)
 
     def demanded(self, stream: Served) -> None:
-        """There may be something to do for a stream."""
+        """There may be something to do for a stream, at the next `pump`."""
         state = stream.context
         if isinstance(state, _Feed) and not state.queued:
             state.queued = True
             self._ready.append(stream)
-        self._pump()
 
     def cancelled(self, stream: Served) -> None:
         """Nobody wants it any more."""
+        self._streams.discard(stream)
         state, stream.context = stream.context, None
         if isinstance(state, _Feed) and state.source is not None:
             source, state.source = state.source, None
@@ -89,18 +92,18 @@ class Serving:
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """Whether the transport takes more."""
         self._writable = ready
-        if ready:
-            self._pump()
+        self.pump()
 
-    def close(self, streams: list[Served]) -> None:
+    def close(self) -> None:
         """The connection is over."""
         self._closed = True
         self._ready.clear()
-        for stream in streams:
+        for stream in list(self._streams):
             self.cancelled(stream)
 
-    def _pump(self) -> None:
-        if self._pumping:
+    def pump(self) -> None:
+        """Feed those who wait, for one turn."""
+        if self._pumping or self._again or not self._ready:
             return
         self._pumping = True
         left = _TURN_BYTES
@@ -114,13 +117,13 @@ class Serving:
                     self._flush()
         finally:
             self._pumping = False
-        if self._ready and self._writable and not self._again and not self._closed:
+        if self._ready and self._writable and not self._closed:
             self._again = True
             self._clock.callLater(0, self._next_turn)
 
     def _next_turn(self) -> None:
         self._again = False
-        self._pump()
+        self.pump()
 
     def _feed(self, stream: Served, state: _Feed) -> int:
         """One helping for one stream; its size."""
@@ -172,3 +175,4 @@ class _Feed:
     def wake(self) -> None:
         if self.source is not None:
             self._serving.demanded(self._stream)
+            self._serving.pump()

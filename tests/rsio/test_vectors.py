@@ -37,10 +37,10 @@ def _message(vector: dict[str, Any]) -> Any:
     fields: dict[str, Any] = {}
     for name, value in vector["fields"].items():
         if name in _OCTETS:
-            value = bytes.fromhex(value)
-        fields[_FIELDS.get(name, name)] = (
-            tuple(value) if name == "extensions" else value
-        )
+            field = bytes.fromhex(value)
+        else:
+            field = tuple(value) if name == "extensions" else value
+        fields[_FIELDS.get(name, name)] = field
     return kind(**fields)
 
 
