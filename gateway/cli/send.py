@@ -12,19 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import select
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gateway.cli import WrongUse
+from gateway.cli._sending import Events, Generated, Lines, Totals, progress
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -50,8 +46,14 @@ examples:
   gateway send lumberjack gw.example:5044 --file app.log --tls --ca ca.pem
   tail -F app.log | gateway send lumberjack 127.0.0.1:5044 --stdin
 """
-_READ_BYTES = 1 << 16
-_LINE_SECONDS = 5.0
+
+
+_POMELO_EXAMPLES = """\
+examples:
+  gateway send pomelo 127.0.0.1:3010 --generate 100000 --connections 100
+  gateway send pomelo gw.example:3010 --route area.chat.say --file said.ndjson --tls
+  gateway send pomelo 127.0.0.1:3010 --websocket /
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +68,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    lumberjack.add_argument("target", metavar="HOST:PORT", type=_target)
-    source = lumberjack.add_mutually_exclusive_group()
+    _add_source(lumberjack)
+    add = lumberjack.add_argument
+    add("--window", type=_positive, default=2048, metavar="W",
+        help="most events in one window (default: 2048)")  # fmt: skip
+    add("--pipelining", type=_positive, default=2, metavar="P",
+        help="most windows in flight on a connection (default: 2)")  # fmt: skip
+    add("--compression", type=int, choices=range(10), default=3, metavar="L",
+        help="zlib level 1-9, 0 for none (default: 3)")  # fmt: skip
+    add("--v1", action="store_true", help="speak the old version")
+    _add_common(lumberjack)
+    pomelo = protocols.add_parser(
+        "pomelo",
+        help="Pomelo, as game clients speak it",
+        description="Send requests as a game client would; 200 is an acknowledgement.",
+        epilog=_POMELO_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_source(pomelo)
+    add = pomelo.add_argument
+    add("--route", default="area.player.move", metavar="R",
+        help="of all messages (default: area.player.move)")  # fmt: skip
+    add("--depth", type=_positive, default=10, metavar="D",
+        help="most requests in flight on a connection (default: 10)")  # fmt: skip
+    add("--notify", action="store_true",
+        help="send notifies, with a request after each 99 to learn of their fate")  # fmt: skip
+    add(
+        "--token", metavar="T", help="what the gateway asks for (options.token, or JWT)"
+    )
+    _add_common(pomelo)
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="HOST:PORT", type=_target)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--file", type=Path, metavar="F", help="send its lines")
     source.add_argument("--stdin", action="store_true", help="send standard input")
     source.add_argument(
@@ -76,16 +110,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="send N made-up events (default: 1000)",
     )
-    add = lumberjack.add_argument
+    add = parser.add_argument
     add("--rate", type=float, metavar="R", help="at most R events a second")
     add("--connections", type=_positive, default=1, metavar="C", help="default: 1")
-    add("--window", type=_positive, default=2048, metavar="W",
-        help="most events in one window (default: 2048)")  # fmt: skip
-    add("--pipelining", type=_positive, default=2, metavar="P",
-        help="most windows in flight on a connection (default: 2)")  # fmt: skip
-    add("--compression", type=int, choices=range(10), default=3, metavar="L",
-        help="zlib level 1-9, 0 for none (default: 3)")  # fmt: skip
-    add("--v1", action="store_true", help="speak the old version")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--tls", action="store_true", help="over TLS")
     add("--ca", type=Path, metavar="PEM", help="who signed the gateway's certificate")
     add("--cert", type=Path, metavar="PEM", help="our own certificate")
@@ -109,7 +140,12 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--key needs --cert")
     if args.rate is not None and not args.rate > 0:
         raise WrongUse("--rate must be above 0")
-    totals = _Sending(args).run()
+    if args.speak == "pomelo":
+        from gateway.cli import _send_pomelo
+
+        totals = _send_pomelo.Sending(args).run()
+    else:
+        totals = _Sending(args).run()
     if args.json:
         print(json.dumps(asdict(totals)))
     else:
@@ -134,99 +170,14 @@ def _positive(text: str) -> int:
     return number
 
 
-@dataclass
-class Totals:
-    """What became of it."""
-
-    sent: int = 0
-    """Events that were handed to a connection."""
-    acknowledged: int = 0
-    resent: int = 0
-    """Events that went out again, on another connection."""
-    connections: int = 0
-    seconds: float = 0.0
-    complete: bool = False
-    """The source ended and everything was acknowledged."""
-
-    def __str__(self) -> str:
-        rate = self.acknowledged / self.seconds if self.seconds else 0.0
-        lost = "" if self.complete else ", NOT all of it"
-        return (
-            f"{self.acknowledged} of {self.sent} events acknowledged in "
-            f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
-            f"{self.connections} connections{lost}"
-        )
-
-
-_Events = list[tuple[str, bytes]]
-
-
-class _Generated:
-    def __init__(self, count: int) -> None:
-        from gateway.lumberjack.sample import access_log
-
-        seed = random.SystemRandom().getrandbits(64)
-        self._events = islice(access_log(seed), count)
-
-    def read(self, most: int) -> _Events | None:
-        return list(islice(self._events, most)) or None
-
-
-class _Lines:
-    """Of a file descriptor, as they come: a slow pipe is not waited for."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.stopped = False
-        self._descriptor = descriptor
-        self._tail = b""
-        self._number = 0
-        self._ready: Iterator[bytes] = iter(())
-        self._host = socket.gethostname()
-
-    def read(self, most: int) -> _Events | None:
-        lines = list(islice(self._ready, most))
-        while not lines:
-            if not select.select([self._descriptor], [], [], 0.2)[0]:
-                if self.stopped:
-                    return None
-                continue
-            data = os.read(self._descriptor, _READ_BYTES)
-            if not data and not self._tail:
-                return None
-            whole, _, self._tail = (self._tail + data).rpartition(b"\n")
-            if not data:
-                whole, self._tail = self._tail, b""
-            self._ready = (line for line in whole.split(b"\n") if line.strip())
-            lines = list(islice(self._ready, most))
-        return [self._event(line) for line in lines]
-
-    def _event(self, line: bytes) -> tuple[str, bytes]:
-        self._number += 1
-        identity = f"line-{self._number}"
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            event = found.get("event")
-            known = event.get("id") if isinstance(event, dict) else None
-            return str(known or identity), line
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        made = {
-            "@timestamp": f"{stamp}.{time.time_ns() // 1_000_000 % 1000:03d}Z",
-            "event": {"id": identity},
-            "message": line.decode(errors="replace").rstrip("\r"),
-            "host": {"name": self._host},
-        }
-        return identity, json.dumps(made, ensure_ascii=False).encode()
-
-
 class _Sending:
     """One run, from the first connection to the totals."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from twisted.internet import reactor
         from twisted.internet.defer import DeferredLock
+
+        from gateway.lumberjack.sample import access_log
 
         self._args = args
         self._reactor: Any = reactor
@@ -237,13 +188,13 @@ class _Sending:
         self._stopping = self._ended = False
         self._due = self._heard = time.monotonic()
         self._acked: TextIO | None = None
-        self._source: _Generated | _Lines
+        self._source: Generated | Lines
         if args.file is not None:
-            self._source = _Lines(os.open(args.file, os.O_RDONLY))
+            self._source = Lines(os.open(args.file, os.O_RDONLY))
         elif args.stdin:
-            self._source = _Lines(sys.stdin.fileno())
+            self._source = Lines(sys.stdin.fileno())
         else:
-            self._source = _Generated(args.generate or 1000)
+            self._source = Generated(args.generate or 1000, access_log)
 
     def run(self) -> Totals:
         """Send everything; return when it is acknowledged or hopeless."""
@@ -251,10 +202,10 @@ class _Sending:
         if self._args.acked is not None:
             self._acked = self._args.acked.open("a")
         self._reactor.callWhenRunning(self._start)
-        with _progress() as show:
+        with progress() as show:
             self._reactor.callLater(0, self._watch, show)
             self._reactor.run()
-        if isinstance(self._source, _Lines):
+        if isinstance(self._source, Lines):
             self._source.stopped = True
         if self._acked is not None:
             self._acked.close()
@@ -323,7 +274,7 @@ class _Sending:
         if not self._feeding:
             self._stop()
 
-    async def _next(self) -> _Events | None:
+    async def _next(self) -> Events | None:
         """The next lot, when its time has come; None at the end."""
         from twisted.internet.task import deferLater
 
@@ -340,15 +291,15 @@ class _Sending:
             self._ended = True
         return events
 
-    async def _read(self, most: int) -> _Events | None:
+    async def _read(self, most: int) -> Events | None:
         from twisted.internet.threads import deferToThread
 
-        if isinstance(self._source, _Generated):
+        if isinstance(self._source, Generated):
             return self._source.read(most)
         async with self._reading:
             if self._ended:
                 return None
-            events: _Events | None = await deferToThread(self._source.read, most)
+            events: Events | None = await deferToThread(self._source.read, most)
             self._heard = time.monotonic()
             return events
 
@@ -376,35 +327,8 @@ class _Sending:
         if self._stopping:
             return
         self._stopping = True
-        if isinstance(self._source, _Lines):
+        if isinstance(self._source, Lines):
             self._source.stopped = True
         closed = DeferredList([client.stop() for client in self._clients])
         closed.addTimeout(2.0, self._reactor)
         closed.addBoth(lambda _: self._reactor.stop())
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Totals], None]]:
-    """How far we are: a live line on a terminal, else a line every few seconds."""
-    if not sys.stderr.isatty():
-        shown = time.monotonic()
-
-        def line(totals: Totals) -> None:
-            nonlocal shown
-            if time.monotonic() - shown > _LINE_SECONDS:
-                shown = time.monotonic()
-                print(
-                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
-                    file=sys.stderr,
-                )
-
-        yield line
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(stderr=True), transient=True) as live:
-        yield lambda totals: live.update(
-            f"[bold]{totals.acknowledged:,}[/] acknowledged, "
-            f"{totals.sent - totals.acknowledged:,} on their way"
-        )

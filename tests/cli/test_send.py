@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway import cli
-from gateway.cli import send
+from gateway.cli._sending import Lines
 from gateway.lumberjack import decode
 from gateway.lumberjack.session import Limits, Session
 
@@ -230,7 +230,7 @@ def test_wrong_use(
 def test_slow_pipes_are_not_waited_for() -> None:
     """A line is sent when it is there, not when the window is full."""
     source, sink = os.pipe()
-    lines = send._Lines(source)
+    lines = Lines(source)
     os.write(sink, b"one\ntwo\nthr")
     assert [json.loads(e)["message"] for _, e in lines.read(10) or []] == ["one", "two"]
     os.write(sink, b"ee\n")
