@@ -1,0 +1,135 @@
+"""kill -9 under the load of Pomelo clients; then every answered request is there once.
+
+A client does not say anything again: what was not answered when the daemon died may be
+stored or not, but never twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
+KILLS = 6
+CONNECTIONS, DEPTH = 8, 10
+
+# Connects again and again; its output is the ids that were asked, and those answered.
+WRITER = """
+import itertools, json, sys
+from twisted.internet import defer, endpoints, reactor, task
+from gateway.pomelo.client import Client, Disconnected
+
+port, connections, depth, home = int(sys.argv[1]), *map(int, sys.argv[2:4]), sys.argv[4]
+asked, answered = (open(f"{home}/{name}", "a", buffering=1) for name in
+                   ("asked", "answered"))
+numbers = itertools.count(1)
+
+async def ask(client):
+    while True:
+        number = next(numbers)
+        print(number, file=asked)
+        answer = await client.request("a.b", json.dumps({"id": number}).encode())
+        if json.loads(answer) == {"code": 200}:
+            print(number, file=answered)
+
+async def live(websocket):
+    while True:
+        target = endpoints.TCP4ClientEndpoint(reactor, "127.0.0.1", port)
+        client = Client(target, clock=reactor, websocket=websocket)
+        try:
+            await client.connect()
+            asking = [defer.ensureDeferred(ask(client)) for _ in range(depth)]
+            await defer.DeferredList(asking, consumeErrors=True)
+        except Disconnected:
+            await task.deferLater(reactor, 0.05)
+
+for n in range(connections):
+    web = f"//127.0.0.1:{port}/" if n % 2 else None
+    defer.ensureDeferred(live(web)).addErrback(lambda why: (why.printTraceback(),
+                                                            reactor.stop()))
+reactor.run()
+"""
+
+
+class Writer:
+    """`WRITER`, running."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        home.mkdir()
+        self._home = home
+        root = Path(__file__).parents[2]
+        path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+        words = [port, CONNECTIONS, DEPTH, home]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def numbers(self, name: str) -> list[int]:
+        """The whole lines of what it has written down."""
+        path = self._home / name
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return list(map(int, lines))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.slow
+def test_kill_the_daemon_while_it_answers_requests(
+    tmp_path: Path,
+    prepare: Callable[..., Any],
+    eventually: Callable[..., Any],
+    free_port: Callable[[], int],
+) -> None:
+    """Six kills: what was answered 200 is in the files once, and nothing is twice."""
+    chance = random.Random(SEED)
+    port = free_port()
+    game = {
+        "name": "game",
+        "protocol": "pomelo",
+        "listen": f"tcp:127.0.0.1:{port}",
+        "websocket": {"path": "/"},
+    }
+    daemon = prepare(
+        listeners=[game],
+        journal={"segment_bytes": "256KiB"},
+        spool={"roll_interval": "300ms"},
+    )
+    writer = Writer(tmp_path / "writer", port)
+
+    def heard(before: int = 0) -> None:
+        eventually(
+            lambda: len(writer.numbers("answered")) > before + 200,
+            "requests are answered",
+        )
+
+    try:
+        for _ in range(KILLS):
+            daemon.start()
+            heard(len(writer.numbers("answered")))
+            time.sleep(chance.uniform(0.0, 0.5))
+            daemon.kill()
+        daemon.start()
+        heard(len(writer.numbers("answered")))
+    finally:
+        assert writer.process.poll() is None
+        writer.kill()
+    daemon.settled()
+    daemon.terminate()
+
+    stored = [json.loads(row["payload"])["id"] for row in daemon.rows()]
+    assert len(set(stored)) == len(stored)
+    assert set(writer.numbers("answered")) <= set(stored)
+    assert set(stored) <= set(writer.numbers("asked"))
