@@ -18,8 +18,8 @@ _SECONDS = 120.0
 @pytest.fixture(scope="session")
 def npm(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], Callable[..., str]]:
-    """Install `NAME@VERSION`; returns a way to run a program that requires it.
+) -> Callable[..., Callable[..., str]]:
+    """Install `NAME@VERSION …`; returns a way to run a program that requires them.
 
     Where npm is not there or cannot reach its registry, the test is skipped; in CI it
     fails.
@@ -30,7 +30,7 @@ def npm(
             pytest.fail(why)
         pytest.skip(why)
 
-    def install(package: str) -> Callable[..., str]:
+    def install(*packages: str) -> Callable[..., str]:
         node, command = shutil.which("node"), shutil.which("npm")
         if node is None or command is None:
             lacking("needs node and npm on the PATH")
@@ -38,13 +38,13 @@ def npm(
         words = "install --no-save --no-audit --no-fund --ignore-scripts --prefix"
         try:
             done = subprocess.run(
-                [str(command), *words.split(), str(home), package],
+                [str(command), *words.split(), str(home), *packages],
                 capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=home,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            lacking(f"npm install {package} did not end in {_SECONDS:g} s")
+            lacking(f"npm install {packages} did not end in {_SECONDS:g} s")
         if done.returncode:
-            lacking(f"npm install {package}: {done.stderr[-500:]}")
+            lacking(f"npm install {packages}: {done.stderr[-500:]}")
         return lambda program, *words: _run(str(node), home, program, words)
 
     return install

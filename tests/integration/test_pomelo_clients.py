@@ -1,0 +1,213 @@
+"""Published Pomelo clients, unchanged, against the real daemon."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLIENTS = {
+    "pomelo-jsclient-websocket": "0.1.1",
+    "pomelo-nodejsclient-websocket": "0.0.2",
+    "pinus-robot-plugin": "1.7.3",
+}
+PARTS = ("pomelo-protocol@0.1.6", "pomelo-protobuf@0.4.0", "ws@8.18.0")
+
+PLAIN: dict[str, Any] = {}
+FULL: dict[str, Any] = {
+    "routes": ["area.player.move", "chat.room.say", "onChat"],
+    "client_protos": {
+        "area.player.move": {
+            "message Point": {"required sInt32 x": 1, "required sInt32 y": 2},
+            "required Point to": 1,
+            "optional uInt32 n": 3,
+        }
+    },
+    "server_protos": {
+        "area.player.move": {"required uInt32 code": 1},
+        "onMove": {"required uInt32 id": 1, "optional double d": 2},
+    },
+}
+PUSHES = {"onMove": {"id": 7, "d": 1.5}, "onChat": {"text": "hü"}}
+SAID = [
+    ("request", "area.player.move", {"to": {"x": 1, "y": -2}, "n": 3}),
+    ("notify", "chat.room.say", {"text": "hi"}),
+    ("request", "other.x.y", {"a": "ü😀"}),
+]
+
+both = pytest.mark.parametrize(
+    "options", [PLAIN, FULL], ids=["plain", "dictionary and protobuf"]
+)
+
+
+@pytest.fixture(scope="module")
+def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
+    """Run one of the clients to its end; returns what it printed."""
+    packages = [f"{name}@{version}" for name, version in CLIENTS.items()]
+    run = npm(*packages, *PARTS)
+    program = Path(__file__).with_name("pomelo_clients.js").read_text()
+    return lambda name, port: str(run(program, name, port))
+
+
+class Game:
+    """A daemon that Pomelo clients connect to."""
+
+    def __init__(
+        self, start: Callable[..., Any], look: Callable[..., Any], options: Any
+    ) -> None:
+        game = {"name": "game", "protocol": "pomelo", "listen": "tcp:127.0.0.1:0"}
+        options = {"heartbeat": "1s", **options}
+        web = {"path": "/"}
+        self._daemon = start(listeners=[{**game, "websocket": web, "options": options}])
+        self._eventually = look
+        self.port = self._daemon.address("game")[1]
+
+    def hear(self, talk: Callable[[], list[Any]]) -> list[Any]:
+        """What a conversation heard, while each of `PUSHES` is pushed to alice once."""
+        with ThreadPoolExecutor(1) as threads:
+            heard: Future[list[Any]] = threads.submit(talk)
+            for route, body in PUSHES.items():
+                push = {"route": route, "body": body, "to": {"uid": "alice"}}
+                self._eventually(
+                    lambda push=push: heard.done() or self._push(push),
+                    "the client is there to be pushed to",
+                )
+            return heard.result()
+
+    def _push(self, push: dict[str, Any]) -> int:
+        admin = json.loads(self._daemon.config.read_text())["admin"]["listen"]
+        request = urllib.request.Request(
+            f"http://{admin.removeprefix('tcp:')}/api/push",
+            json.dumps(push).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            sent: int = json.load(answer)["sent"]
+            return sent
+
+    def rows(self) -> list[dict[str, Any]]:
+        self._daemon.settled()
+        rows: list[dict[str, Any]] = self._daemon.rows()
+        return rows
+
+
+@pytest.fixture
+def game(
+    start: Callable[..., Any], eventually: Callable[..., Any], options: dict[str, Any]
+) -> Game:
+    return Game(start, eventually, options)
+
+
+def holds(rows: list[dict[str, Any]]) -> None:
+    """Exactly what was said is stored: in order, each event once."""
+    stored = [(row["kind"], row["channel"], json.loads(row["payload"])) for row in rows]
+    assert stored == SAID
+    first, notify, second = (row["seq"] for row in rows)
+    assert notify == 0
+    assert 0 < first < second
+    assert {row["flaw"] for row in rows} == {None}
+    assert {row["content_type"] for row in rows} == {"application/json"}
+    assert {row["attributes"]["uid"] for row in rows} == {"alice"}
+
+
+@pytest.mark.needs_npm
+@pytest.mark.parametrize("client", CLIENTS)
+@both
+def test_clients_from_npm(
+    run_client: Callable[..., str], game: Game, client: str
+) -> None:
+    """Handshake, requests, notify and pushes, as the client's own code does them."""
+
+    def talk() -> list[Any]:
+        return [json.loads(line) for line in run_client(client, game.port).splitlines()]
+
+    heard = game.hear(talk)
+    assert [said[1:] for said in heard if said[0] == "answer"] == [
+        ["area.player.move", {"code": 200}],
+        ["other.x.y", {"code": 200}],
+    ]
+    assert {said[1]: said[2] for said in heard if said[0] == "push"} == PUSHES
+    assert len(heard) == 4
+    holds(game.rows())
+
+
+class Handler:
+    """What pypomelo calls; says the same things as the others."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[Any]] = []
+
+    def on_connected(self, client: Any, user: object) -> None:
+        client.send_heartbeat()
+        client.send_request(SAID[0][1], SAID[0][2])
+
+    def on_response(self, client: Any, route: str, asked: object, body: Any) -> None:
+        self.heard.append(["answer", route, body])
+        if route == SAID[0][1]:
+            client.send_notify(SAID[1][1], SAID[1][2])
+            client.send_request(SAID[2][1], SAID[2][2])
+
+    def on_push(self, client: object, route: str, body: Any) -> None:
+        self.heard.append(["push", route, body])
+
+    def on_heartbeat(self, client: Any) -> None:
+        client.send_heartbeat()
+
+
+def converse(port: int) -> list[Any]:
+    """pypomelo leaves the socket to its user: with a plain one."""
+    from pypomelo.client import Client
+    from pypomelo.protocol import Protocol
+
+    with socket.create_connection(("127.0.0.1", port), 45) as connection:
+
+        class Connected(Client):
+            def send(self, data: bytes) -> None:
+                connection.sendall(data)
+
+            def close(self) -> None:
+                pytest.fail("kicked")
+
+        handler = Handler()
+        client = Connected(handler)
+        client.send(Protocol.syc("socket", "1.1.1", {"uid": "alice"}).pack())
+        kept = b""
+        while len(handler.heard) < 4:
+            data = connection.recv(1 << 16)
+            assert data, "the daemon hung up"
+            kept += data
+            while len(kept) >= 4:
+                end = 4 + int.from_bytes(kept[1:4], "big")
+                if len(kept) < end:
+                    break
+                package, kept = kept[:end], kept[end:]
+                client.on_protocol(Protocol.unpack(package))
+        return handler.heard
+
+
+# On Python 3 its protobuf encoder does not run; its decoder mixes what it decodes with
+# all it decoded before, so it gets one definition.
+PUSH_ONLY = {"onMove": FULL["server_protos"]["onMove"]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [PLAIN, {**FULL, "client_protos": {}, "server_protos": PUSH_ONLY}],
+    ids=["plain", "dictionary and protobuf"],
+)
+def test_pypomelo(game: Game) -> None:
+    """The same conversation from Python, over TCP."""
+    pytest.importorskip("pypomelo", reason="needs pypomelo from PyPI")
+    heard = game.hear(lambda: converse(game.port))
+    assert [said[1:] for said in heard if said[0] == "answer"] == [
+        ["area.player.move", {"code": 200}],
+        ["other.x.y", {"code": 200}],
+    ]
+    assert {said[1]: said[2] for said in heard if said[0] == "push"} == PUSHES
+    holds(game.rows())
