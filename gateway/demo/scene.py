@@ -30,6 +30,10 @@ listeners:
     protocol: lumberjack
     listen: tcp:127.0.0.1:0
     websocket: {{path: /beats}}
+  - name: game
+    protocol: pomelo
+    listen: tcp:127.0.0.1:0
+    options: {{routes: [area.player.move]}}
 admin: {{listen: "tcp:127.0.0.1:{admin}"}}
 spark:
   stats_window: 5s
@@ -95,6 +99,11 @@ def _traffic(directory: Path) -> Sequence[Traffic]:
         Traffic(
             "Beats over WebSocket", "beats-ws", "lumberjack",
             ("--websocket", "/beats"),
+        ),
+        Traffic("Game clients (TCP)", "game", "pomelo", ("--connections", "20")),
+        Traffic(
+            "Game clients (WebSocket)", "game", "pomelo",
+            ("--connections", "10", "--websocket", "/"),
         ),
     )  # fmt: skip
 
