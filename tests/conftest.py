@@ -14,16 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from gateway.certificates import Authority, Pair
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -272,69 +268,6 @@ def gateway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 # -- certificates -------------------------------------------------------------------
-
-
-class Pair(NamedTuple):
-    """PEM files."""
-
-    certificate: Path
-    key: Path
-
-
-class Authority:
-    """Signs certificates; its own is `ca`."""
-
-    def __init__(self, home: Path, name: str = "authority") -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self._home = home
-        self._name = _named(name)
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        draft = self._draft(self._name, self._key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        )
-        self.ca = home / f"{name}.pem"
-        self.ca.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
-
-    def issue(self, name: str, file: str | None = None) -> Pair:
-        """A certificate for *name*, valid for a server on this machine too."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-        draft = self._draft(_named(name), key).add_extension(
-            x509.SubjectAlternativeName(names), critical=False
-        )
-        stem = file or name
-        pair = Pair(self._home / f"{stem}.pem", self._home / f"{stem}.key")
-        pair.certificate.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
-        pair.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return pair
-
-    def _draft(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
-    ) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-        )
-
-
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 @pytest.fixture

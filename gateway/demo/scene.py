@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import shutil
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from gateway.certificates import Authority
 
 __all__ = ["Occupied", "Scene", "Traffic", "prepare"]
 
@@ -33,7 +33,9 @@ listeners:
   - name: game
     protocol: pomelo
     listen: tcp:127.0.0.1:0
-    options: {{routes: [area.player.move]}}
+    options:
+      routes: [area.player.move, onScore]
+      outbox: {{directory: outbox}}
 admin: {{listen: "tcp:127.0.0.1:{admin}"}}
 spark:
   stats_window: 5s
@@ -79,7 +81,7 @@ def prepare(directory: Path) -> Scene:
         shutil.rmtree(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / _MARK).touch()
-    _certify(directory)
+    Authority(directory, "ca").issue("localhost", "server")
     admin = _free_port()
     config = directory / "gateway.yaml"
     config.write_text(_CONFIG.format(admin=admin))
@@ -113,55 +115,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _certify(directory: Path) -> None:
-    """A certificate authority and a server's certificate, both for a day."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    def named(name: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    now = dt.datetime.now(dt.UTC)
-
-    def builder(
-        subject: str, public: ec.EllipticCurvePublicKey
-    ) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(named(subject))
-            .issuer_name(named("gateway demo CA"))
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(days=1))
-        )
-
-    ca = (
-        builder("gateway demo CA", ca_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(ca_key, hashes.SHA256())
-    )
-    names = [
-        x509.DNSName("localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
-    server = (
-        builder("localhost", key.public_key())
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (directory / "ca.pem").write_bytes(ca.public_bytes(pem))
-    (directory / "server.pem").write_bytes(server.public_bytes(pem))
-    private = directory / "server.key"
-    private.touch(mode=0o600)
-    private.write_bytes(
-        key.private_bytes(
-            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )

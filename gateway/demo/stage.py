@@ -96,6 +96,7 @@ class Stage:
         self.daemon: Process | None = None
         self.spark: Process | None = None
         self.senders: list[Sender] = []
+        self.players: Process | None = None
 
     def start_daemon(self) -> None:
         """Start it and wait until it takes events."""
@@ -119,13 +120,12 @@ class Stage:
             time.sleep(0.1)
 
     def start_spark(self) -> None:
-        """Start it; it reads on as soon as its session is up."""
+        """Start it, with the scores beside; it reads on as soon as it is up."""
         scene = self.scene
         self.spark = Process(
             "the Spark job",
             [
-                sys.executable, "-m", "gateway.cli", "spark",
-                "--config", str(scene.config), "--json",
+                sys.executable, "-m", "gateway.demo.scores", str(scene.config),
             ],
             scene.directory / "spark.log",
         )  # fmt: skip
@@ -137,6 +137,19 @@ class Stage:
             Sender(one, addresses[one.listener], self.scene.directory, events, rate)
             for one in self.scene.traffic
         ]
+        self.players = Process(
+            "the players",
+            [sys.executable, "-m", "gateway.demo.players", addresses["game"]],
+            self.scene.directory / "players.log",
+        )
+
+    def pushes(self) -> Sequence[Mapping[str, Any]]:
+        """What reached the players so far."""
+        if self.players is None:
+            return []
+        whole, _, _ = self.players.log.read_text(errors="replace").rpartition("\n")
+        lines = whole.splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def status(self) -> Mapping[str, Any]:
         """`/api/status` now.  Raises OSError."""
@@ -157,7 +170,7 @@ class Stage:
 
     def check(self) -> None:
         """Raise `Failed` if something that must run does not."""
-        for process in (self.daemon, self.spark):
+        for process in (self.daemon, self.spark, self.players):
             if process is not None:
                 process.check()
         for sender in self.senders:
@@ -170,7 +183,12 @@ class Stage:
         try:
             yield self
         finally:
-            for process in (*self.senders, self.daemon, self.spark):
+            for process in (
+                *self.senders,
+                self.players,
+                self.daemon,
+                self.spark,
+            ):
                 if process is not None:
                     process.stop()
 

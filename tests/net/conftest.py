@@ -288,6 +288,21 @@ def _sign(
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + dt.timedelta(days=2))
         .add_extension(x509.BasicConstraints(issuer is None, None), critical=True)
+        # Python 3.13 verifies strictly, and wants these.
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+            critical=False,
+        )
+        .add_extension(
+            x509.KeyUsage(
+                *(True, False, False, False, False),
+                *(issuer is None, issuer is None, False, False),
+            ),
+            critical=True,
+        )
     )
     alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in dns]
     if cn == "localhost":

@@ -1,0 +1,106 @@
+"""Certificates for a day: for the demo, and for tests of real TLS."""
+
+from __future__ import annotations
+
+import datetime as dt
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+__all__ = ["Authority", "Pair"]
+
+
+class Pair(NamedTuple):
+    """PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; its own is the file `ca`."""
+
+    def __init__(self, home: Path, name: str = "authority") -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self._home = home
+        self._name = _named(name)
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        draft = self._draft(self._name, self._key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        self.ca = home / f"{name}.pem"
+        self.ca.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
+
+    def issue(self, name: str, file: str | None = None) -> Pair:
+        """A certificate for *name*, valid for a server on this machine too."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        draft = (
+            self._draft(_named(name), key)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(
+                x509.BasicConstraints(ca=False, path_length=None), critical=True
+            )
+        )
+        stem = file or name
+        pair = Pair(self._home / f"{stem}.pem", self._home / f"{stem}.key")
+        pair.certificate.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
+        pair.key.touch(mode=0o600)
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return pair
+
+    def _draft(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        """With the extensions that strict verifiers (Python 3.13) insist on."""
+        now = dt.datetime.now(dt.UTC)
+        ours = self._key.public_key()
+        itself = subject == self._name
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+                critical=False,
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(ours), critical=False
+            )
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=True,
+                    key_cert_sign=itself,
+                    crl_sign=itself,
+                    content_commitment=False,
+                    key_encipherment=False,
+                    data_encipherment=False,
+                    key_agreement=False,
+                    encipher_only=False,
+                    decipher_only=False,
+                ),
+                critical=True,
+            )
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
