@@ -1,0 +1,177 @@
+"""A web page with the browsers' Pomelo client, in a browser, over wss."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.needs_npm, pytest.mark.needs_apt]
+
+# The sources of the client, as they are published.
+SOURCES = """
+const fs = require("fs");
+const path = require("path");
+console.log(JSON.stringify([
+  "pomelo-protocol/lib/protocol.js",
+  "pomelo-protobuf/lib/client/protobuf.js",
+  "pomelo-jsclient-websocket/lib/pomelo-client.js",
+].map(file => fs.readFileSync(path.join(__dirname, "node_modules", file), "utf8"))));
+"""
+
+# What the client expects of its page; it knows ws:// only.
+AROUND = """
+var module = {exports: {}};
+function EventEmitter() {}
+EventEmitter.prototype.on = function (name, act) {
+  (this.acts = this.acts || {})[name] = act;
+};
+EventEmitter.prototype.emit = function (name, ...said) {
+  if (this.acts && this.acts[name]) this.acts[name](...said);
+};
+const Secure = WebSocket;
+WebSocket = function (url) { return new Secure(url.replace(/^ws:/, "wss:")); };
+"""
+
+# Between the sources; `decodeStr` is called, and missing there.
+EMPTY = "module = {exports: {}};"
+PROTOBUF = "window.protobuf = module.exports; protobuf.decodeStr = protobuf.decode;"
+
+# Says back what it shows: then it is known that it shows it.
+PAGE = """
+const score = document.getElementById("score");
+pomelo.on("onScore", body => {
+  score.textContent = `${body.name}: ${body.points}`;
+  pomelo.notify("page.shows", {text: score.innerText});
+});
+pomelo.init({host: "127.0.0.1", port: PORT, user: {uid: "alice"}}, () => {
+  pomelo.request("area.player.move", {x: 1, y: -2}, answer => {
+    pomelo.notify("page.answered", answer);
+  });
+});
+"""
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
+    """Open a page in a headless Chromium that believes any certificate."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("needs chromium on the PATH")
+        pytest.skip("needs chromium on the PATH")
+    started: list[subprocess.Popen[bytes]] = []
+    log = tmp_path / "browser.log"
+
+    def browse(page: Path) -> None:
+        words = (
+            "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+            "--disable-background-networking --disable-dev-shm-usage "
+            "--ignore-certificate-errors --enable-logging=stderr "
+            "--remote-debugging-port=0"
+        )
+        with log.open("wb") as output:
+            started.append(
+                subprocess.Popen(
+                    [
+                        found,
+                        *words.split(),
+                        f"--user-data-dir={tmp_path / 'profile'}",
+                        page.as_uri(),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                )
+            )
+
+    yield browse
+    for process in started:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if log.exists():
+        print(log.read_text(errors="replace")[-5000:])
+
+
+def test_a_page_sends_and_shows_a_push(
+    npm: Callable[..., Any],
+    start: Callable[..., Any],
+    eventually: Callable[..., Any],
+    browse: Callable[[Path], None],
+    server_pair: Any,
+    tmp_path: Path,
+) -> None:
+    """Over wss, with dictionary and protobuf: its request is answered when stored, and
+    a push is on its screen.
+    """
+    protocol, protobuf, client = json.loads(
+        npm(
+            "pomelo-jsclient-websocket@0.1.1",
+            "pomelo-protocol@0.1.6",
+            "pomelo-protobuf@0.4.0",
+        )(SOURCES)
+    )
+    game = {
+        "name": "game",
+        "protocol": "pomelo",
+        "listen": "tcp:127.0.0.1:0",
+        "websocket": {"path": "/"},
+        "tls": {
+            "certificate": str(server_pair.certificate),
+            "private_key": str(server_pair.key),
+        },
+        "options": {
+            "routes": ["area.player.move", "onScore"],
+            "client_protos": {
+                "area.player.move": {"required sInt32 x": 1, "required sInt32 y": 2}
+            },
+            "server_protos": {
+                "onScore": {"required string name": 1, "required uInt32 points": 2}
+            },
+        },
+    }
+    daemon = start(listeners=[game])
+    talk = PAGE.replace("PORT", str(daemon.address("game")[1]))
+    scripts = [AROUND, protocol, EMPTY, protobuf, PROTOBUF, client, talk]
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<!doctype html><meta charset="utf-8"><p id="score">nothing</p>'
+        + "".join(f"<script>{script}</script>" for script in scripts)
+    )
+    browse(page)
+
+    def stored() -> dict[str, Any]:
+        daemon.settled()
+        return {row["channel"]: json.loads(row["payload"]) for row in daemon.rows()}
+
+    eventually(lambda: "page.answered" in stored(), "the page's request")
+    admin = json.loads(daemon.config.read_text())["admin"]["listen"]
+    push = {"route": "onScore", "body": {"name": "alice", "points": 42}}
+    request = urllib.request.Request(
+        f"http://{admin.removeprefix('tcp:')}/api/push",
+        json.dumps({**push, "to": {"uid": "alice"}}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert json.load(answer) == {"sent": 1, "dropped": 0}
+    eventually(lambda: "page.shows" in stored(), "the push on the page")
+
+    assert stored() == {
+        "area.player.move": {"x": 1, "y": -2},
+        "page.answered": {"code": 200},
+        "page.shows": {"text": "alice: 42"},
+    }
+    assert {row["attributes"]["profile"] for row in daemon.rows()} == {"js"}
+    assert {row["attributes"]["tls"] for row in daemon.rows()} == {"TLSv1.3"}
