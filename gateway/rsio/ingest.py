@@ -235,6 +235,10 @@ class Ingest:
     def deafen(self) -> None:
         """Take no more, but go on to acknowledge what was taken."""
         self._deaf = True
+        for claim, stream in list(self._claims.items()):
+            if stream is None:
+                del self._claims[claim]
+                claim.release()
 
 
 def _part(intake: _Intake, count: int) -> events.Part:

@@ -122,6 +122,10 @@ class Publishers:
             raise KeyError(name)
         self._named[name] = publisher
 
+    def with_(self, more: Mapping[str, Publisher]) -> Publishers:
+        """These and *more*."""
+        return Publishers({**self._named, **more})
+
     def subscribe(
         self,
         publisher: str,

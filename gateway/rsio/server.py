@@ -8,6 +8,7 @@ is sent that was not asked for or that the transport would only hold (`serving`)
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
@@ -15,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.rsio.checks import check_publishers
 from gateway.rsio.deadlines import Deadlines
 from gateway.rsio.decoder import Run
 from gateway.rsio.happenings import (
@@ -29,7 +31,7 @@ from gateway.rsio.happenings import (
     Violated,
 )
 from gateway.rsio.ingest import Ingest
-from gateway.rsio.limits import Limits, Options
+from gateway.rsio.limits import Limits
 from gateway.rsio.messages import Extension
 from gateway.rsio.offsets import SOURCE, Offsets
 from gateway.rsio.publisher import Publishers
@@ -49,6 +51,33 @@ class _Limits(Protocol):
     def unacknowledged_bytes(self) -> int: ...
 
 
+class _Options(Protocol):
+    @property
+    def subscribe(self) -> Sequence[str]: ...
+    @property
+    def window(self) -> int: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def element_bytes(self) -> int: ...
+    @property
+    def streams(self) -> int: ...
+    @property
+    def hello_timeout(self) -> float: ...
+    @property
+    def goodbye_timeout(self) -> float: ...
+    @property
+    def keepalive_interval(self) -> float: ...
+    @property
+    def offsets(self) -> bool: ...
+    @property
+    def compression(self) -> bool: ...
+    @property
+    def tokens(self) -> Mapping[str, str]: ...
+    @property
+    def check_publishers(self) -> bool: ...
+
+
 class Settings(Protocol):
     """One of `listeners` in the configuration, as far as it matters here."""
 
@@ -57,8 +86,8 @@ class Settings(Protocol):
         """Sizes in bytes."""
 
     @property
-    def options(self) -> Options:
-        """What is particular to RS.io."""
+    def options(self) -> _Options:
+        """What is particular to RS.io, as `limits.Options` has it."""
 
 
 class Rsio:
@@ -360,8 +389,10 @@ class RsioServer:
         data = self._session.take()
         if data and not self._closed:
             self._connection.write(data)
-        waiting = bool(self._ingest.pending or self._session.producer.streams)
-        if waiting != self._busy and not self._closed:
+        waiting = bool(self._ingest.pending)
+        # A subscriber may have nothing to say for long; what it gets keeps it alive.
+        published = data and not waiting and self._session.producer.streams
+        if (waiting != self._busy or published) and not self._closed:
             self._busy = waiting
             self._connection.busy(waiting)
 
@@ -452,6 +483,7 @@ def accept(
     *publishers* are what peers may subscribe to, *offsets* how far named senders are
     stored already; one for all listeners of a daemon.
     """
-    return Rsio(
-        settings, journal, clock, publishers or Publishers(), offsets or Offsets()
-    )
+    known = Publishers() if publishers is None else publishers
+    if settings.options.check_publishers:
+        known = known.with_(check_publishers(clock))
+    return Rsio(settings, journal, clock, known, offsets or Offsets())

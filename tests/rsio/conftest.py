@@ -14,11 +14,9 @@ from twisted.internet.task import Clock
 
 from gateway.interfaces import Refusal
 from gateway.rsio import messages, wire
-from gateway.rsio.checks import check_publishers
 from gateway.rsio.decoder import Decoder, Run, elements
 from gateway.rsio.limits import Limits, Options
 from gateway.rsio.offsets import Offsets
-from gateway.rsio.publisher import Publishers
 from gateway.rsio.server import RsioServer, accept
 from gateway.rsio.session import Session
 from gateway.rsio.streams import Consumed
@@ -47,15 +45,14 @@ class Gate:
         self.clock = Clock()
         self.clock.advance(1_700_000_000)
         self.journal = ManualJournal()
-        self.publishers = Publishers(check_publishers(self.clock))
         self.offsets = changes.pop("offsets_known", None) or Offsets()
         self.listener = accept(
-            settings(**changes),
+            settings(**{"check_publishers": True} | changes),
             self.journal,
             self.clock,
-            publishers=self.publishers,
             offsets=self.offsets,
         )
+        self.publishers = self.listener.publishers
         self.connection, self.server = self.connect()
 
     def connect(self) -> tuple[FakeConnection, RsioServer]:

@@ -240,6 +240,35 @@ def test_drain_before_hello(gate: Any) -> None:
     assert gate.connection.sent == b""
 
 
+def test_drain_while_a_sender_waits_for_another(gate: Any) -> None:
+    """Who has not begun does not begin any more."""
+    named = ClientHello(0, (2, 4))
+    gate.say(named, Token("name", b"d"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.connection, gate.server = gate.connect()
+    gate.say(named, Token("name", b"d"))
+    gate.heard()
+    gate.server.drain()
+    gate.journal.store_all()
+    assert gate.heard() == [Goodbye("E503 stopping")]
+
+
+def test_the_check_publishers_are_an_option(make_gate: Any) -> None:
+    """Nobody serves them by accident."""
+    gate = make_gate(check_publishers=False)
+    gate.say(HELLO, Subscribe("check/never", 1, 1))
+    assert gate.heard()[-1].error.startswith("E404")
+
+
+def test_what_is_published_keeps_a_connection_alive(gate: Any) -> None:
+    """A subscriber that only listens is not idle while there is something to hear."""
+    said: list[bool] = []
+    gate.connection.busy = said.append
+    gate.say(HELLO, Subscribe("check/slow?n=9", 1, 9))
+    said.clear()
+    gate.clock.advance(0.1)
+    assert said == [False]
+
+
 def test_crossing_goodbyes(gate: Any) -> None:
     """Each takes the other's for the answer."""
     gate.say(HELLO)

@@ -30,6 +30,7 @@ __all__ = ["Peer"]
 
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
+_LIMITS = Limits(element_bytes=1 << 24)
 _ALWAYS = (Extension.KEEPALIVE, Extension.GOODBYE_ACK)
 
 
@@ -58,7 +59,7 @@ class Peer:
             offered.add(Extension.COMPRESSION)
         self.can_write = True
         """The transport takes more."""
-        self._session = Session(limits or Limits(), server=False, offered=offered)
+        self._session = Session(limits or _LIMITS, server=False, offered=offered)
         self._transport = transport
         self._runtime = runtime
         self._name = name

@@ -1,0 +1,91 @@
+"""Throws bytes at the RS.io server, guided by what they reach (atheris).
+
+    python tests/fuzz/fuzz_rsio.py -max_total_time=60
+
+What must hold: of any bytes, in any slicing, comes nothing but events and at most one
+`Refusal`, whose reply ends with a goodbye; every run decodes to as many elements as
+were counted, none of them beyond the demand; what is buffered stays within the limits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["gateway.rsio"]):
+    from gateway.interfaces import Refusal
+    from gateway.rsio import events, wire
+    from gateway.rsio.decoder import Run
+    from gateway.rsio.events import Part
+    from gateway.rsio.happenings import Asked
+    from gateway.rsio.limits import Limits
+    from gateway.rsio.messages import ClientHello, Extension, OnSubscribe
+    from gateway.rsio.session import Session
+
+_LIMITS = Limits(
+    element_bytes=200,
+    declared_bytes=1000,
+    part_bytes=100,
+    unfinished_elements=4,
+    unfinished_bytes=400,
+    streams=4,
+    inflated_bytes=2000,
+)
+_VECTORS = Path(__file__).parents[1] / "vectors" / "rsio.jsonl"
+_HELLO = wire.encode(ClientHello(0, tuple(Extension)))
+_SIZES = (0, 0, 3)
+_DEMAND = 20
+
+
+def one(data: bytes) -> None:
+    """One run.  The first byte says how to slice."""
+    if not data:
+        return
+    step = data[0] or len(data)
+    session = Session(_LIMITS, server=True, offered=list(Extension))
+    list(session.received(_HELLO))
+    for number, size in enumerate(_SIZES, 1):
+        session.consumer.subscribe("events", _DEMAND)
+        list(session.received(wire.encode(OnSubscribe(number, size))))
+    arrived = dict.fromkeys(range(1, len(_SIZES) + 1), 0)
+    try:
+        for at in range(1, len(data), step):
+            for event in session.received(data[at : at + step]):
+                if isinstance(event, Run):
+                    arrived[event.stream.id] += event.count
+                    assert arrived[event.stream.id] <= _DEMAND
+                    _decode(event)
+                elif isinstance(event, Asked):
+                    session.producer.accept(event.stream)
+            assert session.held_bytes < 10_000
+    except Refusal as why:
+        assert b"\x03" in why.reply  # noqa: PT017 - no test, a target
+    session.take()
+
+
+def _decode(run: Run) -> None:
+    stream = run.stream
+    part = Part(stream.publisher, stream.id, stream.size, 1, run.count, 0)
+    body = events.pack([part], [run], message_bytes=99, content_type="application/json")
+    rows = events.decode(body)
+    assert len(rows.payloads) == run.count
+    assert sum(map(len, rows.payloads)) == run.octets
+
+
+def main() -> None:
+    """Start from the vectors."""
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, line in enumerate(_VECTORS.read_text().splitlines()):
+            stream = bytes.fromhex(json.loads(line)["hex"])
+            for how in (0, 1):
+                Path(corpus, f"{number}-{how}").write_bytes(bytes([how]) + stream)
+        atheris.Setup([*sys.argv, corpus], one)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
