@@ -32,6 +32,7 @@ Exit status: 0 complete; 1 something is missing or failed; 2 wrong use.
 """
 
 _DRAIN_SECONDS = 240.0
+_PUSH_SECONDS = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +113,24 @@ def _play(stage: Stage, events: int, rate: int, console: Console) -> None:
                 break
             time.sleep(0.5)
     console.print(view.table())
+    _show_pushes(stage, console)
+
+
+def _show_pushes(stage: Stage, console: Console) -> None:
+    """What Spark computed of the players' moves, as the players were told."""
+    end = time.monotonic() + _PUSH_SECONDS
+    while not stage.pushes() and time.monotonic() < end:
+        stage.check()
+        time.sleep(0.2)
+    found = stage.pushes()
+    for push in {each["player"]: each for each in found}.values():
+        console.print(
+            f"  Spark says: player {push['player']} scored {push['score']} points "
+            f"in the 5 s from {push['from']}   (pushed over "
+            f"{'WebSocket' if push['websocket'] else 'TCP'})"
+        )
+    if not found:
+        console.print("[yellow]  No score has come back in time; see spark.log[/]")
 
 
 class _View:

@@ -2,5 +2,7 @@
 
 scene      directory, certificates, configuration, and the traffic that is sent
 stage      the processes: daemon, Spark job, senders; their progress and their end
+scores     the Spark job, with a query beside it whose results are pushed back
+players    game clients that listen for those
 curtain    what the tables hold, the audit, where everything is
 """

@@ -1,0 +1,43 @@
+"""A few players who listen: every push that reaches one is a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.endpoints import HostnameEndpoint
+
+from gateway.pomelo.client import Client
+
+__all__ = ["PLAYERS", "main"]
+
+#: Who, and whether over WebSocket.
+PLAYERS = {"p3": False, "p17": False, "p29": True, "p41": True}
+
+
+def main(address: str) -> None:
+    """Connect them all to HOST:PORT and stay until SIGTERM."""
+    host, _, port = address.rpartition(":")
+    loop: Any = reactor
+    for uid, web in PLAYERS.items():
+
+        def show(route: str, body: bytes, web: bool = web) -> None:  # noqa: FBT001
+            line = {"route": route, "websocket": web, **json.loads(body)}
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+
+        client = Client(
+            HostnameEndpoint(loop, host, int(port)),
+            clock=loop,
+            user={"uid": uid},
+            on_push=show,
+            websocket=f"//{address}/" if web else None,
+        )
+        client.connect()
+    loop.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,46 @@
+"""The demo without its processes: what it prepares and what it understands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway import config
+from gateway.demo.players import PLAYERS
+from gateway.demo.scene import Occupied, prepare
+from gateway.demo.stage import Process, Stage
+
+
+def test_its_configuration_is_one(tmp_path: Path) -> None:
+    """Every sender has its listener; pushes have a way back."""
+    scene = prepare(tmp_path / "demo")
+    loaded = config.load(scene.config)
+    listeners = {one.name: one for one in loaded.listeners}
+    for traffic in scene.traffic:
+        assert listeners[traffic.listener].protocol == traffic.protocol
+    options = listeners["game"].options
+    assert isinstance(options, config.PomeloOptions)
+    assert options.outbox is not None
+    assert set(PLAYERS.values()) == {True, False}
+
+
+def test_what_is_not_a_demos_stays(tmp_path: Path) -> None:
+    """A directory with something else in it is not replaced; an earlier demo's is."""
+    prepare(tmp_path / "demo")
+    prepare(tmp_path / "demo")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(Occupied):
+        prepare(tmp_path / "mine")
+
+
+def test_pushes_that_came_so_far(tmp_path: Path) -> None:
+    """A line that is still being written does not count, nor one that is no push."""
+    stage = Stage(prepare(tmp_path / "demo"))
+    assert stage.pushes() == []
+    log = tmp_path / "players.log"
+    stage.players = Process("players", ["true"], log)
+    stage.players.stop()
+    log.write_text('warning\n{"player": "p3", "score": 7}\n{"player"')
+    assert stage.pushes() == [{"player": "p3", "score": 7}]
