@@ -8,8 +8,6 @@ is sent that was not asked for or that the transport would only hold (`serving`)
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -37,57 +35,12 @@ from gateway.rsio.offsets import SOURCE, Offsets
 from gateway.rsio.publisher import Publishers
 from gateway.rsio.serving import Serving
 from gateway.rsio.session import Session, State
+from gateway.rsio.settings import Settings
 
 __all__ = ["Rsio", "RsioServer", "accept"]
 
 _NAME_BYTES = 255
 _STOPPING = "E503 stopping"
-
-
-class _Limits(Protocol):
-    @property
-    def message_bytes(self) -> int: ...
-    @property
-    def unacknowledged_bytes(self) -> int: ...
-
-
-class _Options(Protocol):
-    @property
-    def subscribe(self) -> Sequence[str]: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def content_type(self) -> str: ...
-    @property
-    def element_bytes(self) -> int: ...
-    @property
-    def streams(self) -> int: ...
-    @property
-    def hello_timeout(self) -> float: ...
-    @property
-    def goodbye_timeout(self) -> float: ...
-    @property
-    def keepalive_interval(self) -> float: ...
-    @property
-    def offsets(self) -> bool: ...
-    @property
-    def compression(self) -> bool: ...
-    @property
-    def tokens(self) -> Mapping[str, str]: ...
-    @property
-    def check_publishers(self) -> bool: ...
-
-
-class Settings(Protocol):
-    """One of `listeners` in the configuration, as far as it matters here."""
-
-    @property
-    def limits(self) -> _Limits:
-        """Sizes in bytes."""
-
-    @property
-    def options(self) -> _Options:
-        """What is particular to RS.io, as `limits.Options` has it."""
 
 
 class Rsio:

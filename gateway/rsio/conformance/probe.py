@@ -252,14 +252,8 @@ class Probe:
 class Bench:
     """Where checks get their connections from."""
 
-    def __init__(
-        self,
-        connect: Callable[[], Link],
-        *,
-        publishers: bool = True,
-        token: tuple[str, bytes] | None = None,
-    ) -> None:
-        """*publishers*: the target has those of `checks`; *token* is sent if need be."""
+    def __init__(self, connect: Callable[[], Link], *, publishers: bool = True) -> None:
+        """*publishers*: the target has those of `checks`."""
         self.publishers = publishers
         self._connect = connect
         self._open: list[Probe] = []
