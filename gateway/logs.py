@@ -5,8 +5,8 @@ as anything but text: every character that is not printable is written as an esc
 (`\x1b`, `\n`, `\u2028`).  An event is one line; in text a traceback adds more, each
 of them indented.
 
-Log nothing per event, and use `Limited` for what a peer can cause: a line costs as
-much CPU as thirty events.
+Log nothing per event, and let `net.limits.Complaints` judge what a peer can cause: a
+line costs as much CPU as thirty events.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import json
 import math
 import sys
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO, cast
 
@@ -27,7 +25,6 @@ from twisted.logger import (
     ILogFilterPredicate,
     ILogObserver,
     LogEvent,
-    Logger,
     LogLevel,
     LogLevelFilterPredicate,
     PredicateResult,
@@ -39,7 +36,7 @@ from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
 from zope.interface import implementer, provider
 
-__all__ = ["Limited", "Logged", "escape", "observer", "start"]
+__all__ = ["Logged", "escape", "observer", "start"]
 
 _MAX_MESSAGE = 4000
 _MAX_TRACEBACK_LINES = 60
@@ -213,70 +210,3 @@ def _plain(value: object) -> object:
     except Exception:  # as above
         text = object.__repr__(value)
     return text[:_MAX_MESSAGE]
-
-
-# -- how often ----------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Seen:
-    at: float
-    suppressed: int = 0
-
-
-class Limited:
-    """Logs once a minute for each key, and says how often it kept silent.
-
-    A key is what an operator would call "the same thing again": a peer and a rule.
-    With more than *keys* of them in a minute, the others share one line: whoever has
-    many addresses can fill neither the log nor our memory.
-    """
-
-    def __init__(
-        self,
-        log: Logger,
-        seconds: Callable[[], float],
-        *,
-        interval: float = 60.0,
-        keys: int = 1000,
-    ) -> None:
-        """*seconds* is a clock that does not jump: `reactor.seconds`."""
-        self._log = log
-        self._seconds = seconds
-        self._interval = interval
-        self._keys = keys
-        self._seen: OrderedDict[Hashable, _Seen] = OrderedDict()  # oldest first
-        self._others = _Seen(-math.inf)
-
-    def warn(self, key: Hashable, form: str, /, **fields: object) -> bool:
-        """A warning; whether it was logged."""
-        return self.emit(LogLevel.warn, key, form, **fields)
-
-    def emit(self, level: Any, key: Hashable, form: str, /, **fields: object) -> bool:
-        """Log *form* with *fields* unless it is too soon; whether it was logged."""
-        now = self._seconds()
-        self._forget(now)
-        seen = self._seen.get(key)
-        if seen is None and len(self._seen) >= self._keys:
-            seen = self._others
-        if seen is not None and now - seen.at < self._interval:
-            seen.suppressed += 1
-            return False
-        if seen is None:
-            seen = self._seen[key] = _Seen(now)
-        if seen.suppressed:
-            form += " (and {suppressed} more like it before)"
-            fields["suppressed"] = seen.suppressed
-        seen.at, seen.suppressed = now, 0
-        if seen is not self._others:
-            self._seen.move_to_end(key)
-        self._log.emit(level, form, **fields)
-        return True
-
-    def _forget(self, now: float) -> None:
-        """Drop what was quiet for long; its count has waited long enough, too."""
-        while self._seen:
-            oldest = next(iter(self._seen))
-            if now - self._seen[oldest].at < 2 * self._interval:
-                break
-            del self._seen[oldest]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.logger import Logger, LogLevel, LogPublisher
 
-from gateway.logs import Limited, escape, observer
+from gateway.logs import escape, observer
 
 
 @dataclass
@@ -283,68 +283,3 @@ def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> No
         record["msg"] for record in records((tmp_path / "here.log").read_text())
     ]
     assert messages.count("from a service") == 1
-
-
-# -- Limited ------------------------------------------------------------------
-
-
-@dataclass
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
-
-
-def limited(**options: Any) -> tuple[Limited, Clock, Journal]:
-    """One, with its clock and its lines."""
-    clock, journal = Clock(), Journal()
-    return Limited(journal.source, clock, **options), clock, journal
-
-
-def test_once_a_minute_for_each_key() -> None:
-    """The same thing is logged once; another thing is not held back by it."""
-    limit, clock, journal = limited()
-    assert limit.warn("a", "{x}", x="a1")
-    assert not limit.warn("a", "{x}", x="a2")
-    assert limit.warn("b", "{x}", x="b1")
-    clock.now = 59.9
-    assert not limit.warn("a", "{x}", x="a3")
-    clock.now = 60.0
-    assert limit.warn("a", "{x}", x="a4")
-    clock.now = 119.0
-    assert not limit.warn("a", "{x}", x="a5")
-    assert journal.messages == ["a1", "b1", "a4 (and 2 more like it before)"]
-
-
-def test_counts_begin_anew() -> None:
-    """What a line has told is not told again."""
-    limit, clock, journal = limited()
-    for clock.now in (0.0, 1.0, 60.0, 120.0):
-        limit.warn("a", "x")
-    assert journal.messages == ["x", "x (and 1 more like it before)", "x"]
-
-
-def test_many_keys_share_a_line() -> None:
-    """An attacker with many addresses fills neither log nor memory."""
-    limit, clock, journal = limited(keys=10)
-    for key in range(10_000):
-        limit.warn(key, "{key}", key=key)
-    assert len(journal.lines) == 11
-    assert len(limit._seen) == 10
-    clock.now = 60.0
-    limit.warn("late", "{key}", key="late")
-    assert journal.messages[-1] == "late (and 9989 more like it before)"
-
-
-def test_old_keys_are_forgotten() -> None:
-    """Memory is for what happened lately."""
-    limit, clock, _journal = limited(keys=10)
-    for key in range(10):
-        limit.warn(key, "x")
-    clock.now = 120.0
-    assert limit.warn("new", "new")
-    assert len(limit._seen) == 1
