@@ -46,7 +46,7 @@ from gateway.lock import Locked, lock
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.outbox import Folder, Outbox
 from gateway.protocols import PROTOCOLS, Shared
-from gateway.spool import Catalog, Published, Publisher, Spool
+from gateway.spool import Catalog, Published, Publisher, Spool, last_lsn
 from gateway.spool import Settings as SpoolSettings
 
 __all__ = ["Gateway", "Options", "makeService"]
@@ -190,7 +190,11 @@ class Gateway(MultiService):
             settings.spool.compression,
         )
         self._left = publisher.recover(found.segments)
-        published = self._left[0].first_lsn - 1 if self._left else catalog.last_lsn
+        # The names outlive a journal directory that was lost: no lsn is given twice.
+        given = last_lsn(settings.node, [*disk.names(spool), *disk.names(archive)])
+        published = (
+            self._left[0].first_lsn - 1 if self._left else max(catalog.last_lsn, given)
+        )
         self.spool = Spool(
             spool,
             archive,
@@ -209,7 +213,7 @@ class Gateway(MultiService):
             journal_log.Log(
                 journal,
                 disk,
-                max(found.next_lsn, catalog.last_lsn + 1),
+                max(found.next_lsn, catalog.last_lsn + 1, given + 1),
                 reserve=lambda: self.spool.reserved_bytes,
             ),
             journal_parts.Settings(

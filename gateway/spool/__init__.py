@@ -1,7 +1,7 @@
 """Parquet for Spark: `Spool` publishes journal segments, the names say what is in."""
 
 from gateway.spool.catalog import Catalog
-from gateway.spool.names import file_name, parse_file_name
+from gateway.spool.names import file_name, last_lsn, parse_file_name
 from gateway.spool.spool import Level, Published, Publisher, Settings, Spool
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Settings",
     "Spool",
     "file_name",
+    "last_lsn",
     "parse_file_name",
 ]

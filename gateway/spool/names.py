@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-__all__ = ["file_name", "parse_file_name"]
+__all__ = ["file_name", "last_lsn", "parse_file_name"]
 
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
 
@@ -18,3 +19,11 @@ def parse_file_name(name: str) -> tuple[str, int, int] | None:
     """(node, first lsn, last lsn), or None for any other file."""
     match = _NAME.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def last_lsn(node: str, names: Iterable[str]) -> int:
+    """The greatest lsn of *node* in files with these names; 0 if there are none."""
+    found = (parse_file_name(name) for name in names)
+    return max(
+        (parsed[2] for parsed in found if parsed and parsed[0] == node), default=0
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import signal
 import socket
 import ssl
@@ -135,6 +136,20 @@ def test_a_killed_daemon_goes_on_where_it_was(start: Callable[..., Any]) -> None
 
 
 # -- signals ------------------------------------------------------------------------
+
+
+def test_a_lost_journal_directory_gives_no_lsn_twice(start: Callable[..., Any]) -> None:
+    """Whoever removes the journal of a stopped gateway doubles nothing in the tables."""
+    daemon = start(listeners=beats())
+    with PyLogBeatClient(*daemon.address("beats")) as client:
+        client.send([event(n) for n in range(3)])
+    daemon.terminate()
+    shutil.rmtree(daemon.data / "journal")
+    daemon.start()
+    with PyLogBeatClient(*daemon.address("beats")) as client:
+        client.send([event(n) for n in range(3, 5)])
+    daemon.terminate()
+    assert len(daemon.rows()) == 5
 
 
 def test_sighup_takes_a_new_certificate(

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.event import SCHEMA, Rows
 from gateway.journal import recover
-from gateway.spool import Catalog, file_name, parse_file_name
+from gateway.spool import Catalog, file_name, last_lsn, parse_file_name
 
 FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
 
@@ -183,3 +183,10 @@ def test_other_names_are_nobodys(name: str) -> None:
 def test_names_round_trip() -> None:
     """A name gives back its node and lsns; nodes may hold dots and dashes."""
     assert parse_file_name(file_name("a.b-1", 5, 12)) == ("a.b-1", 5, 12)
+
+
+def test_names_tell_the_last_lsn() -> None:
+    """Where the journal is gone, the files still say which lsns were given."""
+    names = [file_name("gw", 1, 9), file_name("gw", 10, 12), file_name("other", 1, 99)]
+    assert last_lsn("gw", [*names, "notes.txt", f".{file_name('gw', 13, 20)}"]) == 12
+    assert last_lsn("new", names) == 0
