@@ -16,7 +16,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
 from gateway.cli._sending import Events, Generated, Lines, Totals, progress
-from gateway.lumberjack.client import endpoint
+from gateway.outgoing import endpoint
 from gateway.pomelo.client import Client, Disconnected
 from gateway.pomelo.sample import moves
 

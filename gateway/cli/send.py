@@ -229,8 +229,9 @@ class _Sending:
                 feeding.addErrback(self._broken)
 
     def _client(self) -> Client:
-        from gateway.lumberjack.client import Client, endpoint
+        from gateway.lumberjack.client import Client
         from gateway.lumberjack.writer import Writer
+        from gateway.outgoing import endpoint
 
         args = self._args
         host, port = args.target

@@ -12,28 +12,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from twisted.internet import endpoints, interfaces, protocol, ssl
+from twisted.internet import interfaces
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-)
-from wsproto.utilities import ProtocolError
 
 from gateway.lumberjack.writer import Lot, Writer, WrongAck
+from gateway.outgoing import Stream, Streams
 
-__all__ = ["Client", "Unacknowledged", "endpoint"]
+__all__ = ["Client", "Unacknowledged"]
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
@@ -80,7 +69,7 @@ class Client:
         self._websocket = websocket
         self._timeout = timeout
         self._pause = _FIRST_PAUSE
-        self._stream: _Stream | None = None
+        self._stream: Stream | None = None
         self._open = False
         self._connecting: Deferred[Any] | None = None
         self._retry: interfaces.IDelayedCall | None = None
@@ -90,7 +79,7 @@ class Client:
     def start(self) -> None:
         """Connect, and stay connected until `stop`."""
         self._retry = None
-        self._connecting = self._target.connect(_Factory(self, self._websocket))
+        self._connecting = self._target.connect(Streams(self, self._websocket))
         self._connecting.addErrback(self._failed)
 
     def send(self, events: Sequence[bytes]) -> Deferred[None]:
@@ -122,7 +111,7 @@ class Client:
 
     # What the stream tells
 
-    def connected(self, stream: _Stream) -> None:
+    def connected(self, stream: Stream) -> None:
         """There is a connection; it may still have to become a WebSocket."""
         self._connecting = None
         self._stream = stream
@@ -199,125 +188,3 @@ class Client:
             self.trouble = why
             stream, self._stream = self._stream, None
             stream.abort()
-
-
-class _Stream(Protocol):
-    """An open connection, as the client sees it."""
-
-    def send(self, data: bytes) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-
-
-class _Plain(protocol.Protocol):
-    """TCP or TLS."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def connectionMade(self) -> None:
-        self._client.connected(self)
-        self._client.opened()
-
-    def dataReceived(self, data: bytes) -> None:
-        self._client.received(data)
-
-    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
-        self._client.closed(reason)
-
-    def send(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    def close(self) -> None:
-        self._transport.loseConnection()
-
-    def abort(self) -> None:
-        self._transport.abortConnection()
-
-    @property
-    def _transport(self) -> interfaces.ITCPTransport:
-        return cast("interfaces.ITCPTransport", self.transport)
-
-
-class _WebSocket(_Plain):
-    """One binary message per window."""
-
-    def __init__(self, client: Client, target: str) -> None:
-        super().__init__(client)
-        host, _, path = target.removeprefix("//").partition("/")
-        self._request = Request(host=host, target=f"/{path}")
-        self._frames = WSConnection(ConnectionType.CLIENT)
-
-    def connectionMade(self) -> None:
-        self._client.connected(self)
-        self._transport.write(self._frames.send(self._request))
-
-    def dataReceived(self, data: bytes) -> None:
-        try:
-            self._frames.receive_data(data)
-            for event in self._frames.events():
-                self._happened(event)
-        except ProtocolError:
-            self.abort()
-
-    def send(self, data: bytes) -> None:
-        self._transport.write(self._frames.send(BytesMessage(data)))
-
-    def _happened(self, event: Event) -> None:
-        if isinstance(event, BytesMessage):
-            self._client.received(bytes(event.data))
-        elif isinstance(event, AcceptConnection):
-            self._client.opened()
-        elif isinstance(event, Ping):
-            self._transport.write(self._frames.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            self._transport.write(self._frames.send(event.response()))
-            self.close()
-        elif isinstance(event, RejectConnection):
-            self.close()
-
-
-class _Factory(protocol.Factory):
-    noisy = False
-
-    def __init__(self, client: Client, websocket: str | None) -> None:
-        self._client = client
-        self._websocket = websocket
-
-    def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
-        if self._websocket is None:
-            return _Plain(self._client)
-        return _WebSocket(self._client, self._websocket)
-
-
-def endpoint(
-    reactor: Any,
-    host: str,
-    port: int,
-    *,
-    tls: bool = False,
-    ca: Path | None = None,
-    certificate: Path | None = None,
-    private_key: Path | None = None,
-) -> interfaces.IStreamClientEndpoint:
-    """Where to connect to.  The reader's name is always verified; against *ca* (PEM),
-    or the platform's authorities.
-    """
-    plain = endpoints.HostnameEndpoint(reactor, host, port)
-    if not tls:
-        return plain
-    trust = None
-    if ca is not None:
-        trust = ssl.trustRootFromCertificates(_certificates(ca))
-    ours = None
-    if certificate is not None:
-        key = (private_key or certificate).read_bytes()
-        ours = ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate.read_bytes())
-    options = ssl.optionsForClientTLS(host, trust, ours)
-    return endpoints.wrapClientTLS(options, plain)
-
-
-def _certificates(path: Path) -> list[ssl.Certificate]:
-    end = b"-----END CERTIFICATE-----"
-    parts = path.read_bytes().split(end)[:-1]
-    return [ssl.Certificate.loadPEM(part + end) for part in parts]

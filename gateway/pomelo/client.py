@@ -12,24 +12,14 @@ It does not reconnect: what was not answered when the connection ends fails with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from twisted.internet import interfaces, protocol
+from twisted.internet import interfaces
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-)
-from wsproto.utilities import ProtocolError
 
+from gateway.outgoing import Stream, Streams
 from gateway.pomelo.caller import Answer, Caller, Kicked, Opened, Pushed, Unexpected
 
 __all__ = ["Client", "Disconnected"]
@@ -71,7 +61,7 @@ class Client:
         self._websocket = websocket
         self._timeout = timeout
         self._answers: dict[int, Deferred[bytes]] = {}
-        self._stream: _Plain | None = None
+        self._stream: Stream | None = None
         self._connecting: Deferred[Any] | None = None
         self._opened: Deferred[None] = Deferred()
         self._stopped: Deferred[None] | None = None
@@ -89,7 +79,7 @@ class Client:
     def connect(self) -> Deferred[None]:
         """Fires when the handshake is done; fails with `Disconnected`."""
         self._timer = self._clock.callLater(self._timeout, self._late)
-        self._connecting = self._target.connect(_Factory(self, self._websocket))
+        self._connecting = self._target.connect(Streams(self, self._websocket))
         self._connecting.addErrback(self.closed)
         return self._opened
 
@@ -123,10 +113,14 @@ class Client:
 
     # What the stream tells
 
-    def ready(self, stream: _Plain) -> None:
-        """It takes packages."""
+    def connected(self, stream: Stream) -> None:
+        """There is a connection; it may still have to become a WebSocket."""
         self._stream = stream
-        stream.send(self._caller.hello())
+
+    def opened(self) -> None:
+        """It takes packages."""
+        assert self._stream is not None
+        self._stream.send(self._caller.hello())
 
     def received(self, data: bytes) -> None:
         """The server says something."""
@@ -201,82 +195,3 @@ class Client:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
-
-
-class _Plain(protocol.Protocol):
-    """TCP or TLS."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def connectionMade(self) -> None:
-        self._client.ready(self)
-
-    def dataReceived(self, data: bytes) -> None:
-        self._client.received(data)
-
-    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
-        self._client.closed(reason)
-
-    def send(self, package: bytes) -> None:
-        self._transport.write(package)
-
-    def close(self) -> None:
-        self._transport.loseConnection()
-
-    def abort(self) -> None:
-        self._transport.abortConnection()
-
-    @property
-    def _transport(self) -> interfaces.ITCPTransport:
-        return cast("interfaces.ITCPTransport", self.transport)
-
-
-class _WebSocket(_Plain):
-    """One binary message per package."""
-
-    def __init__(self, client: Client, target: str) -> None:
-        super().__init__(client)
-        host, _, path = target.removeprefix("//").partition("/")
-        self._request = Request(host=host, target=f"/{path}")
-        self._frames = WSConnection(ConnectionType.CLIENT)
-
-    def connectionMade(self) -> None:
-        self._transport.write(self._frames.send(self._request))
-
-    def dataReceived(self, data: bytes) -> None:
-        try:
-            self._frames.receive_data(data)
-            for event in self._frames.events():
-                self._happened(event)
-        except ProtocolError:
-            self.abort()
-
-    def send(self, package: bytes) -> None:
-        self._transport.write(self._frames.send(BytesMessage(package)))
-
-    def _happened(self, event: Event) -> None:
-        if isinstance(event, BytesMessage):
-            self._client.received(bytes(event.data))
-        elif isinstance(event, AcceptConnection):
-            self._client.ready(self)
-        elif isinstance(event, Ping):
-            self._transport.write(self._frames.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            self._transport.write(self._frames.send(event.response()))
-            self.close()
-        elif isinstance(event, RejectConnection):
-            self.close()
-
-
-class _Factory(protocol.Factory):
-    noisy = False
-
-    def __init__(self, client: Client, websocket: str | None) -> None:
-        self._client = client
-        self._websocket = websocket
-
-    def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
-        if self._websocket is None:
-            return _Plain(self._client)
-        return _WebSocket(self._client, self._websocket)
