@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from argparse import Namespace
@@ -15,7 +14,7 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.cli._sending import Events, Generated, Lines, Totals, progress
+from gateway.cli._sending import Events, Generated, Lines, Totals, progress, source
 from gateway.outgoing import endpoint
 from gateway.pomelo.client import Client, Disconnected
 from gateway.pomelo.sample import moves
@@ -51,13 +50,7 @@ class Sending:
         self._due = self._heard = time.monotonic()
         self._trouble = "no answer"
         self._acked: TextIO | None = None
-        self._source: Generated | Lines
-        if args.file is not None:
-            self._source = Lines(os.open(args.file, os.O_RDONLY))
-        elif args.stdin:
-            self._source = Lines(sys.stdin.fileno())
-        else:
-            self._source = Generated(args.generate or 1000, moves)
+        self._source = source(args, moves)
 
     def run(self) -> Totals:
         """Send everything; return when it is acknowledged or hopeless."""

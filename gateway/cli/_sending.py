@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-__all__ = ["Events", "Generated", "Lines", "Totals", "progress"]
+__all__ = ["Events", "Generated", "Lines", "Totals", "progress", "source"]
 
 _READ_BYTES = 1 << 16
 _LINE_SECONDS = 5.0
@@ -47,13 +48,14 @@ class Totals:
 Events = list[tuple[str, bytes]]
 """Identifiers and JSON."""
 
+Sample = Callable[[int], Iterator[tuple[str, bytes]]]
+"""Makes up events from a seed."""
+
 
 class Generated:
     """So many of a sample's made-up events."""
 
-    def __init__(
-        self, count: int, sample: Callable[[int], Iterator[tuple[str, bytes]]]
-    ) -> None:
+    def __init__(self, count: int, sample: Sample) -> None:
         seed = random.SystemRandom().getrandbits(64)
         self._events = islice(sample(seed), count)
 
@@ -110,6 +112,15 @@ class Lines:
             "host": {"name": self._host},
         }
         return identity, json.dumps(made, ensure_ascii=False).encode()
+
+
+def source(args: argparse.Namespace, sample: Sample) -> Generated | Lines:
+    """Where the events come from, as the command line says."""
+    if args.file is not None:
+        return Lines(os.open(args.file, os.O_RDONLY))
+    if args.stdin:
+        return Lines(sys.stdin.fileno())
+    return Generated(args.generate or 1000, sample)
 
 
 @contextmanager

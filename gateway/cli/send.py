@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gateway.cli import WrongUse
-from gateway.cli._sending import Events, Generated, Lines, Totals, progress
+from gateway.cli._sending import Events, Generated, Lines, Totals, progress, source
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -188,13 +187,7 @@ class _Sending:
         self._stopping = self._ended = False
         self._due = self._heard = time.monotonic()
         self._acked: TextIO | None = None
-        self._source: Generated | Lines
-        if args.file is not None:
-            self._source = Lines(os.open(args.file, os.O_RDONLY))
-        elif args.stdin:
-            self._source = Lines(sys.stdin.fileno())
-        else:
-            self._source = Generated(args.generate or 1000, access_log)
+        self._source = source(args, access_log)
 
     def run(self) -> Totals:
         """Send everything; return when it is acknowledged or hopeless."""
