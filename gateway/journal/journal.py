@@ -71,7 +71,7 @@ class _Waiting:
 
 
 class Threads(Protocol):
-    """The two calls that the journal needs of a reactor."""
+    """The call that the journal needs of a reactor."""
 
     def callFromThread(self, f: Callable[..., Any], *args: Any) -> Any:
         """Run *f* in the reactor's thread, soon."""

@@ -43,6 +43,7 @@ __all__ = ["Level", "Published", "Publisher", "Settings", "Spool"]
 _TICK_SECONDS = 1.0
 _SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
+_COUNTING_SHARE = 20
 
 
 @dataclass(slots=True)
@@ -285,6 +286,9 @@ class Spool:
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._complained = False
         self._next_expiry = 0.0
+        self._next_count = 0.0
+        # The journal's thread adds to the backlog, ours takes from it.
+        self._backlog_lock = threading.Lock()
 
     # -- the reactor's side ---------------------------------------------------
 
@@ -298,8 +302,12 @@ class Spool:
 
     def publish(self, sealed: Segment) -> None:
         """Queue a sealed segment; any thread may call."""
-        self.backlog_bytes += sealed.bytes
+        self._add_to_backlog(sealed.bytes)
         self._work.put(sealed)
+
+    def _add_to_backlog(self, size: int) -> None:
+        with self._backlog_lock:
+            self.backlog_bytes += size
 
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
@@ -343,7 +351,7 @@ class Spool:
                 self._look_around()
                 continue
             self._complained = False
-            self.backlog_bytes -= sealed.bytes
+            self._add_to_backlog(-sealed.bytes)
             self.published_lsn = done.last_lsn
             self._on_published(done)
             self._reactor.callFromThread(self._tell, done.last_lsn)
@@ -369,7 +377,7 @@ class Spool:
 
     def _watch(self) -> None:
         self.level = self._measure(self._directory)
-        self.archived = self._measure(self._archive)
+        self._count_archive()
         limit = self._settings.max_bytes
         full = room = None
         if self.level.bytes + self.backlog_bytes >= limit:
@@ -393,6 +401,15 @@ class Spool:
         journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
         journal.hold("spool", full)
         journal.hold("disk", room)
+
+    def _count_archive(self) -> None:
+        # A day of one file a second is 86,400 files, and nothing waits for their
+        # number: counting them may take a twentieth of our time.
+        begun = time.monotonic()
+        if begun >= self._next_count:
+            self.archived = self._measure(self._archive)
+            ended = time.monotonic()
+            self._next_count = ended + _COUNTING_SHARE * (ended - begun)
 
     def _measure(self, directory: Path) -> Level:
         level = Level()
