@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
+from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 
-from gateway import config, lumberjack, pomelo
+from gateway import config, lumberjack, pomelo, pravega, rsio
 from gateway.event import Decode
 from gateway.interfaces import Accept, Journal
+from gateway.rsio.offsets import Offsets
+from gateway.rsio.publisher import Publishers
 
-__all__ = ["PROTOCOLS", "Port", "Protocol", "Shared"]
+__all__ = ["PROTOCOLS", "Port", "Protocol", "Shared", "container"]
 
 _MiB = 2**20
+_Options = TypeVar("_Options")
 
 
 class Port(TypedDict, total=False):
@@ -39,6 +43,12 @@ class Shared:
     reactor: Any
     registry: pomelo.Registry
     """The Pomelo clients of all listeners, for pushes."""
+    container: pravega.Container
+    """The Pravega segments of all listeners."""
+    offsets: Offsets
+    """How far the RS.io senders of all listeners are stored."""
+    publishers: Publishers
+    """What RS.io peers may subscribe to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +62,11 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    """A Pomelo listener's configuration in that package's own words."""
+class _Settings(Generic[_Options]):
+    """A listener's configuration, its options in the protocol's own words."""
 
     limits: config.Limits
-    options: pomelo.Options
+    options: _Options
 
 
 def _accept_lumberjack(listener: config.Listener, shared: Shared) -> Accept:
@@ -106,7 +116,62 @@ def _pomelo_port(listener: config.Listener) -> Port:
     }
 
 
+def container(
+    settings: config.Config, journal: Journal, reactor: Any, reader: pravega.Reader
+) -> pravega.Container:
+    """The segments of all Pravega listeners, as these are configured."""
+    for listener in settings.listeners:
+        if isinstance(listener.options, config.PravegaOptions):
+            options = listener.options
+            break
+    else:
+        options = config.PravegaOptions()
+    return pravega.Container(
+        journal,
+        cast(IReactorTime, reactor),
+        reader=reader,
+        recent_bytes=options.recent_bytes,
+        writer_retention=options.writer_retention,
+    )
+
+
+def _accept_pravega(listener: config.Listener, shared: Shared) -> Accept:
+    settings: Any = listener  # whose options are Pravega's
+    return pravega.accept(settings, shared.container)
+
+
+def _accept_rsio(listener: config.Listener, shared: Shared) -> Accept:
+    return rsio.accept(
+        _Settings(listener.limits, rsio_options(listener.options)),
+        shared.journal,
+        cast(IReactorTime, shared.reactor),
+        publishers=shared.publishers,
+        offsets=shared.offsets,
+    )
+
+
+def rsio_options(options: object) -> rsio.Options:
+    """Where secrets stop being secret types."""
+    assert isinstance(options, config.RsioOptions)
+    given = {
+        name: getattr(options, name)
+        for name in type(options).model_fields
+        if name != "tokens"
+    }
+    return rsio.Options(tokens=_revealed(options.tokens), **given)
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+
+def _rsio_port(_: config.Listener) -> Port:
+    return {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"]}
+
+
 PROTOCOLS: Mapping[str, Protocol] = {
     "lumberjack": Protocol(_accept_lumberjack, lumberjack.decode, lambda _: {}),
     "pomelo": Protocol(_accept_pomelo, pomelo.decode, _pomelo_port),
+    "pravega": Protocol(_accept_pravega, pravega.decode, lambda _: {}),
+    "rsio": Protocol(_accept_rsio, rsio.decode, _rsio_port),
 }

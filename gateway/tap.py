@@ -21,10 +21,11 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config, logs, notify, pomelo, push
+from gateway import __version__, config, logs, notify, pomelo, pravega, push
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
@@ -38,6 +39,7 @@ from gateway.admin.status import (
 )
 from gateway.disk import Disk, RealDisk
 from gateway.event import Stored
+from gateway.history import History
 from gateway.interfaces import Accept
 from gateway.journal import journal as journal_parts
 from gateway.journal import log as journal_log
@@ -45,7 +47,9 @@ from gateway.journal import recover, segment
 from gateway.lock import Locked, lock
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.outbox import Folder, Outbox
-from gateway.protocols import PROTOCOLS, Shared
+from gateway.protocols import PROTOCOLS, Shared, container
+from gateway.rsio.offsets import Offsets
+from gateway.rsio.publisher import Publishers
 from gateway.spool import Catalog, Published, Publisher, Spool, last_lsn
 from gateway.spool import Settings as SpoolSettings
 
@@ -231,6 +235,28 @@ class Gateway(MultiService):
             on_durable=self._durable,
             on_commit=self._committed,
         )
+        self.shared = self._share(journal, spool, archive)
+
+    def _share(self, journal: Path, spool: Path, archive: Path) -> Shared:
+        """What the connections of all listeners have in common."""
+        history = History(
+            self.settings.node,
+            self._disk,
+            journal=journal,
+            spool=spool,
+            archive=archive,
+            protocol="pravega",
+            decode=pravega.decode,
+            in_thread=deferToThread,
+        )
+        return Shared(
+            self.journal,
+            self._reactor,
+            registry=self.registry,
+            container=container(self.settings, self.journal, self._reactor, history),
+            offsets=Offsets(),
+            publishers=Publishers(),
+        )
 
     def _bind(self) -> None:
         settings = self.settings
@@ -247,7 +273,7 @@ class Gateway(MultiService):
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         complaints = Complaints(self._reactor)
-        shared = Shared(self.journal, self._reactor, self.registry)
+        shared = self.shared
         for one in settings.listeners:
             protocol = PROTOCOLS[one.protocol]
             listener = Listener(

@@ -9,27 +9,42 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from gateway import config, pomelo
-from gateway.protocols import PROTOCOLS, Shared, pomelo_options
+from gateway import config, pomelo, pravega, rsio
+from gateway.protocols import PROTOCOLS, Shared, pomelo_options, rsio_options
+from gateway.rsio.offsets import Offsets
+from gateway.rsio.publisher import Publishers
 from gateway.testing import FakeConnection, ManualJournal
 
-Load = Callable[[str], config.Listener]
+Load = Callable[..., config.Listener]
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """A Pomelo listener with these options."""
+    """A listener with these options."""
 
-    def load_options(options: str) -> config.Listener:
+    def load_options(options: str, protocol: str = "pomelo") -> config.Listener:
         file = tmp_path / "gateway.yaml"
         file.write_text(
-            "listeners: [{name: game, protocol: pomelo, listen: tcp:1, "
+            f"listeners: [{{name: game, protocol: {protocol}, listen: tcp:1, "
             f"options: {options}}}]"
         )
         [listener] = config.load(file).listeners
         return listener
 
     return load_options
+
+
+def shared_by_all() -> Shared:
+    """What `tap` makes, on a journal in memory."""
+    journal, clock = ManualJournal(), Clock()
+    return Shared(
+        journal,
+        clock,
+        registry=pomelo.Registry(),
+        container=pravega.Container(journal, clock),
+        offsets=Offsets(),
+        publishers=Publishers(),
+    )
 
 
 def test_every_option_reaches_pomelo(load: Load, tmp_path: Path) -> None:
@@ -53,9 +68,28 @@ def test_every_option_reaches_pomelo(load: Load, tmp_path: Path) -> None:
     )
 
 
+def test_every_option_reaches_rsio(load: Load) -> None:
+    """… likewise."""
+    assert rsio_options(load("{}", "rsio").options) == rsio.Options(
+        subscribe=["events"]
+    )
+    assert rsio_options(
+        load("{subscribe: [a, b], tokens: {x: secret}, window: 7}", "rsio").options
+    ) == rsio.Options(subscribe=["a", "b"], tokens={"x": "secret"}, window=7)
+
+
+def test_pravega_listeners_share_their_segments(load: Load) -> None:
+    """Every one serves the same container."""
+    shared = shared_by_all()
+    one, other = (
+        PROTOCOLS["pravega"].accept(load("{}", "pravega"), shared) for _ in range(2)
+    )
+    assert one.container is other.container is shared.container  # type: ignore[attr-defined]
+
+
 def test_clients_of_all_listeners_are_reached(load: Load) -> None:
     """Listeners share the registry that pushes look at."""
-    shared = Shared(ManualJournal(), Clock(), pomelo.Registry())
+    shared = shared_by_all()
     accept = PROTOCOLS["pomelo"].accept(load("{}"), shared)
     connection = FakeConnection(protocol="pomelo")
     connection.serve(accept(connection))
@@ -65,7 +99,7 @@ def test_clients_of_all_listeners_are_reached(load: Load) -> None:
 
 def test_definitions_that_can_not_be_used(load: Load) -> None:
     """… are an error of the start, which names the option."""
-    shared: Any = Shared(ManualJournal(), Clock(), pomelo.Registry())
+    shared: Any = shared_by_all()
     with pytest.raises(pomelo.Unusable, match="there twice"):
         PROTOCOLS["pomelo"].accept(load("{routes: [a, a]}"), shared)
 

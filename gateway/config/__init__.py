@@ -14,7 +14,13 @@ from gateway.config.dump import dump
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.load import load
 from gateway.config.model import Config, Limits, Listener
-from gateway.config.options import LumberjackOptions, Outbox, PomeloOptions
+from gateway.config.options import (
+    LumberjackOptions,
+    Outbox,
+    PomeloOptions,
+    PravegaOptions,
+    RsioOptions,
+)
 from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.config.schema import json_schema
 
@@ -27,7 +33,9 @@ __all__ = [
     "LumberjackOptions",
     "Outbox",
     "PomeloOptions",
+    "PravegaOptions",
     "Problem",
+    "RsioOptions",
     "Systemd",
     "Tcp",
     "Unix",

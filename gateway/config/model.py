@@ -49,6 +49,8 @@ from gateway.config.options import (
     LumberjackOptions,
     Outbox,
     PomeloOptions,
+    PravegaOptions,
+    RsioOptions,
 )
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
@@ -161,7 +163,7 @@ class Listener(Section):
     name: Name = Field(description="Yours to choose; events and metrics carry it")
     protocol: Text = Field(
         json_schema_extra={"enum": list(OPTIONS)},
-        description="What is spoken: lumberjack or pomelo",
+        description="What is spoken: lumberjack, pravega, pomelo or rsio",
     )
     listen: Listen = Field(
         description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
@@ -177,7 +179,7 @@ class Listener(Section):
     limits: Limits = Field(
         default_factory=Limits, description="What peers may take of us"
     )
-    options: LumberjackOptions | PomeloOptions = Field(
+    options: LumberjackOptions | PomeloOptions | PravegaOptions | RsioOptions = Field(
         default_factory=lambda: None,  # the validator knows which
         validate_default=True,
         description="The protocol's own",
@@ -381,6 +383,7 @@ class Config(Section):
         yield from self._too_small_a_spool()
         yield from self._same_directories()
         yield from self._admin_in_the_open()
+        yield from self._one_container()
 
     def _same_names(self) -> Iterator[tuple[Place, str]]:
         first: dict[str, int] = {}
@@ -397,10 +400,30 @@ class Config(Section):
             (("listeners", index, "listen"), listener.listen)
             for index, listener in enumerate(self.listeners)
         ]
+        listens += [
+            (("listeners", index, "options", "controller"), options.controller)
+            for index, options in self._pravega()
+            if options.controller is not None
+        ]
         listens.append((("admin", "listen"), self.admin.listen))
         for (first, one), (second, other) in combinations(listens, 2):
             if conflict(one, other):
                 yield second, f"{other} is taken by {spell(first)}: {one}"
+
+    def _pravega(self) -> Iterator[tuple[int, PravegaOptions]]:
+        for index, listener in enumerate(self.listeners):
+            if isinstance(listener.options, PravegaOptions):
+                yield index, listener.options
+
+    def _one_container(self) -> Iterator[tuple[Place, str]]:
+        found = list(self._pravega())
+        for index, options in found[1:]:
+            for key in PravegaOptions.together:
+                if getattr(options, key) != getattr(found[0][1], key):
+                    yield (
+                        ("listeners", index, "options", key),
+                        f"must be as in listeners[{found[0][0]}]: one container",
+                    )
 
     def _admin_in_the_open(self) -> Iterator[tuple[Place, str]]:
         listen = self.admin.listen

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from gateway.config.fields import (
     ByteCount,
+    Count,
     Definition,
     FolderName,
+    Listen,
     PomeloProfile,
     Secret,
+    Switch,
     Text,
 )
 from gateway.config.problems import Place
 from gateway.config.section import Section
 from gateway.config.units import Number, Size, Time
 
-__all__ = ["OPTIONS", "Jwt", "LumberjackOptions", "Outbox", "PomeloOptions"]
+__all__ = [
+    "OPTIONS",
+    "Jwt",
+    "LumberjackOptions",
+    "Outbox",
+    "PomeloOptions",
+    "PravegaOptions",
+    "RsioOptions",
+]
 
 KiB = 2**10
 MiB = 2**20
 MINUTE = 60.0
+DAY = 86_400.0
 
 
 class LumberjackOptions(Section):
@@ -133,8 +145,106 @@ class PomeloOptions(Section):
             yield ("heartbeat",), f"must be whole seconds, not {self.heartbeat:g}s"
 
 
+class PravegaOptions(Section):
+    """What is particular to Pravega: writers and readers of streams."""
+
+    controller: Listen | None = Field(
+        default=None,
+        description="Where clients find streams (gRPC), as tcp:9090; absent = nowhere",
+    )
+    advertise: Text | None = Field(
+        default=None,
+        description="HOST:PORT that clients are sent to; default: as they called us",
+    )
+    users: dict[str, Secret] = Field(
+        default={}, description="Names to passwords (basic); {} = nobody is asked"
+    )
+    tokens: dict[str, Secret] = Field(
+        default={}, description="Names to bearer tokens; {} = nobody is asked"
+    )
+    token_lifetime: Annotated[float, Time("10s", "365d")] = Field(
+        default=20 * MINUTE,
+        description="Of what a controller lets clients in with (time)",
+    )
+    writer_retention: Annotated[float, Time("1m", "3650d")] = Field(
+        default=7 * DAY,
+        description="Remember the last number of a silent writer this long (time)",
+    )
+    recent_bytes: ByteCount = Field(
+        default=128 * MiB, description="Newest data kept in memory for readers (size)"
+    )
+    segments: Count = Field(
+        default=100_000, description="Segments, of all connections together (number)"
+    )
+    transaction_bytes: ByteCount = Field(
+        default=256 * MiB,
+        description="Held for open transactions and large events together (size)",
+    )
+    table_bytes: ByteCount = Field(
+        default=64 * MiB, description="Keys and values of one table (size)"
+    )
+    writers: Count = Field(
+        default=10_000, description="Set up by one connection (number)"
+    )
+    reads: Count = Field(
+        default=1000, description="Waiting for data on one connection (number)"
+    )
+
+    together: ClassVar[tuple[str, ...]] = (
+        "writer_retention", "recent_bytes", "segments", "transaction_bytes",
+        "table_bytes", "token_lifetime",
+    )  # fmt: skip
+    """What all Pravega listeners must agree on: they share their segments."""
+
+
+class RsioOptions(Section):
+    """What is particular to Reactive Streams IO."""
+
+    subscribe: list[Text] = Field(
+        default=["events"], description="Peers' publishers to take events from"
+    )
+    window: Annotated[int, Number(1, 1 << 31)] = Field(
+        default=1024,
+        description="Elements of one stream on their way and not on disk (number)",
+    )
+    content_type: Text = Field(
+        default="application/json",
+        description="What elements are; those of a fixed size are octets",
+    )
+    element_bytes: ByteCount = Field(
+        default=MiB, description="One element, whole or joined (size)"
+    )
+    streams: Count = Field(
+        default=256, description="Subscriptions of one connection, each way (number)"
+    )
+    hello_timeout: Annotated[float, Time("100ms", "1h")] = Field(
+        default=10.0, description="From the connection to the peer's hello (time)"
+    )
+    goodbye_timeout: Annotated[float, Time("100ms", "1h")] = Field(
+        default=5.0, description="From our goodbye to its answer (time)"
+    )
+    keepalive_interval: Annotated[float, Time("0s", "1h")] = Field(
+        default=30.0,
+        description="Ask a silent peer for a sign of life; 0s = never (time)",
+    )
+    offsets: Switch = Field(
+        default=True, description="Let named senders resume without doubles"
+    )
+    compression: Switch = Field(
+        default=True, description="Let peers compress what they send"
+    )
+    tokens: dict[str, Secret] = Field(
+        default={}, description="Names to tokens of who may connect; {} = everyone"
+    )
+    check_publishers: Switch = Field(
+        default=False, description="Publish check/…, which gateway rsio-check reads"
+    )
+
+
 #: The protocols of this version and what is particular to each.
 OPTIONS: dict[str, type[Section]] = {
     "lumberjack": LumberjackOptions,
     "pomelo": PomeloOptions,
+    "pravega": PravegaOptions,
+    "rsio": RsioOptions,
 }

@@ -6,8 +6,8 @@ in that of its first proposal, the seed's.
 refused, and what is stored where.
 """
 
-from gateway.pravega.container import Container
+from gateway.pravega.container import Container, Reader
 from gateway.pravega.records import decode
 from gateway.pravega.server import accept
 
-__all__ = ["Container", "accept", "decode"]
+__all__ = ["Container", "Reader", "accept", "decode"]

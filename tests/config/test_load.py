@@ -211,8 +211,8 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("protocol: pravega", ("protocol 'pravega' is not part of this version, which "
-         "has: lumberjack, pomelo")),
+        ("protocol: kafka", ("protocol 'kafka' is not part of this version, which "
+         "has: lumberjack, pomelo, pravega, rsio")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),
