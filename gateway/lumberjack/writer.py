@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from gateway.lumberjack import wire
+from gateway.sender import Lot, Unexpected
 
 __all__ = ["Lot", "Writer", "WrongAck"]
 
@@ -28,26 +29,8 @@ _V1, _V2 = b"12"
 _SLOW_START = 10
 
 
-class WrongAck(Exception):
+class WrongAck(Unexpected):
     """The reader sent something that acknowledges nothing of ours."""
-
-
-class Lot:
-    """Events that are acknowledged as a whole; the caller adds what it likes."""
-
-    __slots__ = ("acknowledged", "events", "sent")
-
-    def __init__(self, events: Sequence[bytes]) -> None:
-        self.events = events
-        self.sent = 0
-        """How many are on their way or were."""
-        self.acknowledged = 0
-        """How many of those are safe."""
-
-    @property
-    def done(self) -> bool:
-        """All of it is safe."""
-        return self.acknowledged == len(self.events)
 
 
 class Writer:
@@ -89,6 +72,10 @@ class Writer:
     def lots(self) -> Sequence[Lot]:
         """What is not acknowledged, oldest first."""
         return self._lots
+
+    def connected(self) -> bytes:
+        """Nothing: windows come first."""
+        return b""
 
     def add(self, lot: Lot) -> None:
         """Send this as well."""

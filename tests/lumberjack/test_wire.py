@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
-from gateway.lumberjack import wire
+from gateway.lumberjack import frames, wire
 from gateway.lumberjack.wire import Decoder, Limits
 
 _V1, _V2 = b"12"
@@ -150,7 +150,7 @@ def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
     frame = wire.data(_V1, 3, [(b"k%d" % n, b"v") for n in range(1000)])
     decoder = Decoder(Limits())
     scans = 0
-    original = wire._Stream._data_stop
+    original = frames.Stream._data_stop
 
     def counted(self: Any, at: int, budget: int) -> int:
         nonlocal scans
@@ -158,7 +158,7 @@ def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
         return original(self, at, budget)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire._Stream, "_data_stop", counted)
+        patch.setattr(frames.Stream, "_data_stop", counted)
         tokens = [token for byte in frame for token in _drain(decoder, bytes([byte]))]
     assert [(run.count, run.seq) for run in tokens if isinstance(run, wire.Frames)] == [
         (1, 3)
