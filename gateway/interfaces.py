@@ -13,7 +13,15 @@ from twisted.internet.defer import Deferred
 
 from gateway.event import Batch, Origin, Stored
 
-__all__ = ["Accept", "Connection", "Journal", "NotStored", "Refusal", "Server"]
+__all__ = [
+    "Accept",
+    "Connection",
+    "Journal",
+    "NotStored",
+    "Publishing",
+    "Refusal",
+    "Server",
+]
 
 
 class Refusal(Exception):
@@ -138,6 +146,17 @@ class Server(Protocol):
 
     def drain(self) -> None:
         """The daemon stops: take no more, answer what is pending, then close."""
+
+
+class Publishing(Server, Protocol):
+    """A server that sends of its own accord, and can stop.
+
+    One without `writable` is not read while its peer does not read, so that it has
+    nothing to answer.  One with it is: what the peer says is heard all the while.
+    """
+
+    def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
+        """Whether the transport takes more; true at first."""
 
 
 class Accept(Protocol):

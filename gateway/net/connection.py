@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.interfaces import Refusal
+from gateway.interfaces import Publishing, Refusal
 from gateway.net.approach import Approach
 from gateway.net.websocket import close_frame, message
 from gateway.net.wire import NO_WIRE, Wire, credentials, dead, unsent
@@ -31,8 +31,9 @@ __all__ = ["READ_BYTES", "STUCK_SECONDS", "Link"]
 
 READ_BYTES = 1 << 18
 """Of one read; also the unsent output at which a peer counts as not reading.  Then we
-stop reading from it, and cut it off if more is written than the listener's
-`unread_bytes` or if `STUCK_SECONDS` pass."""
+stop reading from it (or writing, if its server can: `interfaces.Publishing`), and cut
+it off if the output grows by more than the listener's `unread_bytes` or if
+`STUCK_SECONDS` pass in which it takes nothing."""
 STUCK_SECONDS = 45.0
 """Less than TCP_USER_TIMEOUT (`bind`): the kernel would hang up without a word."""
 
@@ -43,7 +44,7 @@ class Link(Approach):
 
     __slots__ = (
         "__weakref__", "_busy", "_choked_since", "_half_closed", "_heard", "_heard_at",
-        "_over", "_paused", "_silent",
+        "_most_unsent", "_paused", "_silent", "_unsent",
     )  # fmt: skip
 
     _log = Logger()
@@ -55,8 +56,9 @@ class Link(Approach):
         self._silent = True
         self._busy = self._paused = self._half_closed = False
         self._choked_since: float | None = None
-        self._over = 0
-        """Bytes written since the peer counts as not reading."""
+        self._unsent = self._most_unsent = 0
+        """While the peer counts as not reading: output if it takes nothing (TLS adds
+        to it); output at which it is cut off."""
 
     # What the transport tells us
 
@@ -136,8 +138,13 @@ class Link(Approach):
         if self._choked_since is not None:
             return
         self._choked_since = self._listener.clock.seconds()
-        self._over = 0
-        if not self._closing:
+        self._unsent = self.unsent_bytes
+        self._most_unsent = self._unsent + self._listener.unread_bytes
+        if self._closing:
+            return
+        if self._publishes():
+            self._writable(ready=False)
+        else:
             self._wire.pauseProducing()
 
     def resumeProducing(self) -> None:
@@ -145,6 +152,18 @@ class Link(Approach):
         self._choked_since = None
         if not self._paused or self._closing:
             self._wire.resumeProducing()
+        if self._publishes() and not self._closing:
+            self._writable(ready=True)
+
+    def _publishes(self) -> bool:
+        """Whether the server stops writing, so that we need not stop reading."""
+        return hasattr(self._server, "writable")
+
+    def _writable(self, *, ready: bool) -> None:
+        try:
+            cast(Publishing, self._server).writable(ready)
+        except Exception:
+            self._fail("while publishing to {peer}")
 
     def stopProducing(self) -> None:
         """See IPushProducer."""
@@ -157,9 +176,7 @@ class Link(Approach):
             self._late()
         elif self._closing:
             return
-        elif (
-            self._choked_since is not None and now - self._choked_since > STUCK_SECONDS
-        ):
+        elif self._stuck(now):
             self._cut_off(f"{STUCK_SECONDS:g} s")
         elif (self._paused or self._choked_since is not None) and dead(self._wire):
             self.abort()
@@ -172,6 +189,17 @@ class Link(Approach):
             self._listener.reject("idle")
             self._log.debug("{peer} was idle for too long", peer=self.origin.peer)
             self.close()
+
+    def _stuck(self, now: float) -> bool:
+        """Whether the peer has taken nothing for long of what waits for it."""
+        if self._choked_since is None:
+            return False
+        unsent = self.unsent_bytes
+        if unsent < self._unsent:
+            self._unsent = unsent
+            self._choked_since = now
+            self._heard = True
+        return now - self._choked_since > STUCK_SECONDS
 
     def _late(self) -> None:
         if self._closing:
@@ -216,8 +244,8 @@ class Link(Approach):
 
     def _send(self, data: bytes) -> None:
         if self._choked_since is not None:
-            self._over += len(data)
-            if self._over > self._listener.unread_bytes:
+            self._unsent += len(data)
+            if self.unsent_bytes + len(data) > self._most_unsent:
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
         (self._tls or self._wire).write(data)
@@ -267,7 +295,7 @@ class Link(Approach):
     def resume(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = False
-        if self._choked_since is None or self._closing:
+        if self._choked_since is None or self._publishes() or self._closing:
             self._wire.resumeProducing()
 
     def refuse(self, why: Refusal) -> None:

@@ -40,6 +40,12 @@ class Wire(StringTransport):
 
     finished = False
     """FIN was asked for."""
+    unsent = 0
+    """What the kernel has not taken."""
+
+    @property
+    def _tempDataLen(self) -> int:
+        return self.unsent
 
     def loseWriteConnection(self) -> None:
         self.finished = True

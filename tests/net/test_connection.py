@@ -300,9 +300,11 @@ def test_a_peer_that_does_not_read_is_cut_off(make_net: Make, warnings: Texts) -
     net = make_net(keywords={"unread_bytes": 100})
     peer = net.peer()
     connection = net.server.connection
+    peer.wire.unsent = READ_BYTES + 1
     peer.wire.producer.pauseProducing()
     connection.write(bytes(100))
     assert not peer.wire.disconnected
+    peer.wire.unsent += 100
     peer.wire.producer.pauseProducing()  # Twisted's transport says so at every write
     connection.write(b"x")
     assert peer.wire.disconnected
@@ -316,24 +318,166 @@ def test_a_peer_that_reads_again_starts_afresh(make_net: Make) -> None:
     net = make_net(keywords={"unread_bytes": 100})
     peer = net.peer()
     for _ in range(10):
+        peer.wire.unsent = READ_BYTES + 1
         peer.wire.producer.pauseProducing()
         net.server.connection.write(bytes(100))
+        peer.wire.unsent = 0
         peer.wire.producer.resumeProducing()
+    assert not peer.wire.disconnected
+
+
+def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net: Make) -> None:
+    """However much goes through: what waits for it is what counts."""
+    net = make_net(keywords={"unread_bytes": 100})
+    peer = net.peer()
+    peer.wire.unsent = READ_BYTES + 1
+    peer.wire.producer.pauseProducing()
+    for _ in range(10):
+        net.server.connection.write(bytes(100))
     assert not peer.wire.disconnected
 
 
 def test_a_peer_that_never_reads_is_cut_off_in_time(
     make_net: Make, warnings: Texts
 ) -> None:
-    """45 s without all being sent, even when nothing more is written."""
+    """45 s in which nothing is sent, even when nothing more is written."""
     net = make_net()
     peer = net.peer()
+    peer.wire.unsent = READ_BYTES + 1
     peer.wire.producer.pauseProducing()
     net.pass_time(43)
     assert not peer.wire.disconnected
     net.pass_time(6)
     assert peer.wire.disconnected
     assert len(warnings()) == 1
+
+
+def test_a_slow_but_steady_reader_is_not_cut_off(make_net: Make) -> None:
+    """Neither as stuck nor as idle, while the least bit goes out, all the time."""
+    net = make_net(limits={"idle": 60.0})
+    peer = net.peer()
+    peer.wire.unsent = READ_BYTES + 1
+    peer.wire.producer.pauseProducing()
+    for _ in range(10):
+        net.pass_time(40)
+        peer.wire.unsent -= 1
+    net.pass_time(40)
+    assert not peer.wire.disconnected
+    assert not peer.wire.finished
+    net.pass_time(10)
+    assert peer.wire.disconnected
+
+
+def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net: Make) -> None:
+    """Nor does it pass for it."""
+    net = make_net(keywords={"unread_bytes": 1000})
+    reads, deaf = net.peer(), net.peer()
+    for peer in (reads, deaf):
+        peer.wire.unsent = READ_BYTES + 1
+        peer.wire.producer.pauseProducing()
+    for _ in range(3):
+        net.pass_time(20)
+        for server in net.servers:
+            server.connection.write(bytes(10))
+        reads.wire.unsent += 9
+        deaf.wire.unsent += 10
+    assert not reads.wire.disconnected
+    assert deaf.wire.disconnected
+
+
+# Servers that stop writing instead
+
+
+def publishing(net: Any) -> list[bool]:
+    """Let its server be one that can stop; what it is told."""
+    told: list[bool] = []
+    net.server.writable = told.append
+    return told
+
+
+def test_a_publisher_is_heard_while_its_peer_does_not_read(make_net: Make) -> None:
+    """It is told to send nothing, and to go on; reading is up to it alone."""
+    net = make_net()
+    peer = net.peer()
+    told = publishing(net)
+    choke, free = peer.wire.producer.pauseProducing, peer.wire.producer.resumeProducing
+    choke()
+    choke()  # Twisted's transport says so at every write
+    assert told == [False]
+    assert peer.wire.producerState == "producing"
+    peer.send(b"cancel")
+    assert net.server.data == b"cancel"
+    net.server.connection.pause()
+    net.server.connection.resume()
+    assert peer.wire.producerState == "producing"
+    net.server.connection.pause()
+    free()
+    assert told == [False, True]
+    assert peer.wire.producerState == "paused"
+
+
+def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> None:
+    """By its peer's silence, and by what it writes nevertheless."""
+    net = make_net(keywords={"unread_bytes": 100})
+    stuck, flooded = net.peer(), net.peer()
+    for peer, server in zip((stuck, flooded), net.servers, strict=True):
+        server.writable = lambda ready: None
+        peer.wire.unsent = READ_BYTES + 1
+        peer.wire.producer.pauseProducing()
+    net.servers[1].connection.write(bytes(101))
+    assert flooded.wire.disconnected
+    net.pass_time(50)
+    assert stuck.wire.disconnected
+    assert net.listener.rejected == {"unread": 2}
+
+
+def test_a_publisher_hears_nothing_of_it_at_its_end(make_net: Make) -> None:
+    """Once it has closed, its transport is none of its business."""
+    net = make_net()
+    peer = net.peer()
+    told = publishing(net)
+    net.server.connection.close()
+    peer.wire.producer.pauseProducing()
+    peer.wire.producer.resumeProducing()
+    peer.lose()
+    peer.wire.producer.resumeProducing()
+    assert told == []
+
+
+def test_a_bug_in_a_publisher_costs_one_connection(
+    make_net: Make, warnings: Texts
+) -> None:
+    """It is logged, and nobody else is concerned."""
+    net = make_net()
+    other, peer = net.peer(), net.peer()
+
+    def fails(ready: bool) -> None:
+        raise ZeroDivisionError
+
+    net.server.writable = fails
+    peer.wire.producer.pauseProducing()
+    assert peer.wire.disconnected
+    assert not other.wire.disconnected
+    assert len(warnings()) == 1
+
+
+def test_a_publisher_over_tls_and_websocket_is_told_too(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """What lies between does not matter: its socket is what fills."""
+    net = make_net(tls=make_tls(), websocket=WEBSOCKET)
+    peer = net.peer()
+    tls = tls_peer(peer)
+    tls.shake_hands()
+    client = WSConnection(ConnectionType.CLIENT)
+    tls.send(client.send(Request("localhost", "/ws")))
+    client.receive_data(tls.read())
+    told = publishing(net)
+    peer.wire.producer.pauseProducing()
+    tls.send(client.send(BytesMessage(b"cancel")))
+    assert net.server.data == b"cancel"
+    peer.wire.producer.resumeProducing()
+    assert told == [False, True]
 
 
 def test_a_dead_peer_is_noticed_though_paused(make_net: Make) -> None:
@@ -617,7 +761,7 @@ def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
     peer = net.peer()
     connection = net.server.connection
     assert connection.unsent_bytes == 0
-    peer.wire.dataBuffer, peer.wire.offset, peer.wire._tempDataLen = b"12345", 2, 4
+    peer.wire.dataBuffer, peer.wire.offset, peer.wire.unsent = b"12345", 2, 4
     assert connection.unsent_bytes == 7
 
 
