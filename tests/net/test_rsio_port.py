@@ -1,0 +1,132 @@
+"""Every way to an RS.io port: the names it has in TLS and WebSocket are offered, and
+nobody has to know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, Request
+
+from gateway.protocols import PROTOCOLS
+
+Make = Callable[..., Any]
+PORT: dict[str, Any] = {**PROTOCOLS["rsio"].port(SimpleNamespace())}  # type: ignore[arg-type]
+HELLO, ANSWER = b"\x01\x00\x00", b"\x02\x00\x00"
+
+
+def greets(connection: Any, data: bytes) -> None:
+    connection.write(ANSWER)
+
+
+def test_plain(make_net: Make) -> None:
+    """The first three bytes are a hello, and taken for nothing else."""
+    net = make_net(greets, PORT, protocol="rsio")
+    peer = net.peer()
+    peer.send(HELLO)
+    assert net.server.data == HELLO
+    assert peer.got() == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (["rsio/0"], "rsio/0"),
+        (["h2", "rsio/0"], "rsio/0"),
+        (["h2"], None),
+        (None, None),
+    ],
+)
+def test_tls(
+    make_net: Make,
+    make_tls: Make,
+    tls_peer: Make,
+    offered: list[str] | None,
+    chosen: str | None,
+) -> None:
+    """ALPN names the protocol to who asks; who does not is served as well."""
+    net = make_net(greets, PORT, protocol="rsio", tls=make_tls())
+    client = tls_peer(net.peer(), alpn=offered)
+    client.shake_hands()
+    client.send(HELLO)
+    assert client.tls.selected_alpn_protocol() == chosen
+    assert net.server.data == HELLO
+    assert client.read() == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (["rsio.v0"], "rsio.v0"),
+        (["x", "rsio.v0"], "rsio.v0"),
+        (["x"], None),
+        ([], None),
+    ],
+)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_websocket(
+    make_net: Make,
+    make_tls: Make,
+    tls_peer: Make,
+    sealed: bool,
+    offered: list[str],
+    chosen: str | None,
+) -> None:
+    """The subprotocol likewise; where messages end does not matter."""
+    tls = make_tls() if sealed else None
+    websocket = SimpleNamespace(path="/rs", origins=[])
+    net = make_net(greets, PORT, protocol="rsio", tls=tls, websocket=websocket)
+    peer = net.peer()
+    client = WSConnection(ConnectionType.CLIENT)
+    if sealed:
+        peer = tls_peer(peer, alpn=["http/1.1"])
+        peer.shake_hands()
+
+    def exchange(data: bytes) -> list[Any]:
+        peer.send(data)
+        client.receive_data(peer.read() if sealed else peer.got())
+        return list(client.events())
+
+    request = Request("localhost", "/rs", subprotocols=offered)
+    [accepted] = exchange(client.send(request))
+    assert isinstance(accepted, AcceptConnection)
+    assert accepted.subprotocol == chosen
+    exchange(client.send(BytesMessage(HELLO[:1])))
+    [answer] = exchange(client.send(BytesMessage(HELLO[1:])))
+    assert net.server.data == HELLO
+    assert isinstance(answer, BytesMessage)
+    assert bytes(answer.data) == ANSWER
+
+
+def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
+    """A socket in the file system, real server: greeted and asked for events."""
+    result = with_reactor("""
+        from gateway import rsio
+        from gateway.testing import ManualJournal
+
+        def talk():
+            path = os.environ["SCRATCH"] + "/rs.sock"
+            limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
+            settings = SimpleNamespace(limits=limits, options=rsio.Options(window=2))
+            accept = rsio.accept(settings, ManualJournal(), reactor)
+            listener = make(accept, listen=f"unix:{path}", protocol="rsio")
+            in_reactor(listener.bind)
+            in_reactor(listener.start)
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(path)
+            client.sendall(bytes.fromhex("010000"))
+            heard = b""
+            while b"events" not in heard:
+                heard += client.recv(99)
+            result["heard"] = heard.hex(" ")
+            client.close()
+            until(lambda: not listener.connections)
+            in_reactor(listener.stop)
+        run(talk)
+    """)
+    hello, _, subscribe = result["heard"].partition(" 10 ")
+    assert hello.startswith("02 00")
+    assert subscribe == "06 65 76 65 6e 74 73 01 02"
