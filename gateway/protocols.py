@@ -17,7 +17,7 @@ from gateway import config, lumberjack, pomelo, pravega, rsio
 from gateway.event import Decode
 from gateway.interfaces import Accept, Journal
 from gateway.rsio.offsets import Offsets
-from gateway.rsio.publisher import Publishers
+from gateway.rsio.publisher import Publisher, Publishers
 
 __all__ = ["PROTOCOLS", "Port", "Protocol", "Shared", "container"]
 
@@ -47,8 +47,8 @@ class Shared:
     """The Pravega segments of all listeners."""
     offsets: Offsets
     """How far the RS.io senders of all listeners are stored."""
-    publishers: Publishers
-    """What RS.io peers may subscribe to."""
+    publishers: Mapping[str, Publisher]
+    """What RS.io peers may subscribe to, where a listener publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,14 @@ def _accept_pravega(listener: config.Listener, shared: Shared) -> Accept:
 
 
 def _accept_rsio(listener: config.Listener, shared: Shared) -> Accept:
+    assert isinstance(listener.options, config.RsioOptions)
     return rsio.accept(
         _Settings(listener.limits, rsio_options(listener.options)),
         shared.journal,
         cast(IReactorTime, shared.reactor),
-        publishers=shared.publishers,
+        publishers=Publishers(
+            {name: shared.publishers[name] for name in listener.options.publish}
+        ),
         offsets=shared.offsets,
     )
 
@@ -156,7 +159,7 @@ def rsio_options(options: object) -> rsio.Options:
     given = {
         name: getattr(options, name)
         for name in type(options).model_fields
-        if name != "tokens"
+        if name not in ("tokens", "publish")
     }
     return rsio.Options(tokens=_revealed(options.tokens), **given)
 

@@ -12,7 +12,6 @@ from twisted.internet.task import Clock
 from gateway import config, pomelo, pravega, rsio
 from gateway.protocols import PROTOCOLS, Shared, pomelo_options, rsio_options
 from gateway.rsio.offsets import Offsets
-from gateway.rsio.publisher import Publishers
 from gateway.testing import FakeConnection, ManualJournal
 
 Load = Callable[..., config.Listener]
@@ -43,7 +42,7 @@ def shared_by_all() -> Shared:
         registry=pomelo.Registry(),
         container=pravega.Container(journal, clock),
         offsets=Offsets(),
-        publishers=Publishers(),
+        publishers={},
     )
 
 

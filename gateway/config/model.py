@@ -417,6 +417,12 @@ class Config(Section):
 
     def _one_container(self) -> Iterator[tuple[Place, str]]:
         found = list(self._pravega())
+        controlled = [i for i, options in found if options.controller is not None]
+        for index in controlled[1:]:
+            yield (
+                ("listeners", index, "options", "controller"),
+                f"listeners[{controlled[0]}] has one already: there is one for all",
+            )
         for index, options in found[1:]:
             for key in PravegaOptions.together:
                 if getattr(options, key) != getattr(found[0][1], key):

@@ -192,7 +192,7 @@ class PravegaOptions(Section):
 
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
-        "table_bytes", "token_lifetime",
+        "table_bytes", "token_lifetime", "users", "tokens",
     )  # fmt: skip
     """What all Pravega listeners must agree on: they share their segments."""
 
@@ -202,6 +202,10 @@ class RsioOptions(Section):
 
     subscribe: list[Text] = Field(
         default=["events"], description="Peers' publishers to take events from"
+    )
+    publish: list[Literal["tap", "events"]] = Field(
+        default=[],
+        description="What peers may read of all events: tap (live), events (replay)",
     )
     window: Annotated[int, Number(1, 1 << 31)] = Field(
         default=1024,

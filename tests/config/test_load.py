@@ -154,9 +154,47 @@ def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None
     ]
 
 
+def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
+    """Their segments, who may use them, and the one controller."""
+    assert problems(
+        """
+        listeners:
+        - {name: a, protocol: pravega, listen: tcp:1, options: {controller: tcp:3}}
+        - name: b
+          protocol: pravega
+          listen: tcp:2
+          options: {controller: tcp:4, segments: 5, reads: 5, users: {alice: s}}
+        """,
+        listeners=False,
+    ) == [
+        (
+            "listeners[1].options.controller: listeners[0] has one already: there is "
+            "one for all (line 7)"
+        ),
+        (
+            "listeners[1].options.segments: must be as in listeners[0]: one container "
+            "(line 7)"
+        ),
+        (
+            "listeners[1].options.users: must be as in listeners[0]: one container "
+            "(line 7)"
+        ),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (
+            """
+            listeners:
+            - {name: a, protocol: pravega, listen: tcp:1, options: {controller: tcp:1}}
+            """,
+            (
+                "listeners[0].options.controller: tcp:1 is taken by listeners[0].listen: "
+                "tcp:1 (line 3)"
+            ),
+        ),
         (
             "workers: 4",
             ("workers: must be 1, not 4: this version has one process for one data_dir; "
@@ -200,7 +238,7 @@ def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None
 )  # fmt: skip
 def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None:
     """Each names its place, its value, and what is allowed."""
-    found = problems(text)
+    found = problems(text, listeners="listeners:" not in text)
     assert len(found) == 1
     if problem is None:
         assert "overlaps with" in found[0]
