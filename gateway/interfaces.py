@@ -17,6 +17,7 @@ __all__ = [
     "Accept",
     "Connection",
     "Journal",
+    "Memory",
     "NotStored",
     "Publishing",
     "Refusal",
@@ -84,6 +85,42 @@ class Journal(Protocol):
 
         Fires in submission order.  Fails with `NotStored`; then the batch is
         nowhere, and its sender must be left to send it again.
+        """
+
+
+class Memory(Protocol):
+    """What a protocol remembers beside its events: state that outlives connections.
+
+    It is changed by batches in the journal, with events or without (`count` 0), and is
+    rebuilt from a snapshot and the batches that came since (`gateway.checkpoint`).
+    """
+
+    def restore(self, data: bytes) -> None:
+        """Be what *data*, a `snapshot` of an earlier run, says; called first, if at all.
+
+        Raises whatever says why that can not be.
+        """
+
+    def replay(self, stored: Stored) -> None:
+        """A batch that the journal still has, of any protocol; in order, before `start`.
+
+        The state may have it already, also from behind a gap: what is known by its
+        own number or position changes nothing, and the first that is not goes on.
+        """
+
+    def start(self) -> None:
+        """All is replayed; batches may be submitted."""
+
+    def stop(self) -> None:
+        """Submit nothing more of your own accord; the journal will stop.
+
+        `snapshot` goes on: the last one is asked for when all else has stopped.
+        """
+
+    def snapshot(self) -> Deferred[bytes]:
+        """The state as it is now; fires when all in it is durable.
+
+        It has at least what every batch did whose `submit` has fired.
         """
 
 
