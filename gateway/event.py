@@ -11,7 +11,7 @@ the same road, and a batch costs the journal one copy of what the network sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -104,6 +104,22 @@ class Rows:
     """Row number to channel, for the rows that differ from `channel`."""
     kinds: dict[int, str] = field(default_factory=dict)
     """Row number to kind, for the rows that differ from `kind`."""
+    block: bytes = b""
+    """Instead of `payloads`: all of them in one piece, …"""
+    size: int = 0
+    """… of so many bytes each.  0: there is no block."""
+
+    @property
+    def count(self) -> int:
+        """How many events these are."""
+        return len(self.block) // self.size if self.size else len(self.payloads)
+
+    def each(self) -> Iterator[bytes]:
+        """The payloads, whichever way they are held."""
+        if not self.size:
+            return iter(self.payloads)
+        size, block = self.size, self.block
+        return (block[at : at + size] for at in range(0, len(block), size))
 
 
 @dataclass(slots=True)

@@ -225,7 +225,7 @@ class History:
 def _take(rows: Rows, segment: str, run: _Run, raw: set[int]) -> None:
     channels: Mapping[int, str] = rows.channels
     assert rows.seqs is not None
-    for row, payload in enumerate(rows.payloads):
+    for row, payload in enumerate(rows.each()):
         if channels.get(row, rows.channel) == segment:
             if rows.flaws.get(row) == _UNFRAMED:
                 raw.add(len(run.offsets))

@@ -75,6 +75,8 @@ def parts(body: bytes) -> list[Part]:
 def decode(body: bytes) -> Rows:
     """The events of a batch.  Total on every body that `pack` made."""
     message_bytes, content_type, table, at = _head(body)
+    if len(table) == 1 and table[0].size:
+        return _fixed(body, at, table[0])
     sizes = {part.id: part.size for part in table}
     found: dict[int, list[int]] = {part.id: [] for part in table}
     payloads: list[bytes] = []
@@ -96,6 +98,31 @@ def decode(body: bytes) -> Rows:
     if content_type == _JSON:
         _judge(rows, message_bytes)
     return rows
+
+
+def _fixed(body: bytes, at: int, part: Part) -> Rows:
+    """Elements of one stream, all of one size: in one piece, however many."""
+    size, end = part.size, len(body)
+    pieces: list[bytes] = []
+    while at < end:
+        _, after = read_varint(body, at + 1)
+        if body[at] == Code.ON_NEXT_PACKED:
+            count, after = read_varint(body, after)
+            at = after + count * size
+            pieces.append(body[after:at])
+        else:
+            at = _walk(body, at, after, size, pieces)
+    if at != end:
+        raise ValueError("RS.io batch that ends inside an element")
+    block = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return Rows(
+        [],
+        range(part.first, part.first + len(block) // size),
+        channel=part.publisher,
+        content_type=_OCTETS,
+        block=block,
+        size=size,
+    )
 
 
 def _head(body: bytes) -> tuple[int, str, list[Part], int]:

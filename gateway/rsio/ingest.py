@@ -4,7 +4,8 @@ A peer's publisher is asked for `options.window` elements at first, and for k mo
 k more are durable.  So credit is the acknowledgement, and its publisher knows without
 any other message that all but the last window of what was asked for is on disk.
 
-The elements of one read, of whatever streams, are one batch.
+The elements of one read, of whatever streams, are one batch.  If all are of a fixed size,
+each stream has its own, because its elements are then rows in one piece.
 """
 
 from __future__ import annotations
@@ -143,6 +144,17 @@ class Ingest:
         if not self._pile:
             return
         runs, self._pile = self._pile, []
+        if not all(run.stream.size for run in runs):
+            self._submit(runs)
+            return
+        streams: dict[Consumed, list[Run]] = {}
+        for run in runs:
+            streams.setdefault(run.stream, []).append(run)
+        for own in streams.values():
+            if not self._deaf:  # one that can not be stored ends all
+                self._submit(own)
+
+    def _submit(self, runs: list[Run]) -> None:
         found: dict[_Intake, int] = {}
         octets = 0
         for run in runs:

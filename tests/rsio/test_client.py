@@ -185,7 +185,7 @@ def test_publish(gate: Any) -> None:
 
     assert Running(endpoint, run()).finish() == 0
     rows = [decode(batch.body) for batch in gate.journal.submitted]
-    assert [one for each in rows for one in each.payloads] == elements
+    assert [one for each in rows for one in each.each()] == elements
 
 
 def test_flush_waits_for_the_disk(gate: Any) -> None:
@@ -218,7 +218,8 @@ def test_publish_packed(gate: Any) -> None:
                 await publisher.send_all([b"aa", b"bb", b"cc"])
 
     Running(endpoint, run()).finish()
-    assert decode(gate.journal.submitted[0].body).payloads == [b"aa", b"bb", b"cc"]
+    rows = decode(gate.journal.submitted[0].body)
+    assert list(rows.each()) == [b"aa", b"bb", b"cc"]
 
 
 def test_exactly_once_across_connections(gate: Any) -> None:
@@ -245,7 +246,7 @@ def test_exactly_once_across_connections(gate: Any) -> None:
     second = session(Endpoint(gate), b"5")
     second.finish()
     rows = [decode(batch.body) for batch in gate.journal.submitted]
-    assert [one for each in rows for one in each.payloads] == [
+    assert [one for each in rows for one in each.each()] == [
         b"1",
         b"2",
         b"3",
@@ -297,7 +298,7 @@ def test_compressed(gate: Any) -> None:
     endpoint.connection.deliver = measure
     running.finish()
     rows = [decode(batch.body) for batch in gate.journal.submitted]
-    assert [one for each in rows for one in each.payloads] == elements
+    assert [one for each in rows for one in each.each()] == elements
     assert carried < sum(map(len, elements)) / 3
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.defer import fail
+
+from gateway.interfaces import NotStored
 from gateway.rsio import decode, wire
 from gateway.rsio.messages import (
     Cancel,
@@ -83,7 +86,7 @@ def test_one_read_is_one_batch(make_gate: Any) -> None:
     [batch] = gate.journal.submitted
     rows = decode(batch.body)
     want = [b'{"n":1}', b"xx", b"yy", b"no", b'{"n":3}', b"zz", b'{"n":4}']
-    assert rows.payloads == want
+    assert list(rows.each()) == want
     assert batch.count == 7
     assert batch.payload_bytes == sum(map(len, want))
     assert list(rows.seqs) == [1, 1, 2, 2, 3, 3, 4]
@@ -93,6 +96,46 @@ def test_one_read_is_one_batch(make_gate: Any) -> None:
     assert [kind.endswith("json") for kind in kinds] == [1, 0, 0, 1, 1, 0, 1]
     assert rows.flaws == {3: "invalid-json"}
     assert batch.origin is gate.connection.origin
+
+
+def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate: Any) -> None:
+    """Each stream of them has its batch, packed or not, and no object for an element."""
+    gate = make_gate(subscribe=("a", "b"))
+    gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 1))
+    gate.say(
+        wire.on_next_packed(1, 2, b"xxyy")
+        + wire.on_next_packed(2, 3, b"123")
+        + wire.on_next(1, [b"zz", b"uu"], fixed=True)
+        + wire.encode(OnNextPart(1, 9, b"v"))
+        + wire.encode(OnNextLastPart(1, 9, b"v"))
+    )
+    one, other = (decode(batch.body) for batch in gate.journal.submitted)
+    assert (one.block, one.size, one.payloads) == (b"xxyyzzuuvv", 2, [])
+    assert list(one.each()) == [b"xx", b"yy", b"zz", b"uu", b"vv"]
+    assert (one.channel, one.seqs, one.count) == ("a", range(1, 6), 5)
+    assert one.content_type == "application/octet-stream"
+    assert list(other.each()) == [b"1", b"2", b"3"]
+    assert (other.channel, other.seqs) == ("b", range(1, 4))
+    gate.journal.store_all()
+    assert gate.connection.counted == 8
+
+
+def test_one_lost_batch_of_a_read_ends_all(make_gate: Any) -> None:
+    """Nothing of the read that follows it is stored, let alone acknowledged."""
+    gate = make_gate(subscribe=("a", "b"))
+    gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 2))
+    gate.heard()
+    submitted: list[Any] = []
+
+    def submit(batch: Any) -> Any:
+        submitted.append(batch)
+        return fail(NotStored("disk full"))
+
+    gate.journal.submit = submit
+    gate.say(wire.on_next_packed(1, 1, b"xx") + wire.on_next_packed(2, 1, b"yy"))
+    assert len(submitted) == 1
+    assert gate.connection.closed
+    assert not [one for one in gate.heard() if isinstance(one, Request)]
 
 
 def test_numbers_go_on(gate: Any) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
+import pyarrow.parquet as pq
+
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.spool.parquet import Columns
+from gateway.spool.parquet import Columns, write
+
+ORIGIN = Origin("rsio", "rs", "s-1", "127.0.0.1:9")
 
 
 def test_rows_may_differ_from_their_batch() -> None:
@@ -20,3 +26,47 @@ def test_rows_may_differ_from_their_batch() -> None:
     batch = columns.batch()
     assert batch["channel"].to_pylist() == ["a", "a", "b", "a", "c"]
     assert batch["kind"].to_pylist() == ["notify", "notify", "data", "data", "request"]
+
+
+def test_payloads_in_one_piece_are_rows_like_others() -> None:
+    """Beside payloads that are not, in the order of their batches."""
+    columns = Columns("gw")
+    blocks = Rows([], range(5, 8), block=b"aabbcc", size=2)
+    for lsn, rows in (
+        (1, Rows([b"1", b""], [8, 9])),
+        (3, blocks),
+        (6, Rows([b"2"])),
+        (7, Rows([], block=b"d", size=1)),
+    ):
+        batch = Batch(ORIGIN, 0, rows.count, b"", 0)
+        columns.add(Stored(batch, lsn), rows)
+    batch = columns.batch()
+    batch.validate(full=True)
+    assert batch["payload"].to_pylist() == [
+        b"1", b"", b"aa", b"bb", b"cc", b"2", b"d",
+    ]  # fmt: skip
+    assert batch["seq"].to_pylist() == [8, 9, 5, 6, 7, None, None]
+    assert batch["lsn"].to_pylist() == list(range(1, 8))
+
+
+def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
+    """Four times as many rows; what is in one piece costs no object for each."""
+    count, batches = 1 << 14, 32
+    first = iter(range(1, count * batches, count))
+    sink = io.BytesIO()
+    written = write(
+        (
+            Stored(Batch(ORIGIN, 0, count, b"", count), next(first))
+            for _ in range(batches)
+        ),
+        sink,
+        node="gw",
+        decoders={"rsio": lambda _: Rows([], block=bytes(count), size=1)},
+        compression="zstd",
+        on_undecodable=lambda stored, why: None,
+    )
+    assert written.events == count * batches
+    groups = pq.ParquetFile(sink).metadata
+    assert [groups.row_group(at).num_rows for at in range(groups.num_row_groups)] == [
+        1 << 17
+    ] * 4
