@@ -6,14 +6,23 @@
 tcp      requests with 64 B of JSON, 100 connections, 10 in flight on each
 web      the same over WebSocket
 depth1   like tcp, one in flight
-notify   notifies, 100 connections; rate and CPU are those of events made durable
+notify   99 notifies before each request, two in flight on each of 100 connections
 crowd    10 000 connections with heartbeats every 3 s, then one push to all
 
-fsync is on and Parquet is written meanwhile.  The generator is this process, on the
-same machine; CPU is that of all threads of the gateway, user and system, from the
-first event until the last one is in Parquet, ÷ events.  All messages are alike, which
-flatters whatever caches or compresses them.  Memory is the growth of the resident set:
-what the process had free before does not show.
+fsync is on and Parquet is written meanwhile.  Where node and npm are there, the same
+clients then talk to the npm package pomelo, which echoes what it gets and stores
+nothing; it is installed once, into the user's cache directory.
+
+The generator is this process, on the same machine; every message has a body of its
+own, every answer is matched with its request.  A second of the same load comes first
+and is not counted.  CPU is that of all threads of the server, user and system, from
+the first event until the last one is in Parquet, ÷ events.
+
+Memory of a connection is the growth of the resident set ÷ connections, for all of
+them or for the second half, whichever is more: the first may grow into what the
+process had free before.  It is small objects of CPython and nothing else, so it is
+printed beside what bare Twisted takes.  Socket buffers are the kernel's and are in
+neither figure.
 """
 
 from __future__ import annotations
@@ -22,174 +31,148 @@ import contextlib
 import json
 import os
 import resource
-import select
 import socket
-import struct
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from _daemon import Consumer, Gateway, Usage
 from _machine import machine
+from _players import answered, greeted, package, players
+from _pomelo_npm import VERSION, Echo, Lacking, installed
 from _report import Broken, Claim, Report, arguments, main, workplace
+from idle import bare
 
-CASES = ("tcp", "web", "depth1", "notify", "crowd")
-_ROUTE = b"area.player.move"
-_BODY = b'{"x":12,"text":"%s"}' % (b"a" * 46)
-_UPGRADE = (
-    b"GET / HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
 _SETTLE_SECONDS = 3.0
-_ANSWER_BYTES = 18  # package head, flag, id below 128, {"code":200}
+_WARM_UP_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 3
+_BEAT_SECONDS = 2.8
 
 
-def package(kind: int, body: bytes = b"") -> bytes:
-    return struct.pack(">I", kind << 24 | len(body)) + body
+@dataclass(frozen=True)
+class Case:
+    """A load, and what is claimed of it."""
+
+    depth: int
+    """Requests in flight on each connection."""
+    notifies: int = 0
+    """Before each request."""
+    web: bool = False
+    rate: int | None = None
+    """Events a second, at least."""
+    us: int | None = None
+    """CPU of an event, at most."""
 
 
-_SYS = {"type": "js-websocket", "version": "0.0.1", "rsa": {}}
-_HELLO = package(1, json.dumps({"sys": _SYS, "user": {}}).encode())
-_TAIL = bytes([len(_ROUTE)]) + _ROUTE + _BODY
-_REQUEST = package(4, b"\x00\x05" + _TAIL)
-_NOTIFY = package(4, b"\x02" + _TAIL)
-
-
-def framed(data: bytes) -> bytes:
-    """As a WebSocket client sends it; masked with zeros."""
-    size = len(data)
-    head = struct.pack(">BB", 0x82, 0x80 | size) if size < 126 else b""
-    return (head or struct.pack(">BBH", 0x82, 0xFE, size)) + bytes(4) + data
-
-
-def greeted(address: str, *, web: bool = False) -> socket.socket:
-    """A connection that is ready for messages."""
-    host, _, port = address.rpartition(":")
-    sock = socket.create_connection((host, int(port)), timeout=30)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    wrap = framed if web else bytes
-    if web:
-        sock.sendall(_UPGRADE)
-        _until(sock, b"\r\n\r\n")
-    sock.sendall(wrap(_HELLO))
-    _until(sock, b"}}")
-    sock.sendall(wrap(package(2)))
-    return sock
-
-
-def _until(sock: socket.socket, end: bytes) -> None:
-    heard = b""
-    while not heard.endswith(end):
-        data = sock.recv(65536)
-        if not data:
-            raise Broken(f"the gateway hung up: {heard[-200:]!r}")
-        heard += data
-
-
-@contextlib.contextmanager
-def clients(address: str, count: int, *, web: bool) -> Iterator[list[socket.socket]]:
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(greeted(address, web=web)) for _ in range(count)]
+CASES = {
+    "tcp": Case(10, rate=30_000, us=30),
+    "web": Case(10, web=True, us=45),
+    "depth1": Case(1, rate=15_000),
+    "notify": Case(2, notifies=99, rate=80_000, us=12),
+}
 
 
 @dataclass
 class Run:
+    """What became of one load."""
+
     rate: float
     us: float
+    generator_us: float
 
 
-def requests(gateway: Gateway, seconds: float, *, depth: int, web: bool) -> Run:
-    """As many as are answered."""
-    one, size = _REQUEST, _ANSWER_BYTES
-    if web:
-        one, size = framed(one), size + 2
-    with clients(gateway.address("game"), 100, web=web) as socks:
-        poll = select.epoll()
-        by_number = {sock.fileno(): sock for sock in socks}
-        heard = dict.fromkeys(by_number, 0)
-        for sock in socks:
-            poll.register(sock, select.EPOLLIN)
-            sock.sendall(one * depth)
-
-        def answered(until: float) -> int:
-            total = 0
-            while time.monotonic() < until:
-                for number, _ in poll.poll(0.1):
-                    data = by_number[number].recv(65536)
-                    if not data:
-                        raise Broken("the gateway hung up")
-                    count, heard[number] = divmod(heard[number] + len(data), size)
-                    by_number[number].sendall(one * count)
-                    total += count
-            return total
-
-        before, first = gateway.usage(), gateway.lsns()[0]
-        count = answered(time.monotonic() + seconds)
-        took = time.monotonic() - before.at
-        poll.close()
-    return whole(gateway, before, first, count, took)
+def measure(server: Gateway | Echo, address: str, case: Case, seconds: float) -> Run:
+    gateway = server if isinstance(server, Gateway) else None
+    stored = gateway is not None
+    with players(
+        address, 100, web=case.web, notifies=case.notifies, stored=stored
+    ) as crowd:
+        answered(crowd, _WARM_UP_SECONDS, case.depth)
+        first = _settled(gateway)
+        before, own = server.usage(), time.process_time()
+        count = answered(crowd, seconds, case.depth) * (case.notifies + 1)
+        took, own = time.monotonic() - before.at, time.process_time() - own
+        last = _settled(gateway)
+        cpu = server.usage().cpu - before.cpu
+    if stored and last - first != count:
+        raise Broken(f"{count} were sent and answered, {last - first} are stored")
+    return Run(count / took, cpu / count * 1e6, own / count * 1e6)
 
 
-def notifies(gateway: Gateway, seconds: float) -> Run:
-    """As many as the gateway reads."""
-    many = _NOTIFY * 200
-    with clients(gateway.address("game"), 100, web=False) as socks:
-        before, first = gateway.usage(), gateway.lsns()[0]
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for sock in socks:
-                sock.sendall(many)
-        took, count = time.monotonic() - before.at, gateway.lsns()[0] - first
-    return whole(gateway, before, first, count, took)
-
-
-def whole(gateway: Gateway, before: Usage, first: int, count: int, took: float) -> Run:
-    """The rate while it lasted, the CPU until all is in Parquet."""
+def _settled(gateway: Gateway | None) -> int:
+    """The last event, which is in Parquet when this returns."""
+    if gateway is None:
+        return 0
     gateway.wait_published()
-    stored = gateway.lsns()[0] - first
-    if stored < count:
-        raise Broken(f"{count} were answered, and {stored} are stored")
-    return Run(count / took, (gateway.usage().cpu - before.cpu) / stored * 1e6)
+    return gateway.lsns()[1]
 
 
-def crowd(gateway: Gateway, count: int, seconds: float, report: Report) -> None:
-    """Connect, beat, push."""
-    address = gateway.address("game")
+@dataclass
+class Crowd:
+    """What many connections cost."""
+
+    rate: float
+    """Connected and greeted, a second."""
+    rss: int
+    """With all of them, in bytes."""
+    each: float
+    """Of `rss`, one connection."""
+    cores: float
+    """While they only beat."""
+
+
+def gather(
+    usage: Callable[[], Usage],
+    address: str,
+    count: int,
+    seconds: float,
+    then: Callable[[list[socket.socket]], None],
+) -> Crowd:
+    """Connect, and beat; call *then* while all are connected."""
     for sock in [greeted(address) for _ in range(50)]:  # whatever the first ones import
         sock.close()
     time.sleep(_SETTLE_SECONDS)
-    before = gateway.usage()
-    with clients(address, count, web=False) as socks:
-        connected = gateway.usage()
-        rate = count / (connected.at - before.at)
-        beats(socks, seconds / 2)
-        quiet = gateway.usage()
+    connecting, sizes = 0.0, [usage().rss]
+    with contextlib.ExitStack() as stack:
+        socks: list[socket.socket] = []
+        for _ in range(2):
+            begin = beaten = time.monotonic()
+            for _ in range(count // 2):
+                socks.append(stack.enter_context(greeted(address)))
+                if (now := time.monotonic()) - beaten > _HEARTBEAT_SECONDS:
+                    beat(socks)
+                    beaten = time.monotonic()
+                    begin += beaten - now
+            connecting += time.monotonic() - begin
+            beats(socks, seconds / 2)
+            sizes.append(usage().rss)
+        quiet = usage()
         beats(socks, seconds)
-        after = gateway.usage()
-        took = push(gateway, socks)
-    report.add("gateway before the crowd", before.rss / 2**20, "MiB")
-    report.add("gateway with the crowd", after.rss / 2**20, "MiB")
-    report.claims += [
-        Claim("connect and handshake", rate, "/s", 1500, at_least=True),
-        Claim("memory of a connection", (after.rss - before.rss) / count / 1024, "KiB", 25),
-        Claim("CPU of the heartbeats", after.since(quiet)[0] * 100, "%", 25),
-        Claim("one push to all, in the hands of the last", took, "s", 0.5),
-    ]  # fmt: skip
+        cores, _ = usage().since(quiet)
+        then(socks)
+    empty, half, full = sizes
+    each = max(full - empty, 2 * (full - half)) / count
+    return Crowd(count / connecting, full, each, cores)
 
 
 def beats(socks: list[socket.socket], seconds: float) -> None:
     """A heartbeat of each within 3 s, evenly."""
-    end, beat = time.monotonic() + seconds, package(3)
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        begin = time.monotonic()
-        for at, sock in enumerate(socks):
-            sock.sendall(beat)
-            sock.recv(65536)  # there is at least the first heartbeat
-            if at % 100 == 99:
-                due = begin + 2.8 * at / len(socks)
-                time.sleep(max(0.0, due - time.monotonic()))
+        beat(socks, _BEAT_SECONDS)
+
+
+def beat(socks: list[socket.socket], seconds: float = 0.0) -> None:
+    """One heartbeat of each."""
+    begin, beat = time.monotonic(), package(3)
+    for at, sock in enumerate(socks):
+        sock.sendall(beat)
+        sock.recv(65536)  # there is at least the first heartbeat
+        if at % 100 == 99:
+            due = begin + seconds * at / len(socks)
+            time.sleep(max(0.0, due - time.monotonic()))
 
 
 def push(gateway: Gateway, socks: list[socket.socket]) -> float:
@@ -212,7 +195,7 @@ def push(gateway: Gateway, socks: list[socket.socket]) -> float:
     return time.monotonic() - begin
 
 
-def started(home: Path, heartbeat: str) -> Gateway:
+def started(home: Path, heartbeat: int) -> Gateway:
     limits = {"connections": 12_000, "connections_per_peer": 12_000, "idle": "1h"}
     game = {
         "name": "game",
@@ -220,59 +203,110 @@ def started(home: Path, heartbeat: str) -> Gateway:
         "listen": "tcp:127.0.0.1:0",
         "websocket": {"path": "/"},
         "limits": limits,
-        "options": {"heartbeat": heartbeat},
+        "options": {"heartbeat": f"{heartbeat}s"},
     }
     return Gateway(home, {"listeners": [game]})
 
 
-_LIMITS = {  # events a second, CPU in microseconds
-    "tcp": (30_000, 30),
-    "web": (None, 45),
-    "depth1": (15_000, None),
-    "notify": (80_000, 12),
-}
+class Bench:
+    """One run of this program."""
+
+    def __init__(self, report: Report, home: Path, modules: Path | None) -> None:
+        self._report = report
+        self._home = home
+        self._modules = modules
+        """Of npm; None if there is nothing to compare with."""
+
+    def case(self, name: str, seconds: float) -> None:
+        """The gateway, then pomelo."""
+        case, report = CASES[name], self._report
+        with started(self._home / name, 0) as gateway:
+            consumer = Consumer(gateway)
+            consumer.start()
+            run = measure(gateway, gateway.address("game"), case, seconds)
+            consumer.stop()
+        report.add(f"{name}: rate", run.rate, "/s")
+        report.add(f"{name}: CPU", run.us, "µs each")
+        report.add(f"{name}: generator's CPU", run.generator_us, "µs each")
+        if case.rate:
+            what = f"{name}: events a second"
+            report.claims.append(Claim(what, run.rate, "/s", case.rate, at_least=True))
+        if case.us:
+            report.claims.append(Claim(f"{name}: CPU of one", run.us, "µs", case.us))
+        if self._modules is None:
+            return
+        with Echo(self._home / f"pomelo-{name}", self._modules, 0) as echo:
+            other = measure(echo, echo.address, case, seconds)
+        report.add(f"{name}: pomelo's rate", other.rate, "/s")
+        report.add(f"{name}: pomelo's CPU", other.us, "µs each")
+        report.add(f"{name}: rate ÷ pomelo's", run.rate / other.rate, "x")
+        report.add(f"{name}: CPU ÷ pomelo's", run.us / other.us, "x")
+
+    def crowd(self, count: int, seconds: float) -> None:
+        """The same, and what bare Twisted takes."""
+        report, took = self._report, 0.0
+
+        def everybody(socks: list[socket.socket]) -> None:
+            nonlocal took
+            took = push(gateway, socks)
+
+        with started(self._home / "crowd", _HEARTBEAT_SECONDS) as gateway:
+            address = gateway.address("game")
+            found = gather(gateway.usage, address, count, seconds, everybody)
+        floor = bare(count)
+        report.add("crowd: gateway with it", found.rss / 2**20, "MiB")
+        report.add("crowd: bare Twisted", floor / 1024, "KiB each")
+        report.add("crowd: memory ÷ bare Twisted", found.each / floor, "x")
+        report.claims += [
+            Claim("connect and handshake", found.rate, "/s", 1500, at_least=True),
+            Claim("memory of a connection", found.each / 1024, "KiB", 25),
+            Claim("CPU of the heartbeats", found.cores * 100, "%", 25),
+            Claim("one push to all, in the hands of the last", took, "s", 0.5),
+        ]
+        if self._modules is None:
+            return
+        home = self._home / "pomelo-crowd"
+        with Echo(home, self._modules, _HEARTBEAT_SECONDS) as echo:
+            other = gather(echo.usage, echo.address, count, seconds, lambda _: None)
+        report.add("crowd: pomelo with it", other.rss / 2**20, "MiB")
+        report.add("crowd: pomelo's connections", other.rate, "/s")
+        report.add("crowd: pomelo's memory", other.each / 1024, "KiB each")
+        report.add("crowd: pomelo's CPU", other.cores * 100, "%")
+        report.add("crowd: connections ÷ pomelo's", found.rate / other.rate, "x")
+        report.add("crowd: memory ÷ pomelo's", found.each / other.each, "x")
+        report.add("crowd: CPU ÷ pomelo's", found.cores / other.cores, "x")
 
 
 def bench() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--case", default=",".join([*CASES, "crowd"]))
     parser.add_argument("--seconds", type=float, default=6.0, help="of each case")
     parser.add_argument("--connections", type=int, default=10_000, help="of crowd")
+    parser.add_argument("--alone", action="store_true", help="without npm's pomelo")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with workplace(options) as home:
         report = Report("Pomelo", machine(home))
+        modules = None if options.alone else _beside(report)
+        run = Bench(report, home, modules)
         for case in options.case.split(","):
-            heartbeat = "3s" if case == "crowd" else "0s"
-            with started(home / case, heartbeat) as gateway:
-                consumer = Consumer(gateway)
-                consumer.start()
-                if case == "crowd":
-                    crowd(gateway, options.connections, options.seconds, report)
-                    run = None
-                elif case == "notify":
-                    run = notifies(gateway, options.seconds)
-                else:
-                    depth = 1 if case == "depth1" else 10
-                    web = case == "web"
-                    run = requests(gateway, options.seconds, depth=depth, web=web)
-                consumer.stop()
-            if run is not None:
-                judge(report, case, run)
+            if case == "crowd":
+                run.crowd(options.connections, options.seconds)
+            else:
+                run.case(case, options.seconds)
     report.add("load average", os.getloadavg()[0])
     return report.finish(as_json=options.json)
 
 
-def judge(report: Report, case: str, run: Run) -> None:
-    rate, us = _LIMITS[case]
-    report.add(f"{case}: rate", run.rate, "/s")
-    report.add(f"{case}: CPU", run.us, "µs each")
-    if rate is not None:
-        claim = Claim(f"{case}: events a second", run.rate, "/s", rate, at_least=True)
-        report.claims.append(claim)
-    if us is not None:
-        report.claims.append(Claim(f"{case}: CPU of one", run.us, "µs", us))
+def _beside(report: Report) -> Path | None:
+    try:
+        modules = installed()
+    except Lacking as why:
+        report.notes.append(f"not measured beside pomelo from npm: {why}")
+        return None
+    report.machine["pomelo"] = VERSION
+    return modules
 
 
 if __name__ == "__main__":
