@@ -104,8 +104,8 @@ class Memory(Protocol):
     def replay(self, stored: Stored) -> None:
         """A batch that the journal still has, of any protocol; in order, before `start`.
 
-        The state may have it already, also from behind a gap: what is known by its
-        own number or position changes nothing, and the first that is not goes on.
+        The state may have it already, and of those that it has, any may be missing: by
+        its own number or position it must tell that it has one, and change nothing.
         """
 
     def start(self) -> None:

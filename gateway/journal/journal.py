@@ -112,6 +112,7 @@ class Journal:
         self._holds: dict[str, str] = {}
         self._room: list[Deferred[None]] = []
         self._unpublished: deque[_Waiting] = deque()
+        self._published = self.durable_lsn
         self._stopped: Deferred[None] | None = None
         # Shared with the thread, under the condition's lock.
         self._condition = threading.Condition()
@@ -208,9 +209,10 @@ class Journal:
 
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
+        self._published = max(self._published, last_lsn)
         while self._unpublished:
             head = self._unpublished[0]
-            if head.lsn + head.batch.count - 1 > last_lsn:
+            if head.lsn + head.batch.count - 1 > self._published:
                 return
             self._unpublished.popleft()
             head.done.callback(Stored(head.batch, head.lsn))
@@ -224,6 +226,8 @@ class Journal:
             self._log.info("Commits succeed again; reading goes on")
         if self._settings.acknowledge_when_published:
             self._unpublished.extend(group)
+            # Of metadata nothing is published; behind what is, it need not wait.
+            self.published(self._published)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
         if not self._settings.acknowledge_when_published:
             for waiting, what in zip(group, stored, strict=True):
@@ -336,9 +340,11 @@ class Journal:
 
     def _due(self) -> bool:
         log, settings = self._store, self._settings
+        if log.bytes >= settings.segment_bytes:
+            return True
+        # Metadata alone makes no file: its segment stays open and is added to.
         return log.events > 0 and (
-            log.bytes >= settings.segment_bytes
-            or log.events >= settings.roll_events
+            log.events >= settings.roll_events
             or log.payload_bytes >= settings.roll_bytes
             or log.age >= settings.roll_interval * self.roll_factor
         )

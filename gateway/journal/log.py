@@ -8,11 +8,13 @@ sync can be repeated.  After one, the segment is never touched again; its synced
 part stays good, and whatever was not yet acknowledged goes to a new segment whose
 first lsn tells recovery to ignore the old one's tail.
 
-    append group:  write records → fdatasync → these lsns are durable
+    append group:  write records → fdatasync → these batches are durable
     no room:       no group takes what the files of earlier ones will need
     write fails:   cut back to the last good record (else as for a failed sync)
     sync fails:    leave the segment (remove it if nothing in it is durable);
                    next group opens `<first lsn>[.attempt]`
+    metadata:      batches without events take room in a segment and no lsn, so several
+                   segments may begin with the same one: their attempts order them
     new segment:   create → write header → sync → sync directory → first group
 """
 
@@ -40,7 +42,10 @@ class SyncFailed(OSError):
 
 @dataclass(slots=True)
 class Segment:
-    """A segment that takes no more; `first_lsn` to `last_lsn` are durable in it."""
+    """A segment that takes no more; `first_lsn` to `last_lsn` are durable in it.
+
+    One that holds metadata only has no events, and `last_lsn` is before `first_lsn`.
+    """
 
     path: Path
     first_lsn: int
@@ -59,9 +64,16 @@ class _Open:
     file: File
     encoder: segment.Encoder
     first_lsn: int
-    created: float
     bytes: int = segment.HEADER_BYTES
+    """What is durable of it."""
     payload_bytes: int = 0
+    since: float | None = None
+    """When its first event came."""
+
+    @property
+    def empty(self) -> bool:
+        """No batch in it is durable."""
+        return self.bytes == segment.HEADER_BYTES
 
 
 class Log:
@@ -84,6 +96,8 @@ class Log:
         self._reserve = reserve
         self._clock = clock
         self._open: _Open | None = None
+        self._last = (0, 0)
+        """First lsn and attempt of the newest segment, whether it is still there or not."""
         self._left: list[Segment] = []
 
     @property
@@ -103,8 +117,9 @@ class Log:
 
     @property
     def age(self) -> float:
-        """Seconds since the open segment was begun."""
-        return self._clock() - self._open.created if self._open else 0.0
+        """Seconds since the open segment got its first event."""
+        since = self._open.since if self._open else None
+        return 0.0 if since is None else self._clock() - since
 
     def commit(self, batches: Sequence[Batch]) -> int:
         """Make *batches* durable together; returns the lsn of their first event.
@@ -118,7 +133,7 @@ class Log:
         chunks: list[bytes] = []
         payload_bytes = 0
         for batch in batches:
-            chunks += current.encoder.batch(batch, lsn, first - 1)
+            chunks += current.encoder.batch(batch, lsn, current.bytes)
             lsn += batch.count
             payload_bytes += batch.payload_bytes
         try:
@@ -134,22 +149,24 @@ class Log:
             raise
         current.bytes += sum(map(len, chunks))
         current.payload_bytes += payload_bytes
+        if current.since is None and lsn > first:
+            current.since = self._clock()
         self.next_lsn = lsn
         return first
 
     def seal(self) -> Segment | None:
-        """Close the open segment; None if it holds no event.
+        """Close the open segment; None if it holds nothing.
 
         The seal itself needs no sync: without it the segment is just as good.
         """
         current, self._open = self._open, None
         if current is None:
             return None
-        if self.next_lsn == current.first_lsn:
+        if current.empty:
             self._discard(current)
             return None
         with contextlib.suppress(OSError):
-            current.file.write(current.encoder.seal(self.next_lsn))
+            current.file.write(current.encoder.seal(self.next_lsn, current.bytes))
         current.file.close()
         return self._finished(current)
 
@@ -169,9 +186,8 @@ class Log:
         header = segment.Header(
             self.next_lsn, int(self._clock() * 1e6), secrets.randbits(32)
         )
-        attempt = 0
-        while self._disk.exists(path := self._path(attempt)):
-            attempt += 1
+        attempt = self._attempt()
+        path = self.directory / segment.name(self.next_lsn, attempt)
         file = self._disk.create(path)
         try:
             file.write([header.encode()])
@@ -183,13 +199,15 @@ class Log:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
             raise
-        self._open = _Open(
-            path, file, segment.Encoder(header), self.next_lsn, self._clock()
-        )
+        self._last = self.next_lsn, attempt
+        self._open = _Open(path, file, segment.Encoder(header), self.next_lsn)
         return self._open
 
-    def _path(self, attempt: int) -> Path:
-        return self.directory / segment.name(self.next_lsn, attempt)
+    def _attempt(self) -> int:
+        """Behind all that ever began with this lsn, so that names tell the order."""
+        there = map(segment.parse_name, self._disk.names(self.directory))
+        taken = [parsed for parsed in (*there, self._last) if parsed is not None]
+        return 1 + max((n for lsn, n in taken if lsn == self.next_lsn), default=-1)
 
     def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
         try:
@@ -202,7 +220,7 @@ class Log:
 
     def _abandon(self, current: _Open) -> None:
         self._open = None
-        if self.next_lsn == current.first_lsn:
+        if current.empty:
             self._discard(current)
             return
         # Not relied on; it spares recovery a tail that will be written again.

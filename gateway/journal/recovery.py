@@ -2,11 +2,12 @@
 
     1. read the segments in order of (first lsn, attempt)
     2. a segment's events from the next segment's first lsn on were written again
-       there, after a failed sync: they do not count
+       there, after a failed sync: they do not count.  Batches without events at just
+       that lsn do: some of them were acknowledged, and the others merely come twice
     3. cut what does not count off each segment; sync it, so that what we now take
        for stored is stored, and what we do not is gone, even if the power goes in
        the next second and takes the later segments with it
-    4. a file that holds no event is removed; one that is no segment is set aside
+    4. a file that holds no batch is removed; one that is no segment is set aside
        under a `.damaged` name, never deleted
     5. what was acknowledged and can not be read is reported, lsn by lsn
 
@@ -32,11 +33,12 @@ _DAMAGED = ".damaged"
 
 @dataclass(slots=True)
 class Loss:
-    """Acknowledged events that the journal can not give back."""
+    """What was acknowledged and the journal can not give back."""
 
     path: Path
     first_lsn: int
     events: int
+    """May be 0: batches without events can be lost too."""
     why: str
 
 
@@ -102,7 +104,7 @@ def _recover_one(
         for d in scan.damage
     ]
     found.next_lsn = max(found.next_lsn, end)
-    if end == first:
+    if not scan.batches:
         disk.unlink(path)
         return
     file = disk.open(path)

@@ -6,16 +6,16 @@ each group.  Integers are little-endian.
     header   magic 8 | version u16 | 0 u16 | salt u32 | first lsn i64 | created µs i64
              | crc32c u32
     record   sync u32 | kind u8 | 0 u8 | 0 u16 | length u32 | count u32 | lsn i64
-             | durable i64 | crc32c u32 | payload (length bytes)
+             | synced u64 | crc32c u32 | payload (length bytes)
 
 Every CRC starts from the segment's random salt, so neither the left-overs of another
 file nor bytes that a peer chose can pass for a record.
 
-`lsn` is that of the record's first event.  `durable` is the last lsn that had been
-synced when the record was written.  It tells a torn tail from damage: a bad record
-that a later good one calls durable was acknowledged, and its loss is reported
-(`Damage`); one that no later record vouches for was never acknowledged, and the
-segment ends there.
+`lsn` is that of the record's first event; a batch without events (metadata) has that of
+the next one.  `synced` is how many bytes of the segment had been synced when the record
+was written.  It tells a torn tail from damage: a bad record that a later good one calls
+synced was acknowledged, and its loss is reported (`Damage`); one that no later record
+vouches for was never acknowledged, and the segment ends there.
 
     origin   msgpack of [number, protocol, listener, session, peer, principal,
              attributes]; written before the first batch that refers to it
@@ -55,8 +55,8 @@ _HEADER = struct.Struct("<8sHHIqqI")
 HEADER_BYTES = _HEADER.size
 _SYNC = 0x9C5A_E7D1
 _SYNC_BYTES = struct.pack("<I", _SYNC)
-_RECORD = struct.Struct("<IBBHIIqqI")
-_UNSUMMED = struct.Struct("<IBBHIIqq")
+_RECORD = struct.Struct("<IBBHIIqQI")
+_UNSUMMED = struct.Struct("<IBBHIIqQ")
 _BATCH = struct.Struct("<IqQ")
 _ORIGIN, _BATCHED, _SEAL = 1, 2, 3
 
@@ -81,6 +81,7 @@ class Damage:
     first_lsn: int
     """First event lost, if `events` is not 0."""
     events: int
+    """How many; 0 where an origin, batches without events, or a seal was."""
 
 
 @dataclass(slots=True)
@@ -137,33 +138,36 @@ class Encoder:
         self._origins: dict[Origin, int] = {}
         self._numbers = 0
 
-    def batch(self, batch: Batch, lsn: int, durable: int) -> list[bytes]:
-        """The record of a batch, behind that of its origin if that is new."""
+    def batch(self, batch: Batch, lsn: int, synced: int) -> list[bytes]:
+        """The record of a batch, behind that of its origin if that is new.
+
+        *synced* bytes of the segment are durable.
+        """
         number = self._origins.get(batch.origin)
         chunks: list[bytes] = []
         if number is None:
             number = self._origins[batch.origin] = self._numbers
             self._numbers += 1
             chunks += self._record(
-                _ORIGIN, lsn, 0, durable, _pack_origin(number, batch.origin), b""
+                _ORIGIN, lsn, 0, synced, _pack_origin(number, batch.origin), b""
             )
         head = _BATCH.pack(number, batch.received_at, batch.payload_bytes)
-        chunks += self._record(_BATCHED, lsn, batch.count, durable, head, batch.body)
+        chunks += self._record(_BATCHED, lsn, batch.count, synced, head, batch.body)
         return chunks
 
-    def seal(self, lsn: int) -> list[bytes]:
-        """The last record: everything before *lsn* is durable."""
-        return self._record(_SEAL, lsn, 0, lsn - 1, b"", b"")
+    def seal(self, lsn: int, synced: int) -> list[bytes]:
+        """The last record: everything before *lsn* is durable, in *synced* bytes."""
+        return self._record(_SEAL, lsn, 0, synced, b"", b"")
 
     def forget(self, batch: Batch) -> None:
         """The origin record went with a failed write; write it again next time."""
         self._origins.pop(batch.origin, None)
 
     def _record(
-        self, kind: int, lsn: int, count: int, durable: int, head: bytes, body: bytes
+        self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
     ) -> list[bytes]:
         length = len(head) + len(body)
-        fixed = _UNSUMMED.pack(_SYNC, kind, 0, 0, length, count, lsn, durable) + head
+        fixed = _UNSUMMED.pack(_SYNC, kind, 0, 0, length, count, lsn, synced) + head
         start = _crc(self.salt, fixed)
         crc = struct.pack("<I", _crc(start, body) if body else start)
         cut = _UNSUMMED.size
@@ -175,7 +179,7 @@ class _Record:
     kind: int
     lsn: int
     count: int
-    durable: int
+    synced: int
     start: int
     end: int
 
@@ -183,12 +187,15 @@ class _Record:
 class Scan:
     """Reads a segment, whatever a crash left of it.
 
-    Iterate to get the batches in order; then `end`, `next_lsn`, `sealed` and
-    `damage` tell how it went.  Never raises once the header was read.
+    Iterate to get the batches in order; then `end`, `next_lsn`, `batches`, `sealed`
+    and `damage` tell how it went.  Never raises once the header was read.
     """
 
     def __init__(self, data: bytes, *, before: int | None = None) -> None:
         """Events from lsn *before* on were written again in a later segment.
+
+        So may batches without events have been that stand there, but some of them
+        were acknowledged before: they are given back, and come again.
 
         Raises `Foreign` if the header is not one.
         """
@@ -197,6 +204,8 @@ class Scan:
         self.end = HEADER_BYTES
         """Where the last good record ends."""
         self.next_lsn = self.header.first_lsn
+        self.batches = 0
+        """How many it has, with those that have no event."""
         self.sealed = False
         self._data = data
         self._before = before
@@ -228,12 +237,13 @@ class Scan:
             at = self.end = record.end
             self.next_lsn = record.lsn + record.count
             self.sealed = record.kind == _SEAL
+            self.batches += record.kind == _BATCHED
             yield record
 
     def _is_elsewhere(self, record: _Record) -> bool:
         if self._before is None or record.lsn < self._before:
             return False
-        return record.kind != _SEAL or record.lsn > self._before
+        return record.count > 0 or record.lsn > self._before
 
     def _next(self, at: int) -> _Record | None:
         """The record at *at*, or the one behind the damage there, if that is damage."""
@@ -242,7 +252,7 @@ class Scan:
             return record
         witness: _Record | None = record
         while witness is not None:
-            if witness.durable >= self.next_lsn:
+            if witness.synced > at:
                 return record
             witness = self._record(witness.end) or self._find(witness.end + 1)
         return None
@@ -258,7 +268,7 @@ class Scan:
         start = at + _RECORD.size
         if start > len(self._data):
             return None
-        sync, kind, _, _, length, count, lsn, durable, crc = _RECORD.unpack_from(
+        sync, kind, _, _, length, count, lsn, synced, crc = _RECORD.unpack_from(
             self._data, at
         )
         end = start + length
@@ -267,7 +277,7 @@ class Scan:
         summed = _crc(self.header.salt, self._data[at : at + _UNSUMMED.size])
         if _crc(summed, self._data[start:end]) != crc:
             return None
-        return _Record(kind, lsn, count, durable, start, end)
+        return _Record(kind, lsn, count, synced, start, end)
 
     def _learn(self, record: _Record) -> None:
         fields = msgspec.msgpack.decode(self._data[record.start : record.end])

@@ -5,23 +5,25 @@ its public name.  So for a segment that is still there after a crash:
 
     no line                 its file was never public: write it again
     a line and a hidden file    the rename did not happen: rename it now
-    a line, no hidden file  it was public, whoever took it since: remove the segment
+    a line, no hidden file  it was public, whoever took it since: nothing is left to do
 
-The last line also remembers the last lsn, once every segment is gone.
+Of those whose segments are gone the older ones are forgotten in time.  The last line
+remembers the last lsn, once every segment is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import google_crc32c
 import msgspec
 
 from gateway.disk import Disk, File
+from gateway.journal import segment
 
-__all__ = ["Catalog", "Entry", "entries"]
+__all__ = ["Catalog", "Entry", "entries", "unpublished"]
 
 _KEEP = 1000
 
@@ -49,6 +51,7 @@ class Catalog:
         self._new = directory / ".catalog"
         known = entries(disk.read(self.path)) if disk.exists(self.path) else []
         self._entries = {entry.first: entry for entry in known}
+        self._most = 2 * _KEEP
         # What was read may never have been synced, but counts from now on.
         try:
             self._file = self._written(self._entries)
@@ -76,10 +79,7 @@ class Catalog:
 
     def unpublished(self, lsn: int) -> int:
         """The first lsn from *lsn* on that is in no file."""
-        for entry in self._entries.values():
-            if entry.first <= lsn <= entry.last:
-                lsn = entry.last + 1
-        return lsn
+        return unpublished(self._entries.values(), lsn)
 
     def add(self, entry: Entry) -> None:
         """Remember it durably.
@@ -87,7 +87,7 @@ class Catalog:
         After an OSError nobody knows whether a crash would find the line, so the
         hidden file must stay as it is; the next call settles it.
         """
-        if self._torn or len(self._entries) >= 2 * _KEEP:
+        if self._torn or len(self._entries) >= self._most:
             self._rewrite()
         line = _line(entry)
         try:
@@ -104,12 +104,24 @@ class Catalog:
         self._file.close()
 
     def _rewrite(self) -> None:
-        keep = dict(list(self._entries.items())[-_KEEP:])
+        oldest = self._oldest()
+        known = self._entries.values()
+        newest = list(known)[-_KEEP:]
+        still = [entry for entry in known if entry.last >= oldest]
+        # Both end with the newest, so the longer one has them all.
+        keep = {entry.first: entry for entry in max(newest, still, key=len)}
         # The segments of those that are dropped must not come back.
         self._disk.sync_directory(self.path.parent)
         file = self._written(keep)
         self._file.close()
         self._file, self._entries, self._torn = file, keep, False
+        self._most = 2 * max(_KEEP, len(keep))
+
+    def _oldest(self) -> int:
+        """The first lsn of the oldest segment that is there."""
+        names = self._disk.names(self.path.parent)
+        there = [parsed[0] for name in names if (parsed := segment.parse_name(name))]
+        return min(there, default=self.last_lsn + 1)
 
     def _written(self, keep: Mapping[int, Entry]) -> File:
         """The catalog with these entries, in a new file in the place of the old."""
@@ -136,6 +148,14 @@ def entries(data: bytes) -> list[Entry]:
         for crc, text in lines
         if crc == b"%08x " % google_crc32c.value(text)
     ]
+
+
+def unpublished(known: Iterable[Entry], lsn: int) -> int:
+    """The first lsn from *lsn* on that is in none of these, oldest first."""
+    for entry in known:
+        if entry.first <= lsn <= entry.last:
+            lsn = entry.last + 1
+    return lsn
 
 
 def _line(entry: Entry) -> bytes:

@@ -3,7 +3,8 @@
     1. write `.events-….parquet` from the segment; sync it; sync the directory
     2. enter it in the catalog, synced         from here on it is never written again
     3. rename it to `events-….parquet`; sync the directory           Spark may read it
-    4. remove the segment
+    4. remove the segment, unless somebody's memory needs it: then `gateway.checkpoint`
+       does that later.  One without events becomes no file at all
 
 A crash between any two steps is finished by the next start (`Catalog`).  What fails
 for want of room or because of the disk is tried again until it works: the segment
@@ -89,14 +90,17 @@ class Publisher:
         decoders: Mapping[str, Decode],
         compression: str,
         *,
+        keep: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """*keep*: leave published segments where they are."""
         self._node = node
         self._spool = spool
         self._catalog = catalog
         self._disk = disk
         self._decoders = decoders
         self._compression = compression
+        self._keep = keep
         self._clock = clock
         self._newest = 0.0
         self._complete: tuple[Entry, Counter[str]] | None = None
@@ -128,12 +132,18 @@ class Publisher:
         """
         first = self._catalog.unpublished(sealed.first_lsn)
         if first > sealed.last_lsn:
-            self._disk.unlink(sealed.path)
+            self._let_go(sealed)
             return None
         return replace(sealed, first_lsn=first)
 
-    def publish(self, sealed: Segment) -> Published:
-        """All four steps; after an OSError the same segment may be tried again."""
+    def publish(self, sealed: Segment) -> Published | None:
+        """All four steps; after an OSError the same segment may be tried again.
+
+        None if it has no events.
+        """
+        if not sealed.events:
+            self._let_go(sealed)
+            return None
         begun = time.perf_counter()
         entry = self._catalog.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
@@ -151,7 +161,7 @@ class Publisher:
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
-        self._disk.unlink(sealed.path)
+        self._let_go(sealed)
         return Published(
             self._spool / entry.name,
             entry.first,
@@ -159,6 +169,10 @@ class Publisher:
             flaws,
             time.perf_counter() - begun,
         )
+
+    def _let_go(self, sealed: Segment) -> None:
+        if not self._keep:
+            self._disk.unlink(sealed.path)
 
     def _write(self, sealed: Segment, path: Path) -> Counter[str]:
         self._disk.unlink(path)
@@ -264,8 +278,15 @@ class Spool:
         *,
         published_lsn: int,
         on_published: Callable[[Published], None] = lambda _: None,
+        on_done: Callable[[Segment], None] = lambda _: None,
+        also_reserved: Callable[[], int] = lambda: 0,
     ) -> None:
-        """*on_published* is called in the spool's own thread."""
+        """*on_published* is called in the spool's own thread.
+
+        *on_done* hears in the reactor's of each segment that is published, or has
+        nothing to publish, after the journal does.  *also_reserved*: bytes of the disk
+        that are not to be used up.
+        """
         self.published_lsn = published_lsn
         """Everything up to this lsn has been given to Spark."""
         self.level = Level()
@@ -279,6 +300,8 @@ class Spool:
         self._disk = disk
         self._reactor = reactor
         self._on_published = on_published
+        self._on_done = on_done
+        self._also_reserved = also_reserved
         self._journal: Held | None = None
         self._work: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
         self._ended: Deferred[None] | None = None
@@ -318,8 +341,11 @@ class Spool:
 
     @property
     def reserved_bytes(self) -> int:
-        """Room on the disk that the files of the sealed segments will take."""
-        return self.backlog_bytes + _SPARE_BYTES
+        """Room on the disk for what has to be written there, come what may.
+
+        First of all the files that the sealed segments will become.
+        """
+        return self.backlog_bytes + self._also_reserved() + _SPARE_BYTES
 
     # -- the thread's side ----------------------------------------------------
 
@@ -352,14 +378,16 @@ class Spool:
                 continue
             self._complained = False
             self._add_to_backlog(-sealed.bytes)
-            self.published_lsn = done.last_lsn
-            self._on_published(done)
-            self._reactor.callFromThread(self._tell, done.last_lsn)
+            self.published_lsn = sealed.last_lsn
+            if done is not None:
+                self._on_published(done)
+            self._reactor.callFromThread(self._tell, sealed)
             return True
 
-    def _tell(self, last_lsn: int) -> None:
+    def _tell(self, sealed: Segment) -> None:
         if self._journal is not None:
-            self._journal.published(last_lsn)
+            self._journal.published(sealed.last_lsn)
+        self._on_done(sealed)
 
     def _complain(self, sealed: Segment, why: Exception) -> None:
         if not self._complained:
