@@ -17,11 +17,11 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Journal, Refusal
-from gateway.pravega import snapshot
 from gateway.pravega.cache import Recent
 from gateway.pravega.reading import Answer, Fetch, Read, Truncated, found, look
 from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments, Written
+from gateway.pravega.snapshot import Saving
 
 __all__ = ["Container", "Owner", "Reader", "Waiting"]
 
@@ -113,7 +113,11 @@ class Container:
         self._waiting: dict[str, dict[Waiting, None]] = {}
         self._touched: dict[str, None] = {}
         self._settling = False
-        self._snapshots: list[tuple[int, bytes, Deferred[bytes]]] = []
+        self._wanted: list[Deferred[bytes]] = []
+        """Snapshots that are not begun."""
+        self._saving: Saving | None = None
+        self._savers: list[Deferred[bytes]] = []
+        self._saving_on: IDelayedCall | None = None
         self._forgetting: IDelayedCall | None = None
 
     # -- start and stop -------------------------------------------------------------
@@ -137,17 +141,47 @@ class Container:
         self._forget_later()
 
     def stop(self) -> None:
-        """Forget nobody any more."""
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-            self._forgetting = None
+        """Forget nobody any more, and finish no snapshot."""
+        for call in (self._forgetting, self._saving_on):
+            if call is not None:
+                call.cancel()
+        self._forgetting = self._saving_on = None
 
     def snapshot(self) -> Deferred[bytes]:
-        """The state, once everything in it is durable; it may replace an older one."""
+        """The state, once everything in it is durable; it may replace an older one.
+
+        It is that of now, or of a later moment if another one is being made.
+        """
         done: Deferred[bytes] = Deferred()
-        self._snapshots.append((self.state.number, snapshot.save(self.state), done))
-        self._settle_soon()
+        self._wanted.append(done)
+        self._save()
         return done
+
+    def _save(self) -> None:
+        if self._wanted and self._saving is None:
+            self._savers, self._wanted = self._wanted, []
+            self._saving = Saving(self.state)
+            self._save_on()
+
+    def _save_on(self) -> None:
+        """A little at a time: connections do not wait for it."""
+        assert self._saving is not None
+        if self._saving.step():
+            self._saving_on = self.clock.callLater(0, self._save_on)
+        else:
+            self._saving_on = None
+            self._settle_soon()
+
+    def _saved(self) -> None:
+        """Give a snapshot away if it is whole and durable; begin the next one."""
+        saving = self._saving
+        if saving is None or self._saving_on or self.state.durable < saving.number:
+            return
+        savers, self._savers, self._saving = self._savers, [], None
+        data = saving.finish()
+        for done in savers:
+            done.callback(data)
+        self._save()
 
     def _forget_later(self) -> None:
         due = self.state.forgotten / 1000 + self._retention
@@ -225,13 +259,7 @@ class Container:
         for name in touched:
             for waiting in list(self._waiting.get(name, ())):
                 self._try(waiting)
-        kept = []
-        for number, data, done in self._snapshots:
-            if number > self.state.durable:
-                kept.append((number, data, done))
-            else:
-                done.callback(data)
-        self._snapshots = kept
+        self._saved()
 
     def watch(self, owner: Owner) -> None:
         """Let *owner* settle after the next commit."""

@@ -101,7 +101,7 @@ def look(
         return Ended() if waited else Found(b"", end=True)
     size = min(read.bytes, end - offset)
     if segment.staged is not None:
-        data: bytes | None = b"".join(segment.staged)[offset : offset + size]
+        data: bytes | None = segment.staged.read(offset, size)
     else:
         data = recent.read(read.segment, offset, size)
     if data is None:

@@ -14,7 +14,7 @@ a byte stream's, for instance.  A row's `seq` is where its event begins in its s
 
 from __future__ import annotations
 
-import struct
+from array import array
 from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
@@ -22,6 +22,7 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
+from gateway.pravega.framing import split
 
 __all__ = [
     "Append",
@@ -37,15 +38,12 @@ __all__ = [
     "Remove",
     "Seal",
     "Truncate",
-    "count_events",
     "decode",
     "pack",
-    "rows_in",
     "unpack",
 ]
 
 _FORMAT = 1
-_EVENT = struct.Struct(">II")
 _UNFRAMED = "unframed"
 
 
@@ -186,29 +184,9 @@ def unpack(body: bytes) -> Body:
     return found
 
 
-def count_events(data: bytes | memoryview) -> int | None:
-    """How many whole events there are; None if they are not that."""
-    unpack_from, end = _EVENT.unpack_from, len(data)
-    at = count = 0
-    last = end - 8
-    while at <= last:
-        kind, size = unpack_from(data, at)
-        if kind:
-            return None
-        at += 8 + size
-        count += 1
-    return count if at == end else None
-
-
-def rows_in(data: bytes | memoryview) -> int:
-    """How many rows they make."""
-    count = count_events(data)
-    return 1 if count is None else count
-
-
 def decode(body: bytes) -> Rows:
     """The events of a batch.  Total on every body that `Segments` made."""
-    seqs: list[int] = []
+    seqs = array("q")
     rows = Rows([], seqs, content_type="application/octet-stream")
     attributes: dict[str, str] = {}
     for record in unpack(body).records:
@@ -224,31 +202,20 @@ def decode(body: bytes) -> Rows:
 
 
 def _split(
-    segment: str,
-    offset: int,
-    data: bytes | memoryview,
-    rows: Rows,
-    seqs: list[int],
+    segment: str, offset: int, data: memoryview, rows: Rows, seqs: array[int]
 ) -> None:
     first = len(rows.payloads)
-    if count_events(data) is None:
+    raw = bytes(data)
+    found = split(raw, offset)
+    if found is None:
         rows.flaws[first] = _UNFRAMED
-        rows.payloads.append(bytes(data))
-        seqs.append(offset)
+        found = [raw], array("q", (offset,))
+    payloads, offsets = found
+    if first:
+        rows.payloads += payloads
     else:
-        raw = bytes(data)
-        add, add_seq, unpack_from = (
-            rows.payloads.append,
-            seqs.append,
-            _EVENT.unpack_from,
-        )
-        at, end = 0, len(raw)
-        while at < end:
-            start = at + 8
-            stop = start + unpack_from(raw, at)[1]
-            add(raw[start:stop])
-            add_seq(offset + at)
-            at = stop
+        rows.payloads = payloads
+    seqs += offsets
     if rows.channel is None:
         rows.channel = segment
     elif rows.channel != segment:

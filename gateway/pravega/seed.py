@@ -17,9 +17,9 @@ from gateway.interfaces import Refusal
 from gateway.pravega import seed_wire as wire
 from gateway.pravega.denied import Denied
 from gateway.pravega.frames import HEADER_BYTES, RAW, Frames, frame
+from gateway.pravega.framing import rows_in
 from gateway.pravega.limits import Limits
 from gateway.pravega.reading import Answer, Found, Read
-from gateway.pravega.records import rows_in
 from gateway.pravega.seed_block import Assembly, SeedBlock
 from gateway.pravega.segment import is_staged
 from gateway.pravega.segments import Change, Segments

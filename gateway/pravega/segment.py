@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
+from gateway.pravega.staged import Staged
 from gateway.pravega.tables import Table
 from gateway.pravega.wire import NEVER
 
@@ -74,7 +75,7 @@ class Segment:
         self.idle: dict[bytes, int] = {}
         """Of those who wrote before it, and perhaps since."""
         self.table: Table | None = None
-        self.staged: list[bytes] | None = [] if is_staged(name) else None
+        self.staged: Staged | None = Staged() if is_staged(name) else None
         self.marks: array[int] | None = None
         """Offsets where an event begins, ascending; at most one in `MARK_BYTES`."""
         self.places: array[int] | None = None

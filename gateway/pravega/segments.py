@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.pravega import records
 from gateway.pravega.codec import AttributeUpdate, Entry
@@ -31,14 +32,18 @@ from gateway.pravega.denied import (
     Sealed,
     Unsupported,
 )
+from gateway.pravega.framing import rows_in
 from gateway.pravega.records import Record
 from gateway.pravega.segment import Segment
 from gateway.pravega.tables import Table
 from gateway.pravega.wire import NEVER
 
-__all__ = ["Change", "Segments", "Written"]
+__all__ = ["Change", "Keeper", "Segments", "Written"]
 
 _REPLACE_IF_EQUALS = 4
+
+#: So many merges are remembered, for clients that did not hear of theirs and ask again.
+_MERGED = 10_000
 
 
 @dataclass(slots=True)
@@ -61,6 +66,16 @@ class Written:
     data: memoryview
 
 
+class Keeper(Protocol):
+    """Who writes down the state of a moment while it goes on changing."""
+
+    def keep(self, segment: Segment) -> None:
+        """It is about to change."""
+
+    def written(self, number: int, name: str, offset: int, lsn: int) -> None:
+        """Change *number* is durable: what it wrote at *offset* has this lsn."""
+
+
 class Segments:
     """The state, and the only place that changes it."""
 
@@ -72,12 +87,12 @@ class Segments:
         self.staged_bytes = 0
         """What transactions and large events hold in memory."""
         self.segments: dict[str, Segment] = {}
-        self.merged: set[str] = set()
-        """Staged segments that were merged, since the last `forget`."""
-        self.merged_before: set[str] = set()
-        """And between the one before and that."""
+        self.merged: dict[str, None] = {}
+        """The newest staged segments that were merged, in that order."""
         self.forgotten = 0
         """When `forget` was called last."""
+        self.keeper: Keeper | None = None
+        """A snapshot that is being made."""
 
     # -- looking ---------------------------------------------------------------
 
@@ -104,7 +119,7 @@ class Segments:
 
     def was_merged(self, name: str) -> bool:
         """Whether a staged segment is gone because it was merged, not long ago."""
-        return name in self.merged or name in self.merged_before
+        return name in self.merged
 
     # -- changes ---------------------------------------------------------------
 
@@ -148,7 +163,7 @@ class Segments:
             raise Fenced
         if offset is not None and offset != segment.length:
             raise ConditionFailed
-        count = 0 if segment.staged is not None else records.rows_in(data)
+        count = 0 if segment.staged is not None else rows_in(data)
         record = records.Append(
             name, segment.length, writer, number, claimed, count, memoryview(data)
         )
@@ -193,32 +208,36 @@ class Segments:
         now: int,
         *,
         updates: Iterable[AttributeUpdate] = (),
+        puts: Iterable[tuple[str, Sequence[Entry]]] = (),
     ) -> Change:
         """Append staged segments to others: (target, source) each, all or none.
 
-        *updates* are of the first target's attributes.  Raises `NoSuch`, `Sealed`,
-        `Unsupported` (not staged), `ConditionFailed`.
+        *updates* are of the first target's attributes; *puts* are tables' entries
+        that go with the merge, one list for each table.  Raises `NoSuch`, `Sealed`,
+        `Unsupported` (not staged), `ConditionFailed`, and as `put` does.
         """
         merges: list[Record] = []
         ends: dict[str, int] = {}
+        taken: set[str] = set()
         for target_name, source_name in pairs:
             target, source = self.data(target_name), self.find(source_name)
             if source.staged is None or target.staged is not None:
                 raise Unsupported
             if target.sealed:
                 raise Sealed
-            data = b"".join(source.staged)
+            if source_name in taken:
+                raise NoSuch(source_name)
+            taken.add(source_name)
             offset = ends.get(target_name, target.length)
-            ends[target_name] = offset + len(data)
-            count = records.rows_in(data)
+            ends[target_name] = offset + len(source.staged.data)
             merges.append(
                 records.Merge(
                     target_name,
                     source_name,
                     offset,
                     source.events,
-                    count,
-                    memoryview(data),
+                    source.staged.rows,
+                    memoryview(source.staged.data),
                 )
             )
         for update in updates:
@@ -229,6 +248,7 @@ class Segments:
             ):
                 raise ConditionFailed
             merges.append(records.Attribute(target.name, update.attribute, update.new))
+        merges += [self._put(table, entries) for table, entries in puts]
         return self._change(merges, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
@@ -243,10 +263,15 @@ class Segments:
         self, name: str, entries: Sequence[Entry], now: int, *, position: int = NEVER
     ) -> Change:
         """Raises `NoSuch`, `OutOfRange`, `NoSuchKey`, `BadVersion`."""
+        return self._change([self._put(name, entries, position)], now)
+
+    def _put(
+        self, name: str, entries: Sequence[Entry], position: int = NEVER
+    ) -> records.Put:
         table = self.table(name)
         table.check(entries, position)
         pairs = [(entry.key, entry.value) for entry in entries]
-        return self._change([records.Put(name, table.position, pairs)], now)
+        return records.Put(name, table.position, pairs)
 
     def remove(
         self, name: str, keys: Sequence[Entry], now: int, *, position: int = NEVER
@@ -275,6 +300,8 @@ class Segments:
     # -- what a change does ------------------------------------------------------
 
     def _apply(self, record: Record, now: int) -> None:
+        if self.keeper is not None:
+            self._keep(self.keeper, record)
         match record:
             case records.Append():
                 self._append(record, now)
@@ -288,6 +315,20 @@ class Segments:
                 self._rotate(now)
             case _:
                 self._alter(self._there(record.segment), record, now)
+
+    def _keep(self, keeper: Keeper, record: Record) -> None:
+        """What the record changes, for a snapshot that is being made."""
+        match record:
+            case records.Forget():
+                changed = list(self.segments)
+            case records.Merge():
+                changed = [record.target, record.source]
+            case _:
+                changed = [record.segment]
+        for name in changed:
+            segment = self.segments.get(name)
+            if segment is not None:
+                keeper.keep(segment)
 
     def _alter(self, segment: Segment, record: Record, now: int) -> None:
         segment.modified = now
@@ -313,7 +354,7 @@ class Segments:
         segment.modified = now
         segment.wrote(record.writer, record.number)
         if segment.staged is not None:
-            segment.staged.append(bytes(record.data))
+            segment.staged.add(bytes(record.data))
             self.staged_bytes += len(record.data)
 
     def _create(self, record: records.Create, now: int) -> None:
@@ -332,18 +373,19 @@ class Segments:
         target.events += record.claimed
         target.modified = now
         self._forget_segment(record.source)
-        self.merged.add(record.source)
+        self.merged[record.source] = None
+        if len(self.merged) > _MERGED:
+            del self.merged[next(iter(self.merged))]
 
     def _forget_segment(self, name: str) -> None:
         gone = self.segments.pop(name, None)
         if gone is not None and gone.staged is not None:
-            self.staged_bytes -= sum(map(len, gone.staged))
+            self.staged_bytes -= len(gone.staged.data)
 
     def _rotate(self, now: int) -> None:
         self.forgotten = now
         for segment in self.segments.values():
             segment.idle, segment.writers = segment.writers, {}
-        self.merged_before, self.merged = self.merged, set()
 
     def _there(self, name: str) -> Segment:
         # Missing only after a journal has lost records: what we know is kept.
@@ -364,23 +406,45 @@ class Segments:
         found = records.unpack(body)
         self.durable = max(self.durable, found.number)
         for record in found.records:
-            if isinstance(record, records.Forget):
-                continue
-            merge = isinstance(record, records.Merge)
-            name = record.target if merge else record.segment  # type: ignore[union-attr]
-            segment = self.segments.get(name)
-            if segment is None or segment.born > found.number:
-                yield name
-                continue
-            if isinstance(record, records.Append | records.Merge):
-                segment.readable = record.offset + len(record.data)
-                segment.mark(record.offset, lsn)
-                if segment.staged is None:
-                    yield Written(segment, record.offset, record.data)
-                lsn += record.count
-            elif isinstance(record, records.Seal):
-                segment.closed = True
-            yield name
+            match record:
+                case records.Append():
+                    yield from self._written(found.number, record.segment, record, lsn)
+                    lsn += record.count
+                case records.Merge():
+                    yield record.source
+                    yield from self._written(found.number, record.target, record, lsn)
+                    lsn += record.count
+                case records.Forget():
+                    pass
+                case records.Seal():
+                    segment = self._since(found.number, record.segment)
+                    if segment is not None:
+                        segment.closed = True
+                    yield record.segment
+                case _:
+                    yield record.segment
+
+    def _written(
+        self,
+        number: int,
+        name: str,
+        record: records.Append | records.Merge,
+        lsn: int,
+    ) -> Iterator[Written | str]:
+        if self.keeper is not None:
+            self.keeper.written(number, name, record.offset, lsn)
+        segment = self._since(number, name)
+        if segment is not None:
+            segment.readable = record.offset + len(record.data)
+            segment.mark(record.offset, lsn)
+            if segment.staged is None:
+                yield Written(segment, record.offset, record.data)
+        yield name
+
+    def _since(self, number: int, name: str) -> Segment | None:
+        """A segment, unless it is another one than when change *number* was made."""
+        segment = self.segments.get(name)
+        return None if segment is None or segment.born > number else segment
 
     def replay(self, body: bytes, lsn: int, now: int) -> Iterator[Written | str]:
         """A body from the journal; nothing comes of one that was applied before."""

@@ -592,7 +592,7 @@ def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
     store.store()
     assert not peer.connection.paused
     store.store()
-    assert peer.got[-1].last_event == 3  # type: ignore[attr-defined]
+    assert peer.got[-1].last_event == 3
     store.journal.full = True
     other.send(KeepAlive())
     assert other.connection.paused

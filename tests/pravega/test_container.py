@@ -152,7 +152,7 @@ def test_drain_answers_what_is_owed(store: Any) -> None:
     assert not peer.connection.closed
     store.store()
     [ack] = peer.got
-    assert ack.last_event == 1  # type: ignore[attr-defined]
+    assert ack.last_event == 1
     assert peer.connection.closed
 
 

@@ -536,7 +536,8 @@ def test_a_client_and_its_reconnects(store: Any) -> None:
     assert writer.unacknowledged == 0
     assert [payload for _, payload in store.rows] == events
 
-    reader, got = SeedReader("s"), []
+    reader = SeedReader("s")
+    got: list[bytes] = []
     looking = Peer(store)
     while len(got) < len(events):
         looking.send(reader.request(64))
