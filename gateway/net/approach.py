@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gateway.event import Origin
 from gateway.interfaces import Refusal, Server
 from gateway.net.proxy import ProxyHeader
-from gateway.net.recognise import Language, Port, recognise, undecided, wrong
+from gateway.net.recognise import HTTP2, Language, Port, recognise, undecided, wrong
 from gateway.net.tls import Layer
 from gateway.net.websocket import Frames, Upgrade
 from gateway.net.wire import NO_WIRE, Wire, joined
@@ -172,6 +172,8 @@ class Approach(ABC):
         self._head = b""
         listener = self._listener
         language = recognise(head)
+        if listener.http2 and head.startswith(HTTP2):
+            language = None
         if language is Language.HTTP and listener.websocket is not None:
             self._step = listener.upgrade()
             if self._deadline is None:

@@ -54,6 +54,7 @@ class Listener:
     *subprotocols* and *alpn* are the names the protocol has in WebSocket and TLS.
     *mixed*: with `websocket` on, plain connections are taken on the same port.
     *text*: WebSocket clients may send text messages, which count like binary ones.
+    *http2*: the protocol begins with HTTP/2's preface.
     *unread_bytes*: what may be written to a peer that does not read, beyond
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
     *reuse_port*: other processes listen on the same port.  *on_refused* is told the
@@ -73,6 +74,7 @@ class Listener:
         alpn: Sequence[bytes] = (),
         mixed: bool = False,
         text: bool = False,
+        http2: bool = False,
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         complaints: Complaints | None = None,
@@ -101,6 +103,7 @@ class Listener:
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
         self.text = text
+        self.http2 = http2
         self.proxied = bool(settings.proxy_protocol)
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""

@@ -15,7 +15,18 @@ from typing import NamedTuple
 from gateway.interfaces import Refusal
 from gateway.net.proxy import SIGNATURE_V1, SIGNATURE_V2
 
-__all__ = ["Language", "Port", "http_answer", "recognise", "undecided", "wrong"]
+__all__ = [
+    "HTTP2",
+    "Language",
+    "Port",
+    "http_answer",
+    "recognise",
+    "undecided",
+    "wrong",
+]
+
+#: How HTTP/2 begins, which is what some ports speak.
+HTTP2 = b"PRI "
 
 _METHODS = tuple(
     method + b" "

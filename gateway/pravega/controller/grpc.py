@@ -1,0 +1,302 @@
+"""gRPC's unary calls on one HTTP/2 connection: bytes in, calls out; answers in, bytes out.
+
+`h2` knows HTTP/2; here is what gRPC makes of it: one message behind five bytes each way,
+a status in the trailers (or instead of everything, when a call fails), a deadline, and
+limits of what a peer may leave lying about.  A call that breaks a rule fails with a
+status; a peer that breaks HTTP/2 is refused, with GOAWAY.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from urllib.parse import quote
+
+from h2.config import H2Configuration
+from h2.connection import ConnectionState, H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
+from hyperframe.frame import GoAwayFrame
+
+from gateway.interfaces import Refusal
+
+__all__ = ["Call", "Calls", "Code", "Failed"]
+
+_PREFIX = 5
+_UNITS = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
+_HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_HEADER_BYTES = 16 << 10
+
+
+class Code(IntEnum):
+    """What gRPC calls a status; those that are used."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+class Failed(Exception):
+    """A call's answer is a status, and a text for whoever reads the client's log."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What a client asks for."""
+
+    stream: int
+    """Names it on its connection."""
+    path: str
+    """`/package.Service/method`."""
+    authority: str
+    """`host:port` as the client calls us."""
+    authorization: str = ""
+    timeout: float | None = None
+    """How many seconds the client waits."""
+    message: bytes = b""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A stream that is not answered yet."""
+
+    call: Call
+    body: bytearray = field(default_factory=bytearray)
+    answer: bytes | None = None
+    """What is left to send; trailers are due behind it."""
+
+
+class Calls:
+    """One connection."""
+
+    def __init__(self, *, message_bytes: int, streams: int) -> None:
+        """At most *streams* calls at once, of at most *message_bytes* each."""
+        self._limit = message_bytes
+        self._open: dict[int, _Open] = {}
+        self._last = 0
+        self._draining = False
+        self.held_bytes = 0
+        """Of messages that are still arriving."""
+        self._h2 = H2Connection(
+            H2Configuration(client_side=False, header_encoding=None)
+        )
+        self._h2.local_settings.update(
+            {
+                SettingCodes.MAX_CONCURRENT_STREAMS: streams,
+                SettingCodes.MAX_HEADER_LIST_SIZE: _HEADER_BYTES,
+                SettingCodes.ENABLE_PUSH: 0,
+            }
+        )
+        self._h2.initiate_connection()
+        self._goaway = b""
+        self.left = False
+        """The client has said that it is done."""
+
+    @property
+    def open(self) -> int:
+        """How many calls are not answered yet."""
+        return len(self._open)
+
+    def waits(self, call: Call) -> bool:
+        """Whether the client still wants the answer."""
+        found = self._open.get(call.stream)
+        return found is not None and found.call is call and found.answer is None
+
+    def received(self, data: bytes) -> Iterator[Call]:
+        """The calls that are complete with *data*.  Raises `Refusal`."""
+        try:
+            for event in self._h2.receive_data(data):
+                call = self._take(event)
+                if call is not None:
+                    yield call
+        except ProtocolError as why:
+            raise Refusal(
+                f"HTTP/2: {why or type(why).__name__}", reply=self.output()
+            ) from None
+
+    def output(self) -> bytes:
+        """What is to be sent."""
+        goaway, self._goaway = self._goaway, b""
+        return self._h2.data_to_send() + goaway
+
+    def answer(self, call: Call, message: bytes) -> None:
+        """Send *message* and OK, if the client still waits."""
+        if self.waits(call):
+            self._h2.send_headers(call.stream, _HEAD)
+            found = self._open[call.stream]
+            found.answer = b"\0" + len(message).to_bytes(4) + message
+            self._push(call.stream, found)
+
+    def fail(self, call: Call, code: Code, text: str) -> None:
+        """Send a status instead of a message, if the client still waits."""
+        if self.waits(call):
+            self._fail(call.stream, code, text)
+
+    def drain(self) -> None:
+        """Take no more calls; those that are open are still answered."""
+        if not self._draining:
+            self._draining = True
+            frame = GoAwayFrame(0, last_stream_id=self._last)
+            self._goaway = self._h2.data_to_send() + frame.serialize()
+
+    # -- requests ------------------------------------------------------------------
+
+    def _take(self, event: Event) -> Call | None:
+        match event:
+            case RequestReceived():
+                self._begin(event)
+            case DataReceived():
+                return self._arrived(event)
+            case StreamEnded():
+                return self._complete(event.stream_id)
+            case StreamReset():
+                self._forget(event.stream_id)
+            case ConnectionTerminated():
+                self.left = True
+                for stream in list(self._open):
+                    self._forget(stream)
+            case WindowUpdated() | RemoteSettingsChanged():
+                for stream, found in list(self._open.items()):
+                    self._push(stream, found)
+        return None
+
+    def _begin(self, event: RequestReceived) -> None:
+        stream = event.stream_id
+        if self._draining:
+            self._h2.reset_stream(stream, ErrorCodes.REFUSED_STREAM)
+            return
+        self._last = stream
+        headers = {bytes(name): bytes(value) for name, value in event.headers}
+        self._open[stream] = _Open(
+            Call(
+                stream,
+                _text(headers, b":path"),
+                _text(headers, b":authority") or _text(headers, b"host"),
+                _text(headers, b"authorization"),
+                _seconds(headers.get(b"grpc-timeout")),
+            )
+        )
+        if headers.get(b":method") != b"POST":
+            self._not_grpc(stream, b"405")
+        elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._not_grpc(stream, b"415")
+
+    def _not_grpc(self, stream: int, status: bytes) -> None:
+        self._h2.send_headers(stream, [(b":status", status)], end_stream=True)
+        self._over(stream)
+
+    def _arrived(self, event: DataReceived) -> Call | None:
+        stream = event.stream_id
+        length = event.flow_controlled_length
+        if length:
+            self._h2.acknowledge_received_data(length, stream)
+        found = self._open.get(stream)
+        if found is None or found.answer is not None:
+            return None
+        body = found.body
+        body += event.data
+        self.held_bytes += len(event.data)
+        if len(body) < _PREFIX:
+            return None
+        size = int.from_bytes(body[1:_PREFIX])
+        if body[0]:
+            self._fail(stream, Code.UNIMPLEMENTED, "compressed messages are not taken")
+        elif size > self._limit:
+            text = f"message of {size} bytes, limit {self._limit}"
+            self._fail(stream, Code.RESOURCE_EXHAUSTED, text)
+        elif len(body) > _PREFIX + size:
+            self._fail(stream, Code.UNIMPLEMENTED, "more than one message")
+        return None
+
+    def _complete(self, stream: int) -> Call | None:
+        found = self._open.get(stream)
+        if found is None:
+            return None
+        body = found.body
+        if len(body) < _PREFIX or len(body) != _PREFIX + int.from_bytes(body[1:5]):
+            self._fail(stream, Code.INVALID_ARGUMENT, "the message is cut off")
+            return None
+        found.call.message = bytes(body[_PREFIX:])
+        self._let_go(found)
+        return found.call
+
+    # -- answers --------------------------------------------------------------------
+
+    def _push(self, stream: int, found: _Open) -> None:
+        """Send as much of an answer as the client has room for."""
+        if found.answer is None:
+            return
+        while found.answer:
+            room = min(
+                self._h2.local_flow_control_window(stream),
+                self._h2.max_outbound_frame_size,
+            )
+            if room <= 0:
+                return
+            self._h2.send_data(stream, found.answer[:room])
+            found.answer = found.answer[room:]
+        self._h2.send_headers(stream, [(b"grpc-status", b"0")], end_stream=True)
+        self._over(stream)
+
+    def _fail(self, stream: int, code: Code, text: str) -> None:
+        trailers = [
+            (b"grpc-status", str(int(code)).encode()),
+            (b"grpc-message", quote(text, safe=_PRINTABLE).encode()),
+        ]
+        self._h2.send_headers(stream, _HEAD + trailers, end_stream=True)
+        self._over(stream)
+
+    def _over(self, stream: int) -> None:
+        """It is answered; if the client is still asking, it need not."""
+        self._forget(stream)
+        if self._h2.state_machine.state is not ConnectionState.CLOSED and (
+            stream in self._h2.streams and self._h2.streams[stream].open
+        ):
+            self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
+
+    def _forget(self, stream: int) -> None:
+        found = self._open.pop(stream, None)
+        if found is not None:
+            self._let_go(found)
+
+    def _let_go(self, found: _Open) -> None:
+        self.held_bytes -= len(found.body)
+        found.body.clear()
+
+
+def _text(headers: dict[bytes, bytes], name: bytes) -> str:
+    return headers.get(name, b"").decode("latin-1")
+
+
+def _seconds(timeout: bytes | None) -> float | None:
+    found = _TIMEOUT.fullmatch(timeout or b"")
+    return None if found is None else int(found[1]) * _UNITS[found[2]]
