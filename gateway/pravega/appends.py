@@ -21,6 +21,7 @@ from gateway.pravega.limits import Limits
 from gateway.pravega.replies import Replies, Writer
 from gateway.pravega.segment import is_staged
 from gateway.pravega.segments import Change, Segments
+from gateway.pravega.tokens import Check, anyone, demand
 from gateway.pravega.wire import (
     NEVER,
     AppendBlock,
@@ -49,8 +50,9 @@ class Appends:
         AppendBlock, AppendBlockEnd, SetupAppend, ConditionalAppend, ConditionalBlockEnd,
     )  # fmt: skip
 
-    def __init__(self, state: Segments, limits: Limits) -> None:
+    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
         self._state = state
+        self._check = check
         self._limits = limits
         self._writers: dict[bytes, Writer] = {}
         self._block: AppendBlock | None = None
@@ -91,7 +93,7 @@ class Appends:
                 key="options.writers",
             )
         self._writers[message.writer] = Writer(
-            message.writer, message.segment, last, last
+            message.writer, message.segment, last, last, token=message.token
         )
         self.replies.add(
             AppendSetup(message.request_id, message.segment, message.writer, last)
@@ -139,6 +141,7 @@ class Appends:
     ) -> Change | None:
         if number < writer.sent:
             raise Refusal(f"event number {number} after {writer.sent}")
+        demand(self._check, writer.token, writer.segment, request_id)
         before, writer.sent = writer.sent, number
         if writer.failed:
             self._failed(writer, number, request_id)

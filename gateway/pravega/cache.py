@@ -36,8 +36,14 @@ class Recent:
         self._order: deque[tuple[str, _Chunks]] = deque()
 
     def add(self, name: str, offset: int, data: memoryview) -> None:
-        """Bytes of a segment; what does not follow the last ones replaces them."""
+        """Bytes of a segment; what does not follow the last ones replaces them.
+
+        What has no room here, however much goes, pushes nothing out.
+        """
         if not data:
+            return
+        if len(data) + _CHUNK_BYTES > self.most:
+            self.drop(name)
             return
         found = self._segments.get(name)
         if found is not None and found.chunks:

@@ -116,8 +116,9 @@ class Container:
         self._wanted: list[Deferred[bytes]] = []
         """Snapshots that are not begun."""
         self._saving: Saving | None = None
+        self._written = False
+        """It lacks nothing but the disk's word."""
         self._savers: list[Deferred[bytes]] = []
-        self._saving_on: IDelayedCall | None = None
         self._forgetting: IDelayedCall | None = None
 
     # -- start and stop -------------------------------------------------------------
@@ -141,11 +142,10 @@ class Container:
         self._forget_later()
 
     def stop(self) -> None:
-        """Forget nobody any more, and finish no snapshot."""
-        for call in (self._forgetting, self._saving_on):
-            if call is not None:
-                call.cancel()
-        self._forgetting = self._saving_on = None
+        """Forget nobody any more."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
 
     def snapshot(self) -> Deferred[bytes]:
         """The state, once everything in it is durable; it may replace an older one.
@@ -160,22 +160,24 @@ class Container:
     def _save(self) -> None:
         if self._wanted and self._saving is None:
             self._savers, self._wanted = self._wanted, []
-            self._saving = Saving(self.state)
+            self._saving, self._written = Saving(self.state), False
             self._save_on()
 
     def _save_on(self) -> None:
         """A little at a time: connections do not wait for it."""
         assert self._saving is not None
         if self._saving.step():
-            self._saving_on = self.clock.callLater(0, self._save_on)
+            self.clock.callLater(0, self._save_on)
         else:
-            self._saving_on = None
+            self._written = True
             self._settle_soon()
 
     def _saved(self) -> None:
         """Give a snapshot away if it is whole and durable; begin the next one."""
         saving = self._saving
-        if saving is None or self._saving_on or self.state.durable < saving.number:
+        if saving is None or not self._written:
+            return
+        if self.state.durable < saving.number:
             return
         savers, self._savers, self._saving = self._savers, [], None
         data = saving.finish()

@@ -189,14 +189,17 @@ def decode(body: bytes) -> Rows:
     seqs = array("q")
     rows = Rows([], seqs, content_type="application/octet-stream")
     attributes: dict[str, str] = {}
+    merged: dict[str, None] = {}
     for record in unpack(body).records:
         if isinstance(record, Append) and record.count:
             attributes["writer"] = str(UUID(bytes=record.writer))
             attributes["event_number"] = str(record.number)
             _split(record.segment, record.offset, record.data, rows, seqs)
         elif isinstance(record, Merge) and record.count:
-            attributes["merged"] = record.source
+            merged[record.source.rpartition("#")[2]] = None
             _split(record.target, record.offset, record.data, rows, seqs)
+    if merged:
+        attributes["merged"] = " ".join(merged)
     rows.attributes = attributes
     return rows
 

@@ -33,6 +33,8 @@ class Writer:
     """What was acknowledged last."""
     sent: int = 0
     """The highest number that came since it was set up."""
+    token: str = ""
+    """What it was set up with; it may be good no longer."""
     failed: bool = False
     """An append was refused; the writer may not know yet."""
 

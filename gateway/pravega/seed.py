@@ -24,6 +24,7 @@ from gateway.pravega.seed_block import Assembly, SeedBlock
 from gateway.pravega.segment import is_staged
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.session import Step
+from gateway.pravega.tokens import Check, anyone
 from gateway.pravega.wire import NEVER
 
 __all__ = ["SeedSession"]
@@ -35,8 +36,10 @@ _REPLY_BYTES = 1 << 18
 class SeedSession:
     """One connection of the seed's dialect."""
 
-    def __init__(self, state: Segments, limits: Limits) -> None:
+    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
+        """The dialect has no tokens: *check* sees empty ones."""
         self._state = state
+        self._check = check
         self._limits = limits
         self._frames = Frames(wire.REQUESTS, limits.message_bytes)
         self._message = Assembly(limits.message_bytes)
@@ -158,13 +161,19 @@ class SeedSession:
         yield from self._take(*messages[0])
 
     def _read(self, read: wire.ReadSegment) -> Read:
+        self._demand(read.segment)
         if read.segment not in self._state.segments:
             raise Refusal(f"read of {read.segment!r}, which does not exist")
         return Read(read.segment, read.offset, read.length)
 
     # -- appends ----------------------------------------------------------------------
 
+    def _demand(self, name: str) -> None:
+        if self._check("", name) is not None:
+            raise Refusal(f"{name!r} asks for a token, which this dialect has not")
+
     def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
+        self._demand(name)
         segment = self._state.segments.get(name)
         if segment is None:
             yield self._create(name)

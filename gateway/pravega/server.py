@@ -8,7 +8,7 @@ see to that, and this module only carries bytes between them and the connection.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from gateway.pravega.reading import Answer, Found, Read
 from gateway.pravega.seed import SeedSession
 from gateway.pravega.segments import Change
 from gateway.pravega.session import Session, Step
+from gateway.pravega.tokens import Check, anyone
 
 __all__ = ["Pravega", "PravegaServer", "accept"]
 
@@ -81,8 +82,9 @@ class Pravega:
         self,
         settings: Settings,
         container: Container,
-        check: Callable[[str, str], int | None] | None = None,
+        check: Check = anyone,
     ) -> None:
+        """*check* is asked about the token of each request."""
         limits, options = settings.limits, settings.options
         self.limits = Limits(
             message_bytes=limits.message_bytes,
@@ -105,9 +107,7 @@ class Pravega:
         """The session of a connection whose first frame has this type."""
         state = self.container.state
         if first != _HELLO:
-            return SeedSession(state, self.limits)
-        if self._check is None:
-            return Session(state, self.limits, lambda: uuid4().hex)
+            return SeedSession(state, self.limits, self._check)
         return Session(state, self.limits, lambda: uuid4().hex, self._check)
 
     def hold(self, server: PravegaServer, size: int) -> None:
@@ -339,6 +339,6 @@ class PravegaServer:
         self._connection.busy(False)
 
 
-def accept(settings: Settings, container: Container) -> Pravega:
+def accept(settings: Settings, container: Container, check: Check = anyone) -> Pravega:
     """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Pravega(settings, container)
+    return Pravega(settings, container, check)

@@ -21,10 +21,10 @@ from gateway.pravega.limits import Limits
 from gateway.pravega.reading import Answer, Read
 from gateway.pravega.requests import Requests, denied, subject
 from gateway.pravega.segments import Change, Segments
+from gateway.pravega.tokens import Check, anyone, demand
 from gateway.pravega.wire import (
     OLDEST,
     VERSION,
-    AuthTokenCheckFailed,
     Hello,
     KeepAlive,
     NoSuchSegment,
@@ -46,10 +46,6 @@ Step: TypeAlias = Change | Read | bytes
 """To be stored, to be answered when it can be, to be sent at once."""
 
 
-def _anyone(token: str, segment: str) -> int | None:
-    return None
-
-
 class Session:
     """One connection of today's wire."""
 
@@ -58,15 +54,13 @@ class Session:
         state: Segments,
         limits: Limits,
         new_id: Callable[[], str],
-        check: Callable[[str, str], int | None] = _anyone,
+        check: Check = anyone,
     ) -> None:
-        """*check* gives the code of `AuthTokenCheckFailed` if a token is not good for
-        a segment; for *new_id* see `Requests`.
-        """
+        """For *new_id* see `Requests`."""
         self._state = state
         self._check = check
         self._frames = Frames(_KNOWN, limits.message_bytes)
-        self._appends = Appends(state, limits)
+        self._appends = Appends(state, limits, check)
         self._requests = Requests(state, limits, new_id)
         self._replies = self._appends.replies
 
@@ -136,13 +130,8 @@ class Session:
 
     def _allow(self, message: Any) -> None:
         token: str | None = getattr(message, "token", None)
-        if token is None:
-            return
-        name = subject(message)
-        code = self._check(token, name)
-        if code is not None:
-            failed = AuthTokenCheckFailed(message.request_id, "", code)
-            raise Refusal(f"token not good for {name!r}", reply=encode(failed))
+        if token is not None:
+            demand(self._check, token, subject(message), message.request_id)
 
     def answer(self, read: Read, answer: Answer) -> bytes:
         """The reply to a read."""

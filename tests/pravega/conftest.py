@@ -149,10 +149,11 @@ class Store:
             for name in ("recent_bytes", "writer_retention")
             if name in changes
         }
+        asked = {"check": changes.pop("check")} if "check" in changes else {}
         self.container = Container(
             self.journal, self.clock, reader=reader, state=state, **more
         )
-        self.listener = accept(settings(**changes), self.container)
+        self.listener = accept(settings(**changes), self.container, **asked)
         if state is None:
             self.container.submit(self.container.state.create("s", 0))
             self.store()

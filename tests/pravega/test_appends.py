@@ -20,6 +20,7 @@ from gateway.pravega.wire import (
     AppendBlock,
     AppendBlockEnd,
     AppendSetup,
+    AuthTokenCheckFailed,
     ConditionalAppend,
     ConditionalBlockEnd,
     ConditionalCheckFailed,
@@ -487,15 +488,38 @@ def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
 
 def test_40_bad_token(make_store: Callable[..., Any]) -> None:
     """What is not allowed is refused with its code, and closes."""
-    from gateway.pravega.wire import AuthTokenCheckFailed
-
-    store = make_store()
-    store.listener._check = lambda token, segment: None if token == "good" else 1
+    store = make_store(
+        check=lambda token, segment: None if (token, segment) == ("good", "s") else 0
+    )
     peer = store.peer()
     [setup] = peer.ask(SetupAppend(1, W, "s", "good"))
     assert isinstance(setup, AppendSetup)
-    assert peer.ask(SetupAppend(2, W, "s", "old")) == [AuthTokenCheckFailed(2, "", 1)]
-    assert "token" in peer.refused
+    assert peer.ask(SetupAppend(2, W, "s", "bad")) == [AuthTokenCheckFailed(2, "", 0)]
+    assert "token not good for 's'" in peer.refused
+
+
+def test_40_a_token_expires(
+    make_store: Callable[..., Any], block: Callable[..., bytes]
+) -> None:
+    """A writer's token ends while it is connected: nothing more of it is stored."""
+    ends = 1_700_000_060
+
+    def check(token: str, segment: str) -> int | None:
+        return 1 if store.clock.seconds() >= ends else None
+
+    store = make_store(check=check)
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"in time"), 1))
+    store.clock.advance(60)
+    peer.send(bare(block(b"late"), 2))
+    assert peer.got == []
+    store.store()
+    ack, failed = peer.got
+    assert ack.last_event == 1
+    assert failed == AuthTokenCheckFailed(9, "", 1)
+    assert "token expired for 's'" in peer.refused
+    assert store.rows == [("s", b"in time")]
 
 
 def test_43_same_number_twice(store: Any, block: Block) -> None:

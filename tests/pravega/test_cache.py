@@ -59,3 +59,14 @@ def test_many_chunks() -> None:
         recent.add("a", number, memoryview(bytes([number % 256])))
     assert recent.begin("a") == 4700
     assert recent.read("a", 4990, 50) == bytes(n % 256 for n in range(4990, 5000))
+
+
+def test_what_has_no_room_pushes_nothing_out() -> None:
+    """A merge larger than all of it leaves the others where they are."""
+    recent = Recent(1000)
+    recent.add("a", 0, memoryview(b"abc"))
+    recent.add("b", 0, memoryview(b"old"))
+    recent.add("b", 3, memoryview(bytes(900)))
+    assert recent.read("a", 0, 3) == b"abc"
+    assert recent.read("b", 0, 3) is None
+    assert recent.begin("b") is None

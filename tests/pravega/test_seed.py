@@ -454,6 +454,16 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
     assert store.container.waiting == 0
 
 
+def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
+    """Where a token is asked for, this dialect, which has none, gets nothing."""
+    store = make_store(check=lambda token, segment: None if segment == "open" else 0)
+    for message in (wire.setup_append(W, "s"), wire.read_segment("s", 0, 10)):
+        peer = Peer(store)
+        peer.send(message)
+        assert "'s' asks for a token" in peer.refused
+    assert Peer(store).setup("open") == 0
+
+
 def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
     """The dialect has no word for truncation: such a read ends, with no data."""
     peer.setup()
