@@ -5,7 +5,7 @@ numbers of its elements go on as well.  For that to be exact
 
 - one connection at a time publishes for a name: a newer one takes over,
 - a new stream begins only when nothing of the last one is on its way to the disk,
-- the numbers are in the journal, with the elements: `learn` reads them back.
+- the numbers are in the journal, with the elements: `replay` reads them back.
 
 What was stored behind a batch that could not be is not counted; its elements will come
 again, as doubles, rather than be lost.
@@ -16,10 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from gateway.event import Origin
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+
+from gateway.event import Origin, Stored
 from gateway.rsio import events
 
 __all__ = ["SOURCE", "Claim", "Key", "Offsets", "source_of"]
+
+PROTOCOL = "rsio"
 
 SOURCE = "source"
 """The attribute of an origin whose peer gave a name without a proof."""
@@ -132,14 +137,40 @@ class Offsets:
         claim = place.claim = Claim(key, place, ready, evicted)
         return claim
 
-    def learn(self, origin: Origin, body: bytes) -> None:
+    @property
+    def known(self) -> list[tuple[Key, int]]:
+        """Who has a place, and how many of its elements are durable."""
+        return [(key, one.durable) for key, one in self._places.items() if one.durable]
+
+    # -- a memory: see `interfaces.Memory` ------------------------------------------
+
+    def restore(self, data: bytes) -> None:
+        """Begin where a snapshot says; raises msgspec.DecodeError."""
+        known = msgspec.msgpack.decode(data, type=list[tuple[str, str, int]])
+        self._places = {
+            Key(source, publisher): _Place(durable)
+            for source, publisher, durable in known
+        }
+
+    def replay(self, stored: Stored) -> None:
         """A batch that was found in the journal, in the order of the journal."""
-        source = source_of(origin)
-        if source is None:
+        batch = stored.batch
+        source = source_of(batch.origin)
+        if batch.origin.protocol != PROTOCOL or source is None:
             return
-        for part in events.parts(body):
+        for part in events.parts(batch.body):
             if part.resumed:
                 self._learn(Key(source, part.publisher), part.first, part.count)
+
+    def start(self) -> None:
+        """Nothing to do: peers come to us."""
+
+    def stop(self) -> None:
+        """Nothing to do."""
+
+    def snapshot(self) -> Deferred[bytes]:
+        """How far each sender is durable."""
+        return succeed(msgspec.msgpack.encode([(*key, n) for key, n in self.known]))
 
     def _learn(self, key: Key, first: int, count: int) -> None:
         last = first + count - 1
@@ -148,10 +179,6 @@ class Offsets:
             self._places[key] = _Place(last)
         elif first <= place.durable + 1:
             place.durable = max(place.durable, last)
-
-    def snapshot(self) -> list[tuple[Key, int]]:
-        """What to begin with next time, before the rest of the journal is learned."""
-        return [(key, one.durable) for key, one in self._places.items() if one.durable]
 
     def _forget(self) -> bool:
         """Let go of senders of which nothing was ever stored."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import fail
 
+from gateway.event import Stored
 from gateway.interfaces import NotStored
 from gateway.rsio import decode, wire
 from gateway.rsio.messages import (
@@ -287,9 +288,9 @@ def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> Non
     gate.say(wire.on_next(1, [b"{}"] * 2))
     again = Offsets()
     for batch in gate.journal.submitted:
-        again.learn(batch.origin, batch.body)
-    assert again.snapshot() == [(("dev-1", "events"), 5)]
-    later = make_gate(offsets_known=Offsets(again.snapshot()))
+        again.replay(Stored(batch, 1))
+    assert again.known == [(("dev-1", "events"), 5)]
+    later = make_gate(offsets_known=Offsets(again.known))
     later.say(NAMED, _name("dev-1"))
     assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)
 
@@ -300,4 +301,4 @@ def test_senders_without_a_name_leave_no_trace(gate: Any) -> None:
     assert gate.heard()[-1] == Subscribe("events", 1, 1024)
     gate.say(OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.journal.store_all()
-    assert gate.offsets.snapshot() == []
+    assert gate.offsets.known == []

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from gateway.event import Origin
+import msgspec
+import pytest
+from twisted.internet.defer import Deferred
+
+from gateway.event import Batch, Origin, Stored
 from gateway.rsio.events import Part, pack
 from gateway.rsio.offsets import Claim, Key, Offsets, source_of
 
 KEY = Key("dev", "events")
+
+
+def _now(done: Deferred[bytes]) -> bytes:
+    found: list[bytes] = []
+    done.addCallback(found.append)
+    return found[0]
 
 
 def _begun(offsets: Offsets, key: Key = KEY) -> tuple[Claim, list[int]]:
@@ -24,7 +34,7 @@ def test_a_bound_on_names() -> None:
     assert offsets.claim(Key("b", "events"), lambda *_: None, lambda _: None) is None
     claim.release()
     assert offsets.claim(Key("b", "events"), lambda *_: None, lambda _: None)
-    assert offsets.snapshot() == [(Key("a", "events"), 5)]
+    assert offsets.known == [(Key("a", "events"), 5)]
 
 
 def test_what_is_on_its_way_still_counts() -> None:
@@ -59,16 +69,44 @@ def _body(first: int, count: int, resumed: int = 1) -> bytes:
     return pack([part], [], message_bytes=9, content_type="text/plain")
 
 
-def test_learning() -> None:
+def _stored(origin: Origin, first: int, count: int, resumed: int = 1) -> Stored:
+    part = Part("events", 1, 0, first, count, resumed)
+    body = pack([part], [], message_bytes=9, content_type="text/plain")
+    return Stored(Batch(origin, 0, count, body, 0), first)
+
+
+NAMED = Origin("rsio", "l", "s", "p", attributes={"source": "dev"})
+
+
+def test_replay() -> None:
     """From the journal: in order, doubles counted once, a gap not believed."""
     offsets = Offsets()
-    named = Origin("rsio", "l", "s", "p", attributes={"source": "dev"})
     for first, count in ((1, 5), (4, 4), (20, 5), (8, 1)):
-        offsets.learn(named, _body(first, count))
-    assert offsets.snapshot() == [(KEY, 8)]
-    offsets.learn(Origin("rsio", "l", "s", "p"), _body(9, 9))
-    offsets.learn(named, _body(1, 99, resumed=0))
-    assert offsets.snapshot() == [(KEY, 8)]
+        offsets.replay(_stored(NAMED, first, count))
+    assert offsets.known == [(KEY, 8)]
+    offsets.replay(_stored(Origin("rsio", "l", "s", "p"), 9, 9))
+    offsets.replay(_stored(NAMED, 1, 99, resumed=0))
+    elsewhere = Origin("pomelo", "l", "s", "p", principal="dev")
+    offsets.replay(Stored(Batch(elsewhere, 0, 1, b"{}", 0), 9))
+    assert offsets.known == [(KEY, 8)]
+
+
+def test_a_snapshot_is_where_the_journal_goes_on() -> None:
+    """Batches that it knows already come again, with any of them missing."""
+    old = Offsets([(KEY, 8), (Key("a", "b"), 1)])
+    new = Offsets()
+    new.restore(_now(old.snapshot()))
+    assert new.known == old.known
+    new.replay(_stored(NAMED, 5, 2))
+    assert new.known == old.known
+    new.replay(_stored(NAMED, 9, 2))
+    assert dict(new.known)[KEY] == 10
+
+
+def test_a_snapshot_that_is_none() -> None:
+    """… is refused."""
+    with pytest.raises(msgspec.DecodeError):
+        Offsets().restore(b"\xff")
 
 
 def test_a_proved_name_goes_first() -> None:
