@@ -8,6 +8,7 @@ A stream is TCP or TLS, or a WebSocket on either; its user does not see which.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -24,6 +25,7 @@ from wsproto.events import (
     Request,
 )
 from wsproto.utilities import ProtocolError
+from zope.interface import implementer
 
 __all__ = ["Stream", "Streams", "User", "endpoint"]
 
@@ -39,6 +41,9 @@ class Stream(Protocol):
 
     def abort(self) -> None:
         """End it at once."""
+
+    def when_choked(self, tell: Callable[[bool], None]) -> None:
+        """Call *tell* with False when it takes no more for now, and True when again."""
 
 
 class User(Protocol):
@@ -58,19 +63,23 @@ class User(Protocol):
 
 
 class Streams(protocol.Factory):
-    """Makes the streams of one user; *websocket* is `//HOST/PATH`, or None for none."""
+    """Makes the streams of one user."""
 
     noisy = False
 
-    def __init__(self, user: User, websocket: str | None) -> None:
+    def __init__(
+        self, user: User, websocket: str | None, *, subprotocols: Sequence[str] = ()
+    ) -> None:
+        """*websocket* is `//HOST/PATH`, or None for none; *subprotocols* are offered."""
         self._user = user
         self._websocket = websocket
+        self._subprotocols = subprotocols
 
     def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
         """See `protocol.Factory`."""
         if self._websocket is None:
             return _Plain(self._user)
-        return _WebSocket(self._user, self._websocket)
+        return _WebSocket(self._user, self._websocket, self._subprotocols)
 
 
 def endpoint(
@@ -78,15 +87,23 @@ def endpoint(
     host: str,
     port: int,
     *,
+    unix: Path | None = None,
     tls: bool = False,
     ca: Path | None = None,
     certificate: Path | None = None,
     private_key: Path | None = None,
+    alpn: Sequence[bytes] = (),
 ) -> interfaces.IStreamClientEndpoint:
-    """Where to connect to.  The reader's name is always verified; against *ca* (PEM),
-    or the platform's authorities.
+    """Where to connect to: *unix*, a socket's path, or else *host* and *port*.
+
+    With *tls* the name *host* is always verified; against *ca* (PEM), or the platform's
+    authorities.
     """
-    plain = endpoints.HostnameEndpoint(reactor, host, port)
+    plain: interfaces.IStreamClientEndpoint
+    if unix is None:
+        plain = endpoints.HostnameEndpoint(reactor, host, port)
+    else:
+        plain = endpoints.UNIXClientEndpoint(reactor, str(unix))
     if not tls:
         return plain
     trust = None
@@ -96,7 +113,9 @@ def endpoint(
     if certificate is not None:
         key = (private_key or certificate).read_bytes()
         ours = ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate.read_bytes())
-    options = ssl.optionsForClientTLS(host, trust, ours)
+    options = ssl.optionsForClientTLS(
+        host, trust, ours, acceptableProtocols=list(alpn) or None
+    )
     return endpoints.wrapClientTLS(options, plain)
 
 
@@ -106,11 +125,13 @@ def _certificates(path: Path) -> list[ssl.Certificate]:
     return [ssl.Certificate.loadPEM(part + end) for part in parts]
 
 
+@implementer(interfaces.IPushProducer)
 class _Plain(protocol.Protocol):
     """TCP or TLS."""
 
     def __init__(self, user: User) -> None:
         self._user = user
+        self._tell: Callable[[bool], None] | None = None
 
     def connectionMade(self) -> None:
         self._user.connected(self)
@@ -126,23 +147,46 @@ class _Plain(protocol.Protocol):
         self._transport.write(data)
 
     def close(self) -> None:
+        if self._tell is not None:
+            self._consumer.unregisterProducer()  # TLS would wait for it
         self._transport.loseConnection()
 
     def abort(self) -> None:
         self._transport.abortConnection()
 
+    def when_choked(self, tell: Callable[[bool], None]) -> None:
+        self._tell = tell
+        self._consumer.registerProducer(self, True)
+
+    def pauseProducing(self) -> None:
+        if self._tell is not None:
+            self._tell(False)
+
+    def resumeProducing(self) -> None:
+        if self._tell is not None:
+            self._tell(True)
+
+    def stopProducing(self) -> None:
+        pass
+
     @property
     def _transport(self) -> interfaces.ITCPTransport:
         return cast("interfaces.ITCPTransport", self.transport)
+
+    @property
+    def _consumer(self) -> interfaces.IConsumer:
+        return cast("interfaces.IConsumer", self.transport)
 
 
 class _WebSocket(_Plain):
     """One binary message for each `send`."""
 
-    def __init__(self, user: User, target: str) -> None:
+    def __init__(self, user: User, target: str, subprotocols: Sequence[str]) -> None:
         super().__init__(user)
         host, _, path = target.removeprefix("//").partition("/")
-        self._request = Request(host=host, target=f"/{path}")
+        self._request = Request(
+            host=host, target=f"/{path}", subprotocols=list(subprotocols)
+        )
         self._frames = WSConnection(ConnectionType.CLIENT)
 
     def connectionMade(self) -> None:

@@ -57,8 +57,9 @@ class Lot:
 class Writer(Protocol):
     """One connection after the other, from the sending side; no I/O, no clock."""
 
-    resent: int
-    """Events that were sent more than once."""
+    @property
+    def resent(self) -> int:
+        """Events that were sent more than once."""
 
     @property
     def waiting(self) -> bool:
@@ -127,6 +128,11 @@ class Sender:
         self._retry: interfaces.IDelayedCall | None = None
         self._deadline: interfaces.IDelayedCall | None = None
         self._stopped: Deferred[None] | None = None
+
+    @property
+    def resent(self) -> int:
+        """Events that were sent more than once."""
+        return self.writer.resent
 
     def start(self) -> None:
         """Connect, and stay connected until `stop`."""

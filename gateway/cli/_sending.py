@@ -1,150 +1,248 @@
-"""What all of `gateway send` have in common: where events come from, and the totals."""
+"""What `gateway send` does alike for every protocol: pace, patience, the record.
+
+`Sending` is one run.  `Feeding` is one whose clients themselves reconnect and send
+again what was not acknowledged; most protocols' are, and then only differ in `client`.
+"""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import random
-import select
-import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from abc import ABC, abstractmethod
+from argparse import Namespace
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-__all__ = ["Events", "Generated", "Lines", "Totals", "progress", "source"]
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
 
-_READ_BYTES = 1 << 16
-_LINE_SECONDS = 5.0
+from gateway.cli._source import Events, Generated, Lines, Sample, source
+from gateway.cli._totals import Totals, progress
+from gateway.sender import Unacknowledged
 
+if TYPE_CHECKING:
+    from twisted.python.failure import Failure
 
-@dataclass
-class Totals:
-    """What became of it."""
+__all__ = ["Feeding", "Sending"]
 
-    sent: int = 0
-    """Events that were handed to a connection."""
-    acknowledged: int = 0
-    resent: int = 0
-    """Events that went out again, on another connection."""
-    connections: int = 0
-    seconds: float = 0.0
-    complete: bool = False
-    """The source ended and everything was acknowledged."""
-
-    def __str__(self) -> str:
-        rate = self.acknowledged / self.seconds if self.seconds else 0.0
-        lost = "" if self.complete else ", NOT all of it"
-        return (
-            f"{self.acknowledged} of {self.sent} events acknowledged in "
-            f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
-            f"{self.connections} connections{lost}"
-        )
+_READ_AHEAD = 256
+_WATCH_SECONDS = 0.2
+_CLOSING_SECONDS = 2.0
 
 
-Events = list[tuple[str, bytes]]
-"""Identifiers and JSON."""
+class Sending(ABC):
+    """One run, from the first connection to the totals."""
 
-Sample = Callable[[int], Iterator[tuple[str, bytes]]]
-"""Makes up events from a seed."""
+    def __init__(self, args: Namespace, sample: Sample) -> None:
+        from twisted.internet import reactor
+
+        self.args = args
+        self.reactor: Any = reactor
+        self.totals = Totals()
+        self.stopping = False
+        self._source = source(args, sample)
+        self._ahead: deque[tuple[str, bytes]] = deque()
+        self._reading = DeferredLock()
+        self._running = 0
+        self._ended = self._failed = False
+        self._due = self._heard = time.monotonic()
+        self._acked: TextIO | None = None
+
+    def run(self) -> Totals:
+        """Send everything; return when it is acknowledged or hopeless."""
+        totals, started = self.totals, time.monotonic()
+        if self.args.acked is not None:
+            self._acked = self.args.acked.open("a")
+        self.reactor.callWhenRunning(self.begin)
+        self.reactor.addSystemEventTrigger("before", "shutdown", self._halt)
+        with progress() as show:
+            self.reactor.callLater(0, self._watch, show)
+            self.reactor.run()
+        if self._acked is not None:
+            self._acked.close()
+        self.tally()
+        totals.seconds = round(time.monotonic() - started, 3)
+        whole = self._ended and not self._failed
+        totals.complete = whole and totals.sent == totals.acknowledged
+        return totals
+
+    # What a protocol does itself
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Connect, and `spawn` what takes lots and has them acknowledged."""
+
+    @abstractmethod
+    def close(self) -> Iterable[Deferred[None]]:
+        """Close every connection."""
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str:
+        """Why nothing is acknowledged; empty if nobody knows."""
+
+    def tally(self) -> None:  # noqa: B027 - they may be
+        """Bring the totals up to date."""
+
+    # What it does it with
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it; when the last one is done, so are we."""
+        self._running += 1
+        Deferred.fromCoroutine(work).addCallbacks(self._done, self._broken)
+
+    async def take(self, most: int) -> Events | None:
+        """At most so many events, when it is their time; None at the end."""
+        rate = self.args.rate
+        if rate is not None:
+            most = min(most, max(1, int(rate / 20)))
+            now = time.monotonic()
+            due = self._due = max(self._due, now - 1.0) + most / rate
+            if due > now:
+                await deferLater(self.reactor, due - now)
+        while not (self._ahead or self._ended or self.stopping):
+            await self._read(max(most, _READ_AHEAD))
+        if self.stopping:
+            return None
+        lot = [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
+        if rate is not None:
+            self._due -= (most - len(lot)) / rate
+        self.totals.sent += len(lot)
+        return lot or None
+
+    def safe(self, lot: Events) -> None:
+        """All of it was acknowledged."""
+        self._heard = time.monotonic()
+        self.totals.acknowledged += len(lot)
+        if self._acked is not None:
+            self._acked.write("".join(f"{identity}\n" for identity, _ in lot))
+            self._acked.flush()
+
+    def stop(self) -> None:
+        """Close everything, and end the run."""
+        if self.stopping:
+            return
+        self._halt()
+        closed = DeferredList(list(self.close()))
+        closed.addTimeout(_CLOSING_SECONDS, self.reactor)
+        closed.addBoth(lambda _: self.reactor.stop())
+
+    async def _read(self, most: int) -> None:
+        if isinstance(self._source, Generated):
+            events = self._source.read(most)
+        else:
+            async with self._reading:
+                if self._ahead or self._ended:
+                    return
+                events = await deferToThread(self._source.read, most)
+                self._heard = time.monotonic()
+        if events is None:
+            self._ended = self._ended or not self.stopping
+        else:
+            self._ahead += events
+
+    def _watch(self, show: Callable[[Totals], None]) -> None:
+        self.reactor.callLater(_WATCH_SECONDS, self._watch, show)
+        self.tally()
+        totals = self.totals
+        show(totals)
+        waiting = totals.sent > totals.acknowledged or not totals.connections
+        late = time.monotonic() - self._heard > self.args.patience
+        if waiting and late and not self.stopping:
+            print(
+                "gateway send: nothing was acknowledged for "
+                f"{self.args.patience:g} s: {self.trouble or 'no answer'}",
+                file=sys.stderr,
+            )
+            self._failed = True
+            self.stop()
+
+    def _done(self, _: None) -> None:
+        self._running -= 1
+        if not self._running:
+            self.stop()
+
+    def _broken(self, why: Failure) -> None:
+        print(f"gateway send: {why.getErrorMessage()}", file=sys.stderr)
+        self._failed = True
+        self.stop()
+
+    def _halt(self) -> None:
+        """Take no more; a thread that waits for a line stops waiting."""
+        self.stopping = True
+        if isinstance(self._source, Lines):
+            self._source.stopped = True
 
 
-class Generated:
-    """So many of a sample's made-up events."""
+class Client(Protocol):
+    """Sends on connection after connection."""
 
-    def __init__(self, count: int, sample: Sample) -> None:
-        seed = random.SystemRandom().getrandbits(64)
-        self._events = islice(sample(seed), count)
+    connections: int
+    trouble: str
 
-    def read(self, most: int) -> Events | None:
-        """The next, at most so many; None at the end."""
-        return list(islice(self._events, most)) or None
+    @property
+    def resent(self) -> int:
+        """Events that were sent more than once."""
 
+    def start(self) -> None:
+        """Connect, and stay connected."""
 
-class Lines:
-    """Of a file descriptor, as they come: a slow pipe is not waited for."""
+    def send(self, events: Sequence[bytes]) -> Awaitable[None]:
+        """Until they are acknowledged; raises `Unacknowledged` after `stop`."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.stopped = False
-        self._descriptor = descriptor
-        self._tail = b""
-        self._number = 0
-        self._ready: Iterator[bytes] = iter(())
-        self._host = socket.gethostname()
-
-    def read(self, most: int) -> Events | None:
-        """The next, at most so many; waits for them.  None at the end."""
-        lines = list(islice(self._ready, most))
-        while not lines:
-            if not select.select([self._descriptor], [], [], 0.2)[0]:
-                if self.stopped:
-                    return None
-                continue
-            data = os.read(self._descriptor, _READ_BYTES)
-            if not data and not self._tail:
-                return None
-            whole, _, self._tail = (self._tail + data).rpartition(b"\n")
-            if not data:
-                whole, self._tail = self._tail, b""
-            self._ready = (line for line in whole.split(b"\n") if line.strip())
-            lines = list(islice(self._ready, most))
-        return [self._event(line) for line in lines]
-
-    def _event(self, line: bytes) -> tuple[str, bytes]:
-        self._number += 1
-        identity = f"line-{self._number}"
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
-            event = found.get("event")
-            known = event.get("id") if isinstance(event, dict) else None
-            return str(known or identity), line
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        made = {
-            "@timestamp": f"{stamp}.{time.time_ns() // 1_000_000 % 1000:03d}Z",
-            "event": {"id": identity},
-            "message": line.decode(errors="replace").rstrip("\r"),
-            "host": {"name": self._host},
-        }
-        return identity, json.dumps(made, ensure_ascii=False).encode()
+    def stop(self) -> Deferred[None]:
+        """Disconnect."""
 
 
-def source(args: argparse.Namespace, sample: Sample) -> Generated | Lines:
-    """Where the events come from, as the command line says."""
-    if args.file is not None:
-        return Lines(os.open(args.file, os.O_RDONLY))
-    if args.stdin:
-        return Lines(sys.stdin.fileno())
-    return Generated(args.generate or 1000, sample)
+class Feeding(Sending):
+    """A run with clients that know by themselves what to send again."""
 
+    def __init__(
+        self, args: Namespace, sample: Sample, *, size: int, lots: int
+    ) -> None:
+        """Each client has *lots* of at most *size* events to send at a time."""
+        super().__init__(args, sample)
+        self._size = size
+        self._lots = lots
+        self._clients: list[Client] = []
 
-@contextmanager
-def progress() -> Iterator[Callable[[Totals], None]]:
-    """How far we are: a live line on a terminal, else a line every few seconds."""
-    if not sys.stderr.isatty():
-        shown = time.monotonic()
+    @abstractmethod
+    def client(self) -> Client:
+        """A new one."""
 
-        def line(totals: Totals) -> None:
-            nonlocal shown
-            if time.monotonic() - shown > _LINE_SECONDS:
-                shown = time.monotonic()
-                print(
-                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
-                    file=sys.stderr,
-                )
+    def bodies(self, events: Sequence[bytes]) -> list[bytes]:
+        """The events as they are sent."""
+        return list(events)
 
-        yield line
-        return
-    from rich.console import Console
-    from rich.live import Live
+    def begin(self) -> None:
+        """See `Sending`."""
+        for _ in range(self.args.connections):
+            client = self.client()
+            self._clients.append(client)
+            client.start()
+            for _ in range(self._lots):
+                self.spawn(self._feed(client))
 
-    with Live(console=Console(stderr=True), transient=True) as live:
-        yield lambda totals: live.update(
-            f"[bold]{totals.acknowledged:,}[/] acknowledged, "
-            f"{totals.sent - totals.acknowledged:,} on their way"
-        )
+    def close(self) -> Iterable[Deferred[None]]:
+        """See `Sending`."""
+        return [client.stop() for client in self._clients]
+
+    @property
+    def trouble(self) -> str:
+        """See `Sending`."""
+        return next((one.trouble for one in self._clients if one.trouble), "")
+
+    def tally(self) -> None:
+        """See `Sending`."""
+        self.totals.resent = sum(client.resent for client in self._clients)
+        self.totals.connections = sum(client.connections for client in self._clients)
+
+    async def _feed(self, client: Client) -> None:
+        while (lot := await self.take(self._size)) is not None:
+            try:
+                await client.send(self.bodies([event for _, event in lot]))
+            except Unacknowledged:
+                return
+            self.safe(lot)

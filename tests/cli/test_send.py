@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway import cli
-from gateway.cli._sending import Lines
+from gateway.cli._source import Lines
 from gateway.lumberjack import decode
 from gateway.lumberjack.session import Limits, Session
 

@@ -127,16 +127,18 @@ def test_a_slow_reader_is_not_overrun(gate: Any) -> None:
     """What is not taken is not asked for."""
     endpoint = Endpoint(gate)
     taken: list[bytes] = []
+    peers: list[Any] = []
 
     async def run() -> None:
         async with connect(endpoint, clock=gate.clock) as peer:
+            peers.append(peer)
             async with peer.subscribe("check/endless", window=8) as numbers:
                 taken.append(await anext(numbers))
                 await Deferred()
 
     Running(endpoint, run())
     endpoint.pump()
-    [stream] = endpoint.protocol.peer._session.consumer.streams.values()
+    [stream] = peers[0]._session.consumer.streams.values()
     assert (len(taken), stream.arrived) == (1, 8)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
-from twisted.internet import interfaces, protocol
+from twisted.internet import interfaces
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
+from gateway.outgoing import Stream, Streams
 from gateway.rsio.client.peer import Peer
-from gateway.rsio.client.waiting import Waiter
+from gateway.rsio.client.waiting import Disconnected, Waiter
 
-__all__ = ["connect"]
+__all__ = ["ALPN", "SUBPROTOCOL", "connect"]
+
+#: What the protocol is called in TLS, and in a WebSocket's handshake.
+ALPN, SUBPROTOCOL = b"rsio/0", "rsio.v0"
 
 
 class _Runtime:
@@ -44,52 +47,47 @@ class _Runtime:
 
 
 class _Wire:
-    """What we need of a transport; zope's interfaces say it in two."""
+    """A stream as `Peer` wants it."""
 
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    def close(self) -> None:
-        self._transport.unregisterProducer()  # TLS would wait for it
-        self._transport.loseConnection()
-
-    def abort(self) -> None:
-        self._transport.abortConnection()
+    def __init__(self, stream: Stream) -> None:
+        self.write = stream.send
+        self.close = stream.close
+        self.abort = stream.abort
 
 
-@implementer(interfaces.IPushProducer)
-class _Protocol(protocol.Protocol):
+class _User:
+    """Tells a peer what happens on its stream."""
+
     def __init__(self, clock: interfaces.IReactorTime, options: Any) -> None:
         self._clock = clock
         self._options = options
-        self.peer: Peer | None = None
+        self._stream: Stream | None = None
+        self._peer: Peer | None = None
+        self.opening: Deferred[Peer] = Deferred(self._give_up)
 
-    def connectionMade(self) -> None:
-        transport = cast("Any", self.transport)
-        transport.registerProducer(self, True)
-        self.peer = Peer(_Wire(transport), _Runtime(self._clock), **self._options)
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
 
-    def dataReceived(self, data: bytes) -> None:
-        if self.peer is not None:
-            self.peer.received(data)
+    def opened(self) -> None:
+        assert self._stream is not None, "connected comes first"
+        peer = Peer(_Wire(self._stream), _Runtime(self._clock), **self._options)
+        self._stream.when_choked(peer.writable)
+        self._peer = peer
+        self.opening.callback(peer)
 
-    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
-        if self.peer is not None:
-            self.peer.lost(reason.getErrorMessage())
+    def received(self, data: bytes) -> None:
+        if self._peer is not None:
+            self._peer.received(data)
 
-    def pauseProducing(self) -> None:
-        if self.peer is not None:
-            self.peer.writable(False)
+    def closed(self, why: Failure) -> None:
+        if self._peer is not None:
+            self._peer.lost(why.getErrorMessage())
+        elif not self.opening.called:
+            self.opening.errback(Disconnected(why.getErrorMessage()))
 
-    def resumeProducing(self) -> None:
-        if self.peer is not None:
-            self.peer.writable(True)
-
-    def stopProducing(self) -> None:
-        pass
+    def _give_up(self, _: Deferred[Peer]) -> None:
+        if self._stream is not None:
+            self._stream.abort()
 
 
 @asynccontextmanager
@@ -97,17 +95,17 @@ async def connect(
     target: interfaces.IStreamClientEndpoint,
     *,
     clock: interfaces.IReactorTime,
+    websocket: str | None = None,
     **options: Any,
 ) -> AsyncIterator[Peer]:
     """A `Peer` at *target*; it says goodbye at the end.  For `Deferred.fromCoroutine`.
 
-    *options* are those of `Peer`.
+    *websocket* is the request's `//HOST/PATH`, or None for a bare stream; *options* are
+    those of `Peer`.
     """
-    factory = protocol.Factory.forProtocol(lambda: _Protocol(clock, options))
-    factory.noisy = False
-    made = cast("_Protocol", await target.connect(factory))
-    peer = made.peer
-    assert peer is not None, "connectionMade comes first"
+    user = _User(clock, options)
+    await target.connect(Streams(user, websocket, subprotocols=[SUBPROTOCOL]))
+    peer = await user.opening
     try:
         await peer.opened()
         yield peer

@@ -15,7 +15,17 @@ class Outbox:
     least once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, anew: bool = False) -> None:
+        """*anew*: whatever the first subscriber had before, ours come behind it.
+
+        That is for who remembers nothing of an earlier life; who does gives its
+        elements again, and those that are safe are not sent.
+        """
+        self.first = 0
+        """How many elements the subscriber had before ours."""
+        self.resent = 0
+        """How many were sent more than once."""
+        self._anew = anew
         self.confirmed = 0
         """How many elements, from the first on, are safe."""
         self.sent = 0
@@ -56,7 +66,11 @@ class Outbox:
 
         ValueError if it has elements that were never here, or lacks confirmed ones.
         """
+        sent = self.sent
         if offset is not None:
+            if self._anew:
+                self._anew, self.first = False, offset
+            offset -= self.first
             if not self.confirmed <= offset <= self.confirmed + len(self._elements):
                 raise ValueError(
                     f"asked to go on behind {offset} elements, "
@@ -64,3 +78,4 @@ class Outbox:
                 )
             self.confirm(offset)
         self.sent = self.confirmed
+        self.resent += max(0, sent - self.sent)

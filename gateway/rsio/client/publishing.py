@@ -60,23 +60,36 @@ class Publishing:
 
     async def flush(self) -> None:
         """Wait until the subscriber has all of it safe."""
-        await self._drain()
-        while self._confirms and len(self.outbox):
+        await self.settled(self.outbox.confirmed + len(self.outbox))
+
+    async def settled(self, number: int) -> None:
+        """Wait until the first *number* elements of the outbox are safe."""
+        while self.outbox.confirmed < number:
+            self._check()
+            self._push()
+            if self.outbox.confirmed < number:
+                await self._signal.wait()
+
+    async def ended(self) -> None:
+        """Wait until the stream is over; raises why."""
+        while True:
             self._check()
             await self._signal.wait()
 
     async def _drain(self) -> None:
-        outbox = self.outbox
-        while outbox.unsent:
+        while self.outbox.unsent:
             self._check()
-            stream = self._stream
-            room = 0
-            if stream is not None and self._peer.can_write:
-                room = min(stream.demand.left, _HELPING)
-            if stream is None or not room:
+            self._push()
+            if self.outbox.unsent:
                 await self._signal.wait()
-                continue
-            elements = outbox.take(room)
+
+    def _push(self) -> None:
+        """Send what is wanted and can be sent now."""
+        outbox, stream = self.outbox, self._stream
+        while stream is not None and outbox.unsent and self._peer.can_write:
+            elements = outbox.take(min(stream.demand.left, _HELPING))
+            if not elements:
+                return
             if self._size:
                 self._peer.send_packed(stream, b"".join(elements))
             else:
@@ -131,7 +144,8 @@ class Publishing:
 
     def safe(self, offset: int) -> None:
         """It says how much is safe."""
-        self.outbox.confirm(min(offset, self.outbox.sent))
+        outbox = self.outbox
+        outbox.confirm(min(offset - outbox.first, outbox.sent))
         self._signal.fire()
 
     def writable(self) -> None:

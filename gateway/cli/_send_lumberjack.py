@@ -1,0 +1,37 @@
+"""`gateway send lumberjack`: as a Beats shipper."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from gateway.cli._sending import Feeding
+from gateway.cli._target import endpoint, websocket
+from gateway.lumberjack.client import Client
+from gateway.lumberjack.sample import access_log
+from gateway.lumberjack.writer import Writer
+
+__all__ = ["Sending"]
+
+
+class Sending(Feeding):
+    """One run."""
+
+    def __init__(self, args: Namespace) -> None:
+        # One lot more than may be in flight, so that no window waits for us.
+        super().__init__(args, access_log, size=args.window, lots=args.pipelining + 1)
+
+    def client(self) -> Client:
+        """See `Feeding`."""
+        args = self.args
+        writer = Writer(
+            v1=args.v1,
+            window=args.window,
+            pipelining=args.pipelining,
+            compression=args.compression,
+        )
+        return Client(
+            endpoint(self.reactor, args),
+            clock=self.reactor,
+            writer=writer,
+            websocket=websocket(args),
+        )

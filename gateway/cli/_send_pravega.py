@@ -1,0 +1,40 @@
+"""`gateway send pravega`: each connection is a writer that repeats nothing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from uuid import uuid4
+
+from gateway.cli._sending import Feeding
+from gateway.cli._target import endpoint
+from gateway.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.pravega.sample import readings
+from gateway.pravega.writer import Writer
+from gateway.sender import Sender
+
+__all__ = ["Sending"]
+
+_LOTS = 4
+
+
+class Sending(Feeding):
+    """One run."""
+
+    def __init__(self, args: Namespace) -> None:
+        size = max(1, args.window // _LOTS)
+        super().__init__(args, readings, size=size, lots=_LOTS)
+
+    def client(self) -> Sender:
+        """See `Feeding`."""
+        args = self.args
+        writer: EventWriter
+        if args.dialect == "seed":
+            writer = SeedWriter(uuid4().bytes, args.segment)
+        else:
+            token = args.token or ""
+            writer = WireWriter(uuid4().bytes, args.segment, token=token)
+        return Sender(
+            endpoint(self.reactor, args),
+            Writer(writer, window=args.window),
+            clock=self.reactor,
+        )

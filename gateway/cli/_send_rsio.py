@@ -1,0 +1,64 @@
+"""`gateway send rsio`: each connection is a publisher with a name of its own."""
+
+from __future__ import annotations
+
+import random
+from argparse import Namespace
+from collections.abc import Sequence
+
+from gateway.cli import WrongUse
+from gateway.cli._sending import Feeding
+from gateway.cli._target import endpoint, websocket
+from gateway.rsio.client.on_twisted import ALPN, connect
+from gateway.rsio.client.sender import Sender
+from gateway.rsio.sample import meters
+
+__all__ = ["Sending"]
+
+#: Of events; the gateway's demand decides how many of them are on their way.
+_LOT, _LOTS = 512, 8
+
+
+class Sending(Feeding):
+    """One run."""
+
+    def __init__(self, args: Namespace) -> None:
+        if args.connections > 1 and (args.token or args.cert):
+            raise WrongUse(
+                "--connections needs a name for each, and with --token or --cert the "
+                "gateway gives them all the same"
+            )
+        super().__init__(args, meters, size=_LOT, lots=_LOTS)
+        unique = random.SystemRandom().getrandbits(48)
+        self._name = args.name or f"send-{unique:012x}"
+        self._made = 0
+
+    def client(self) -> Sender:
+        """See `Feeding`."""
+        args = self.args
+        self._made += 1
+        name = self._name if args.connections == 1 else f"{self._name}-{self._made}"
+        target = endpoint(self.reactor, args, [ALPN])
+        return Sender(
+            lambda: connect(
+                target,
+                clock=self.reactor,
+                websocket=websocket(args),
+                name=name,
+                token=args.token,
+                compress=args.compress,
+            ),
+            args.publisher,
+            clock=self.reactor,
+            size=args.packed,
+        )
+
+    def bodies(self, events: Sequence[bytes]) -> list[bytes]:
+        """See `Feeding`."""
+        size = self.args.packed
+        if not size:
+            return super().bodies(events)
+        longest = max(map(len, events))
+        if longest > size:
+            raise WrongUse(f"an event of {longest} bytes does not fit --packed {size}")
+        return [event.ljust(size) for event in events]

@@ -1,0 +1,89 @@
+"""Where a command connects to, and how: `HOST:PORT` or `unix:PATH`, TLS, WebSocket."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gateway.cli import WrongUse
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IStreamClientEndpoint
+
+__all__ = ["Target", "add_target", "add_transport", "check", "endpoint", "websocket"]
+
+
+class Target(NamedTuple):
+    """The other end."""
+
+    host: str
+    port: int
+    unix: Path | None = None
+    """A socket in the file system, instead of host and port."""
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The argument that says where."""
+    parser.add_argument(
+        "target", metavar="HOST:PORT", type=_target, help="or unix:PATH"
+    )
+
+
+def add_transport(parser: argparse.ArgumentParser, *, web: bool = True) -> None:
+    """The arguments that say how; *web*: over WebSocket, too."""
+    add = parser.add_argument
+    add("--tls", action="store_true", help="over TLS")
+    add("--ca", type=Path, metavar="PEM", help="who signed the gateway's certificate")
+    add("--cert", type=Path, metavar="PEM", help="our own certificate")
+    add("--key", type=Path, metavar="PEM", help="its private key")
+    if web:
+        add("--websocket", metavar="PATH", help="over WebSocket, at PATH")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises `WrongUse` if those arguments contradict each other."""
+    for path in (args.ca, args.cert, args.key):
+        if path is not None and not path.is_file():
+            raise WrongUse(f"no such file: {path}")
+    if (args.ca or args.cert or args.key) and not args.tls:
+        raise WrongUse("--ca, --cert and --key need --tls")
+    if args.key and not args.cert:
+        raise WrongUse("--key needs --cert")
+
+
+def endpoint(
+    reactor: Any, args: argparse.Namespace, alpn: Sequence[bytes] = ()
+) -> IStreamClientEndpoint:
+    """What a client connects to; *alpn* are the protocol's names in TLS."""
+    from gateway import outgoing
+
+    return outgoing.endpoint(
+        reactor,
+        args.target.host,
+        args.target.port,
+        unix=args.target.unix,
+        tls=args.tls,
+        ca=args.ca,
+        certificate=args.cert,
+        private_key=args.key,
+        alpn=alpn,
+    )
+
+
+def websocket(args: argparse.Namespace) -> str | None:
+    """The request's `//HOST/PATH`, if it is to be over WebSocket."""
+    if args.websocket is None:
+        return None
+    host, port, _ = args.target
+    return f"//{host}:{port}/{args.websocket.removeprefix('/')}"
+
+
+def _target(text: str) -> Target:
+    if text.startswith("unix:/"):
+        return Target("localhost", 0, Path(text.removeprefix("unix:")))
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"not HOST:PORT, nor unix:PATH: {text!r}")
+    return Target(host.removeprefix("[").removesuffix("]"), int(port))

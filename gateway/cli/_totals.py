@@ -1,0 +1,64 @@
+"""What became of the events of `gateway send`, at its end and on the way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+__all__ = ["Totals", "progress"]
+
+_LINE_SECONDS = 5.0
+
+
+@dataclass
+class Totals:
+    """What became of it."""
+
+    sent: int = 0
+    """Events that were handed to a connection."""
+    acknowledged: int = 0
+    resent: int = 0
+    """Events that went out again, on another connection."""
+    connections: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    """The source ended and everything was acknowledged."""
+
+    def __str__(self) -> str:
+        rate = self.acknowledged / self.seconds if self.seconds else 0.0
+        lost = "" if self.complete else ", NOT all of it"
+        return (
+            f"{self.acknowledged} of {self.sent} events acknowledged in "
+            f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
+            f"{self.connections} connections{lost}"
+        )
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Totals], None]]:
+    """How far we are: a live line on a terminal, else a line every few seconds."""
+    if not sys.stderr.isatty():
+        shown = time.monotonic()
+
+        def line(totals: Totals) -> None:
+            nonlocal shown
+            if time.monotonic() - shown > _LINE_SECONDS:
+                shown = time.monotonic()
+                print(
+                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
+                    file=sys.stderr,
+                )
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), transient=True) as live:
+        yield lambda totals: live.update(
+            f"[bold]{totals.acknowledged:,}[/] acknowledged, "
+            f"{totals.sent - totals.acknowledged:,} on their way"
+        )
