@@ -1,9 +1,9 @@
 """Reads the bytes of a channel back from where its events lie: journal, spool, archive.
 
 Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
-where each begins; a row's bytes are `00000000 | length | payload`, or the payload as it
-is when it is flawed `unframed`.  Which file has them is known from an lsn near by, for
-files are named by their lsns.  There is no second copy, and no index but that.
+where each begins; `runs` makes bytes of them again.  Which file has them is known from
+an lsn near by, for files are named by their lsns.  There is no second copy, and no
+index but that.
 
 `fetch` blocks; `read` does it in a thread.
 """
@@ -12,64 +12,62 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from twisted.internet.defer import Deferred
 
 from gateway.disk import Disk
-from gateway.event import Decode, Rows
+from gateway.event import Decode
 from gateway.journal import segment as journal
+from gateway.runs import Group, Run, of_batches
 from gateway.spool.names import parse_file_name
 
 __all__ = ["Gone", "History"]
 
-_UNFRAMED = "unframed"
-_NEVER = 2**63 - 1
+_T = TypeVar("_T")
 
-#: Decoded pieces that are kept, because readers come back for what follows.
-_KEEP = 4
+#: Read once and kept, because readers come back for what follows.
+_RUN_BYTES = 32 << 20
+_GROUP_BYTES = 48 << 20
+_JOURNALS = 1
+_FOOTERS = 256
+_HINTS = 4096
+_RUN_COST = 512
 
 
 class Gone(LookupError):
     """The events are in no file any more."""
 
 
-@dataclass(slots=True)
-class _Run:
-    """Events of one channel, in the order of their offsets."""
+class _Kept(Generic[_T]):
+    """What was used last, by key, as long as all together weigh at most *most*."""
 
-    offsets: list[int]
-    payloads: list[bytes]
-    raw: frozenset[int]
-    """Which of them have no header."""
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._weight = 0
+        self._items: OrderedDict[Any, tuple[_T, int]] = OrderedDict()
 
-    def bytes(self, offset: int, size: int) -> bytes:
-        """At most *size* bytes from *offset* on, without a gap."""
-        at = bisect_right(self.offsets, offset) - 1
-        if at < 0:
-            return b""
-        out: list[bytes] = []
-        begin = end = self.offsets[at]
-        while at < len(self.offsets) and self.offsets[at] == end < offset + size:
-            payload = self.payloads[at]
-            if at not in self.raw:
-                out.append(len(payload).to_bytes(8))  # type 0, then the length
-                end += 8
-            out.append(payload)
-            end += len(payload)
-            at += 1
-        skip = offset - begin
-        return b"".join(out)[skip : skip + size]
+    def get(self, key: Any) -> _T | None:
+        """It is the last one then."""
+        found = self._items.get(key)
+        if found is None:
+            return None
+        self._items.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Any, value: _T, weight: int = 1) -> _T:
+        """The last one stays, whatever it weighs."""
+        _, before = self._items.pop(key, (value, 0))
+        self._items[key] = value, weight
+        self._weight += weight - before
+        while self._weight > self._most and len(self._items) > 1:
+            self._weight -= self._items.popitem(last=False)[1][1]
+        return value
 
 
 class History:
@@ -99,7 +97,12 @@ class History:
         self._in_thread = in_thread
         self._lock = threading.Lock()
         self._files: list[tuple[int, int, str]] = []
-        self._runs: OrderedDict[tuple[Any, ...], _Run] = OrderedDict()
+        self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
+        self._groups: _Kept[Group] = _Kept(_GROUP_BYTES)
+        self._runs: _Kept[Run] = _Kept(_RUN_BYTES)
+        self._journals: _Kept[dict[str, Run]] = _Kept(_JOURNALS)
+        self._hints: _Kept[int] = _Kept(_HINTS)
+        """By channel and offset: the lsn from which on to look, later than a mark's."""
         self.refresh()
 
     def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
@@ -116,8 +119,9 @@ class History:
                     files.add((parsed[1], parsed[2], name))
         self._files = sorted(files)
         firsts = [first for first, _, _ in self._files]
-        firsts += [first for first, _ in self._segments()]
-        self.first_lsn = min(firsts, default=_NEVER)
+        firsts += [first for first, _, _ in self._segments()]
+        # Without any file nothing is known; what is stored next will be in one.
+        self.first_lsn = max(self.first_lsn, min(firsts, default=0))
 
     def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         """At most *size* bytes of a segment from *offset* on, and at least one.
@@ -132,75 +136,92 @@ class History:
                     if found:
                         return found
                 self.refresh()
+            if not self._holds(lsn):
+                self.first_lsn = max(self.first_lsn, lsn + 1)
         raise Gone(f"{segment} at {offset} is not in any file (lsn {lsn})")
 
+    def _holds(self, lsn: int) -> bool:
+        at = bisect_right(self._files, (lsn, 2**63, "")) - 1
+        if at >= 0 and self._files[at][1] >= lsn:
+            return True
+        return any(first <= lsn for first, _, _ in self._segments())
+
     def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
-        for run in self._runs_from(segment, lsn):
-            found = run.bytes(offset, size)
+        begin = max(lsn, self._hints.get((segment, offset)) or 0)
+        for run, behind in self._runs_from(segment, begin):
+            found = run.read(offset, size, lsn)
             if found:
+                if behind and offset + len(found) == run.end:
+                    self._hints.put((segment, run.end), behind)
                 return found
         return b""
 
-    def _runs_from(self, segment: str, lsn: int) -> Iterator[_Run]:
-        """The channel's events from *lsn* on, piece by piece."""
-        for first, last, name in list(self._files):
+    def _runs_from(self, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
+        """The channel's events from *lsn* on, piece by piece.
+
+        With each, the lsn behind it; 0 if there may be more before that.
+        """
+        at = max(0, bisect_right(self._files, (lsn, 2**63, "")) - 1)
+        for first, last, name in self._files[at:]:
             if last >= lsn:
                 if first > lsn:
                     break  # in between is what is not published yet, or gone
                 yield from self._in_file(name, segment, lsn)
                 lsn = last + 1
-        for _, path in self._segments(lsn):
-            key = path.name, self._disk.size(path), segment
-            yield self._kept(key, partial(self._in_segment, path, segment))
-
-    def _kept(self, key: tuple[Any, ...], make: Callable[[], _Run]) -> _Run:
-        run = self._runs.pop(key, None)
-        if run is None:
-            run = make()
-        self._runs[key] = run
-        while len(self._runs) > _KEEP:
-            self._runs.popitem(last=False)
-        return run
+        for first, before, path in self._segments(lsn):
+            if first > lsn:
+                break  # published and removed since the last look, or gone
+            key = path.name, self._disk.size(path), before
+            runs = self._journals.get(key)
+            if runs is None:
+                scan = journal.Scan(self._disk.read(path), before=before)
+                runs = of_batches(scan, self._protocol, self._decode)
+                self._journals.put(key, runs)
+            yield runs.get(segment) or Run(), 0
+            if before is not None:
+                lsn = before
 
     # -- spool and archive ----------------------------------------------------------
 
-    def _in_file(self, name: str, segment: str, lsn: int) -> Iterator[_Run]:
-        for place in self._places:
-            try:
-                file = pq.ParquetFile(place / name, memory_map=True)
-            except FileNotFoundError:
-                continue
-            with file:
-                index = file.schema_arrow.get_field_index("lsn")
-                for group in range(file.num_row_groups):
-                    column = file.metadata.row_group(group).column(index)
-                    if column.statistics.max >= lsn:
-                        yield self._kept(
-                            (name, group, segment),
-                            partial(self._in_group, file, group, segment),
-                        )
-            return
+    def _in_file(self, name: str, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
+        footer = self._footers.get(name)
+        if footer is None:
+            with self._open(name) as file:
+                footer = self._footers.put(name, _Footer(file.metadata))
+        at = bisect_left(footer.lasts, lsn)
+        for number in range(at, len(footer.lasts)):
+            key = name, number, segment
+            run = self._runs.get(key)
+            if run is None:
+                run = self._in_group(name, number, footer, segment)
+                self._runs.put(key, run, len(run.data) + _RUN_COST)
+            yield run, footer.lasts[number] + 1
 
-    def _in_group(self, file: pq.ParquetFile, group: int, segment: str) -> _Run:
-        columns = ["protocol", "channel", "seq", "payload", "flaw"]
-        table = file.read_row_group(group, columns=columns)
-        mine = pc.and_(
-            pc.equal(table["channel"].cast(pa.string()), segment),
-            pc.equal(table["protocol"].cast(pa.string()), self._protocol),
-        )
-        table = table.filter(mine)
-        flaws = pc.equal(table["flaw"].cast(pa.string()), _UNFRAMED).fill_null(False)
-        raw = np.flatnonzero(flaws.to_numpy())
-        return _Run(
-            table["seq"].to_pylist(),
-            table["payload"].to_pylist(),
-            frozenset(raw.tolist()),
-        )
+    def _in_group(self, name: str, number: int, footer: _Footer, segment: str) -> Run:
+        with self._open(name, footer.metadata) as file:
+            group = self._groups.get((name, number))
+            if group is None:
+                group = Group(file, number, footer.firsts[number], self._protocol)
+            run = group.run(file, number, segment)
+        self._groups.put((name, number), group, group.bytes)
+        return run
+
+    def _open(
+        self, name: str, metadata: pq.FileMetaData | None = None
+    ) -> pq.ParquetFile:
+        """Wherever it is; raises FileNotFoundError."""
+        spool, archive = (place / name for place in self._places)
+        with contextlib.suppress(FileNotFoundError):
+            return _opened(spool, metadata)
+        return _opened(archive, metadata)
 
     # -- journal ----------------------------------------------------------------------
 
-    def _segments(self, lsn: int = 0) -> list[tuple[int, Path]]:
-        """Journal segments with events from *lsn* on, and their first lsns."""
+    def _segments(self, lsn: int = 0) -> list[tuple[int, int | None, Path]]:
+        """Journal segments with events from *lsn* on, oldest first.
+
+        With their first lsns, and those of their successors.
+        """
         names = [
             (*parsed, name)
             for name in self._disk.names(self._journal)
@@ -209,25 +230,28 @@ class History:
         names.sort()
         firsts = [first for first, _, _ in names]
         begin = max(0, bisect_right(firsts, lsn) - 1)
-        return [(first, self._journal / name) for first, _, name in names[begin:]]
-
-    def _in_segment(self, path: Path, segment: str) -> _Run:
-        run = _Run([], [], frozenset())
-        raw: set[int] = set()
-        for stored in journal.Scan(self._disk.read(path)):
-            batch = stored.batch
-            if batch.origin.protocol == self._protocol and batch.count:
-                _take(self._decode(batch.body), segment, run, raw)
-        run.raw = frozenset(raw)
-        return run
+        behind = [*firsts[begin + 1 :], None]
+        return [
+            (first, before, self._journal / name)
+            for (first, _, name), before in zip(names[begin:], behind, strict=False)
+        ]
 
 
-def _take(rows: Rows, segment: str, run: _Run, raw: set[int]) -> None:
-    channels: Mapping[int, str] = rows.channels
-    assert rows.seqs is not None
-    for row, payload in enumerate(rows.each()):
-        if channels.get(row, rows.channel) == segment:
-            if rows.flaws.get(row) == _UNFRAMED:
-                raw.add(len(run.offsets))
-            run.offsets.append(rows.seqs[row])
-            run.payloads.append(payload)
+class _Footer:
+    """What a file says of its row groups."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self.metadata = metadata
+        self.firsts: list[int] = []
+        self.lasts: list[int] = []
+        column = metadata.schema.to_arrow_schema().get_field_index("lsn")
+        for number in range(metadata.num_row_groups):
+            statistics = metadata.row_group(number).column(column).statistics
+            self.firsts.append(statistics.min)
+            self.lasts.append(statistics.max)
+
+
+def _opened(path: Path, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        path, metadata=metadata, memory_map=True, page_checksum_verification=True
+    )

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
+from gateway import history as history_module
 from gateway.disk import RealDisk
 from gateway.event import Batch, Origin
 from gateway.history import Gone, History
@@ -16,7 +18,7 @@ from gateway.journal import log, segment
 from gateway.pravega import records
 from gateway.pravega.segments import Segments
 from gateway.pravega.wire import NEVER
-from gateway.spool import Catalog, Publisher
+from gateway.spool import Catalog, Publisher, parquet
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 OTHER = Origin("other", "o", "1", "192.0.2.1:1")
@@ -167,14 +169,131 @@ def test_what_is_gone(places: Places) -> None:
 
 
 def test_nothing_at_all(tmp_path: Path) -> None:
-    """Without any file everything is gone."""
+    """Without any file everything is gone, as soon as somebody asks for it."""
     places = Places(tmp_path)
     for path in (tmp_path / "journal").glob("*.journal"):
         path.unlink()
     history = places.history()
-    assert history.first_lsn == 2**63 - 1
     with pytest.raises(Gone):
-        history.fetch("s", 0, 10, 1)
+        history.fetch("s", 0, 10, 7)
+    assert history.first_lsn == 8
+
+
+def test_the_first_files_of_all(places: Places) -> None:
+    """Who began before there was any file does not take what came later for gone."""
+    for path in (places.root / "journal").glob("*.journal"):
+        path.unlink()
+    history = places.history()
+    assert history.first_lsn <= 1
+    places.log = log.Log(places.root / "journal", places.disk, 1)
+    fill(places)
+    assert places.whole(history, "s") == places.bytes["s"]
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of a few events."""
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 4)
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("size", [3, 37, 10_000])
+def test_many_pieces(places: Places, size: int) -> None:
+    """Row groups are joined as if there were none, whatever a reader asks for."""
+    for _ in range(3):
+        fill(places)
+        places.publish()
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name, size=size) == places.bytes[name]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece is read once for each reader that reads on, and not from the mark."""
+    fill(places)
+    places.publish()
+    opened: list[tuple[Path, int]] = []
+    read = pq.ParquetFile.read_row_group
+
+    def counted(self: Any, number: int, **options: Any) -> Any:
+        if "payload" in options["columns"]:
+            opened.append((self, number))
+        return read(self, number, **options)
+
+    monkeypatch.setattr(history_module, "_RUN_BYTES", 1)
+    monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    history = places.history()
+    assert places.whole(history, "s", size=10_000) == places.bytes["s"]
+    numbers = [number for _, number in opened]
+    assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_name_used_twice(places: Places, *, published: bool) -> None:
+    """A segment that was deleted and made again has none of its old bytes."""
+    places.append(events(b"old" * 9, b"old, too"))
+    places.commit(places.state.delete("s", 0))
+    places.commit(places.state.create("s", 0))
+    places.bytes["s"], places.numbers["s"] = b"", NEVER
+    places.append(events(b"new", b"and so on", b"to the end of it"))
+    if published:
+        places.publish()
+    for size in (5, 1000):
+        assert places.whole(places.history(), "s", size=size) == places.bytes["s"]
+
+
+def test_a_tail_that_was_written_again(places: Places) -> None:
+    """What a failed sync left in a file counts for nothing where another begins."""
+    fill(places)
+    first = places.log.next_lsn
+    state, numbers = places.state, dict(places.numbers)
+    begin = dict(places.bytes)
+    places.append(events(b"never acknowledged"))
+    abandoned = places.log
+    places.log = log.Log(places.root / "journal", places.disk, first)
+    places.state, places.numbers, places.bytes = Segments(), numbers, begin
+    length = len(begin["s"])
+    places.state = restored(state, length)
+    places.append(events(b"stored instead of it"))
+    assert abandoned.next_lsn == places.log.next_lsn
+    place = places.state.find("s").place(length)
+    assert place == first
+    found = places.history().fetch("s", length, 1000, first)
+    assert found == events(b"stored instead of it")
+
+
+def restored(before: Segments, length: int) -> Segments:
+    """A state whose segment `s` ends at *length*, like that of *before* did once."""
+    state = Segments()
+    state.create("s", 0)
+    segment = state.find("s")
+    segment.length = segment.readable = length
+    segment.writers[W] = before.find("s").number_of(W) - 1
+    return state
+
+
+def test_flipped_bits(places: Places) -> None:
+    """A file that does not have the bytes that were written to it gives none."""
+    places.append(events(bytes(range(256)) * 8))
+    path = places.publish()
+    data = bytearray(path.read_bytes())
+    at = (
+        pq.ParquetFile(path)
+        .metadata.row_group(0)
+        .column(_column(path))
+        .data_page_offset
+    )
+    data[at + 60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(OSError, match="CRC"):
+        places.history().fetch("s", 0, 10_000, 1)
+
+
+def _column(path: Path) -> int:
+    names = [each.path for each in pq.ParquetFile(path).schema]
+    return names.index("payload")
 
 
 def test_other_protocols_are_not_ours(places: Places) -> None:
