@@ -6,20 +6,20 @@ Part of the composition root: nothing but `tap` and `cli` imports it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, cast
 
-from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 
 from gateway import config, lumberjack, pomelo, pravega, rsio
 from gateway.event import Decode
-from gateway.interfaces import Accept, Journal
-from gateway.rsio.offsets import Offsets
-from gateway.rsio.publisher import Publisher, Publishers
+from gateway.interfaces import Accept
+from gateway.pravega import controller
+from gateway.rsio.publisher import Publishers
+from gateway.shared import Shared, revealed
 
-__all__ = ["PROTOCOLS", "Port", "Protocol", "Shared", "container"]
+__all__ = ["DECODERS", "PROTOCOLS", "Door", "Port", "Protocol", "Unusable", "doors"]
 
 _MiB = 2**20
 _Options = TypeVar("_Options")
@@ -32,23 +32,8 @@ class Port(TypedDict, total=False):
     alpn: Sequence[bytes]
     mixed: bool
     text: bool
+    http2: bool
     unread_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What listeners are made with."""
-
-    journal: Journal
-    reactor: Any
-    registry: pomelo.Registry
-    """The Pomelo clients of all listeners, for pushes."""
-    container: pravega.Container
-    """The Pravega segments of all listeners."""
-    offsets: Offsets
-    """How far the RS.io senders of all listeners are stored."""
-    publishers: Mapping[str, Publisher]
-    """What RS.io peers may subscribe to, where a listener publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +44,8 @@ class Protocol:
     """May raise `pomelo.Unusable` or `pomelo.Unavailable`."""
     decode: Decode
     port: Callable[[config.Listener], Port]
+    remembers: bool = False
+    """It has a memory: `Shared.memories`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,28 +103,10 @@ def _pomelo_port(listener: config.Listener) -> Port:
     }
 
 
-def container(
-    settings: config.Config, journal: Journal, reactor: Any, reader: pravega.Reader
-) -> pravega.Container:
-    """The segments of all Pravega listeners, as these are configured."""
-    for listener in settings.listeners:
-        if isinstance(listener.options, config.PravegaOptions):
-            options = listener.options
-            break
-    else:
-        options = config.PravegaOptions()
-    return pravega.Container(
-        journal,
-        cast(IReactorTime, reactor),
-        reader=reader,
-        recent_bytes=options.recent_bytes,
-        writer_retention=options.writer_retention,
-    )
-
-
 def _accept_pravega(listener: config.Listener, shared: Shared) -> Accept:
     settings: Any = listener  # whose options are Pravega's
-    return pravega.accept(settings, shared.container)
+    # The check keeps everybody out of our own segments, too.
+    return pravega.accept(settings, shared.container, shared.controller.tokens.check)
 
 
 def _accept_rsio(listener: config.Listener, shared: Shared) -> Accept:
@@ -161,11 +130,7 @@ def rsio_options(options: object) -> rsio.Options:
         for name in type(options).model_fields
         if name not in ("tokens", "publish")
     }
-    return rsio.Options(tokens=_revealed(options.tokens), **given)
-
-
-def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+    return rsio.Options(tokens=revealed(options.tokens), **given)
 
 
 def _rsio_port(_: config.Listener) -> Port:
@@ -175,6 +140,46 @@ def _rsio_port(_: config.Listener) -> Port:
 PROTOCOLS: Mapping[str, Protocol] = {
     "lumberjack": Protocol(_accept_lumberjack, lumberjack.decode, lambda _: {}),
     "pomelo": Protocol(_accept_pomelo, pomelo.decode, _pomelo_port),
-    "pravega": Protocol(_accept_pravega, pravega.decode, lambda _: {}),
-    "rsio": Protocol(_accept_rsio, rsio.decode, _rsio_port),
+    "pravega": Protocol(_accept_pravega, pravega.decode, lambda _: {}, remembers=True),
+    "rsio": Protocol(_accept_rsio, rsio.decode, _rsio_port, remembers=True),
 }
+
+DECODERS: Mapping[str, Decode] = {name: each.decode for name, each in PROTOCOLS.items()}
+
+
+class Unusable(Exception):
+    """A listener's options can not be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Something to listen on."""
+
+    settings: config.Listener
+    accept: Accept
+    port: Port
+
+
+def doors(listener: config.Listener, shared: Shared) -> Iterator[Door]:
+    """What one entry of `listeners` opens: itself, and Pravega's controller.
+
+    Raises `Unusable`.
+    """
+    protocol = PROTOCOLS[listener.protocol]
+    try:
+        accept = protocol.accept(listener, shared)
+    except (pomelo.Unusable, pomelo.Unavailable) as why:
+        raise Unusable(f"listener {listener.name}: {why}") from None
+    yield Door(listener, accept, protocol.port(listener))
+    options = listener.options
+    if isinstance(options, config.PravegaOptions) and options.controller is not None:
+        yield Door(
+            listener.model_copy(
+                update={
+                    "name": f"{listener.name}.controller",
+                    "listen": options.controller,
+                }
+            ),
+            controller.accept(listener, shared.controller),
+            {"alpn": [b"h2"], "http2": True, "unread_bytes": 4 * _MiB},
+        )

@@ -1,9 +1,10 @@
 """The composition root: the one place that knows every part of the daemon.
 
 Start:  lock the data directory → recover the journal → finish half-published files
-        → journal and spool threads → listeners → admin port → READY
+        → what the protocols remember → journal and spool threads → listeners → admin
+        port → READY
 Stop:   listeners close, connections drain → the journal commits and seals → the
-        spool publishes → admin port closes
+        spool publishes → a last checkpoint → admin port closes
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +27,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config, logs, notify, pomelo, pravega, push
+from gateway import __version__, config, logs, notify, pomelo, push
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
@@ -37,21 +39,18 @@ from gateway.admin.status import (
     SpoolStatus,
     Status,
 )
+from gateway.checkpoint import Unreadable
 from gateway.disk import Disk, RealDisk
 from gateway.event import Stored
-from gateway.history import History
-from gateway.interfaces import Accept
-from gateway.journal import journal as journal_parts
-from gateway.journal import log as journal_log
-from gateway.journal import recover, segment
-from gateway.lock import Locked, lock
+from gateway.feeds import Live, tap_page
+from gateway.journal import Commit, segment
+from gateway.lock import Locked
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.outbox import Folder, Outbox
-from gateway.protocols import PROTOCOLS, Shared, container
-from gateway.rsio.offsets import Offsets
-from gateway.rsio.publisher import Publishers
-from gateway.spool import Catalog, Published, Publisher, Spool, last_lsn
-from gateway.spool import Settings as SpoolSettings
+from gateway.protocols import DECODERS, PROTOCOLS, Unusable, doors
+from gateway.shared import share
+from gateway.spool import Published
+from gateway.storage import Storage, Told
 
 __all__ = ["Gateway", "Options", "makeService"]
 
@@ -116,9 +115,9 @@ class Gateway(MultiService):
         self._disk = disk
         self._begun = time.time()
         self._phase: str | None = "starting"
+        self._served = {one.protocol for one in settings.listeners}
         self._watchdog = LoopingCall(notify.watchdog)
         self.metrics = Metrics(self.status)
-        self.registry = pomelo.Registry()
 
     # -- start ----------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class Gateway(MultiService):
             self._bind()
         except (
             CannotListenError, CannotListen, Locked, Misconfigured, OSError, segment.Newer,
-            Unusable,
+            Unreadable, Unusable,
         ) as why:  # fmt: skip
             _leave(f"gateway can not start: {why}")
         super().privilegedStartService()
@@ -140,8 +139,9 @@ class Gateway(MultiService):
             super().startService()  # binds the admin port
         except CannotListenError as why:
             _leave(f"gateway can not start: admin: {why}")
-        self.journal.start()
-        self.spool.start(self.journal, self._left)
+        self.storage.start()
+        if "pravega" in self._served:
+            self.shared.controller.start()
         for listener in self.listeners:
             listener.start()
         for outbox in self.outboxes:
@@ -165,18 +165,21 @@ class Gateway(MultiService):
         notify.ready(f"taking events: {where}")
 
     def _open(self) -> None:
-        settings, disk = self.settings, self._disk
-        root = settings.data_dir
-        spool = root / settings.spool.directory
-        archive = root / "archive"
-        journal = root / settings.journal.directory / settings.node
-        disk.make_directory(root)
-        self._lock = lock(root / "lock", f"gateway {settings.node}")
-        for path in (journal, spool, archive):
-            disk.make_directory(path)
-        catalog = Catalog(journal, disk)
-        found = recover(journal, disk, unpublished=catalog.unpublished)
-        for loss in found.losses:
+        settings = self.settings
+        self.storage = storage = Storage(
+            settings,
+            self._disk,
+            self._reactor,
+            DECODERS,
+            Told(
+                durable=self._durable,
+                committed=self._committed,
+                published=self._published,
+                fatal=self._fatal,
+            ),
+            remembering=any(PROTOCOLS[name].remembers for name in self._served),
+        )
+        for loss in storage.losses:
             self.metrics.corrupt_records(1)
             self._log.error(
                 "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
@@ -185,81 +188,32 @@ class Gateway(MultiService):
                 lsn=loss.first_lsn,
                 events=loss.events,
             )
-        publisher = Publisher(
+        self.live = Live(
             settings.node,
-            spool,
-            catalog,
-            disk,
-            {name: each.decode for name, each in PROTOCOLS.items()},
-            settings.spool.compression,
-        )
-        self._left = publisher.recover(found.segments)
-        # The names outlive a journal directory that was lost: no lsn is given twice.
-        given = last_lsn(settings.node, [*disk.names(spool), *disk.names(archive)])
-        published = (
-            self._left[0].first_lsn - 1 if self._left else max(catalog.last_lsn, given)
-        )
-        self.spool = Spool(
-            spool,
-            archive,
-            publisher,
-            SpoolSettings(
-                max_bytes=settings.spool.max_bytes,
-                compression=settings.spool.compression,
-                retention=settings.spool.retention,
-            ),
-            disk,
-            self._reactor,
-            published_lsn=published,
-            on_published=self._published,
-        )
-        self.journal = journal_parts.Journal(
-            journal_log.Log(
-                journal,
-                disk,
-                max(found.next_lsn, catalog.last_lsn + 1, given + 1),
-                reserve=lambda: self.spool.reserved_bytes,
-            ),
-            journal_parts.Settings(
-                commit_interval=settings.journal.commit_interval,
-                memory_bytes=settings.journal.memory_bytes,
-                segment_bytes=settings.journal.segment_bytes,
-                roll_interval=settings.spool.roll_interval,
-                roll_events=settings.spool.roll_events,
-                roll_bytes=settings.spool.roll_bytes,
-                acknowledge_when_published=settings.ack == "spool",
-            ),
-            self._reactor,
-            on_sealed=self.spool.publish,
-            on_fatal=self._fatal,
-            on_durable=self._durable,
-            on_commit=self._committed,
-        )
-        self.shared = self._share(journal, spool, archive)
-
-    def _share(self, journal: Path, spool: Path, archive: Path) -> Shared:
-        """What the connections of all listeners have in common."""
-        history = History(
-            self.settings.node,
-            self._disk,
-            journal=journal,
-            spool=spool,
-            archive=archive,
-            protocol="pravega",
-            decode=pravega.decode,
+            DECODERS,
+            durable_lsn=lambda: storage.journal.durable_lsn,
             in_thread=deferToThread,
+            clock=self._reactor,
         )
-        return Shared(
-            self.journal,
+        self.shared = share(
+            settings,
+            storage,
+            self.live,
+            self._disk,
             self._reactor,
-            registry=self.registry,
-            container=container(self.settings, self.journal, self._reactor, history),
-            offsets=Offsets(),
-            publishers=Publishers(),
+            decoders=DECODERS,
+            advertise=self._advertise,
+        )
+        storage.recover(
+            {
+                name: memory
+                for name, memory in self.shared.memories.items()
+                if name in self._served or name in storage.remembered
+            }
         )
 
     def _bind(self) -> None:
-        settings = self.settings
+        settings, shared = self.settings, self.shared
         raise_descriptor_limit()
         token = settings.admin.token
         self.admin = Admin(
@@ -269,24 +223,38 @@ class Gateway(MultiService):
             self.metrics,
             self._reactor,
             posts=self._posts(),
+            more={"/api/tap": tap_page(shared.tap, self._reactor)},
         )
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         complaints = Complaints(self._reactor)
-        shared = self.shared
-        for one in settings.listeners:
-            protocol = PROTOCOLS[one.protocol]
+        for door in chain.from_iterable(
+            doors(one, shared) for one in settings.listeners
+        ):
             listener = Listener(
-                one,
-                _accept(one, shared),
+                door.settings,
+                door.accept,
                 self._reactor,
                 sessions,
-                **protocol.port(one),
+                **door.port,
                 complaints=complaints,
                 on_refused=self.metrics.refused,
             )
             listener.bind()
             self.listeners.append(listener)
+
+    def _advertise(self, host: str) -> tuple[str, int]:
+        """Where Pravega's segments are, for who called the controller by *host*."""
+        for listener in self.settings.listeners:
+            options = listener.options
+            if isinstance(options, config.PravegaOptions) and options.controller:
+                [bound] = (
+                    each for each in self.listeners if each.name == listener.name
+                )
+                told = options.advertise or f"{host}:{bound.address.rpartition(':')[2]}"
+                name, _, port = told.rpartition(":")
+                return name.strip("[]"), int(port)
+        raise LookupError("no listener has a controller")
 
     def _posts(self) -> dict[str, Post]:
         """Pushes, where there is somebody to push to."""
@@ -298,7 +266,7 @@ class Gateway(MultiService):
         for options in games:
             if options.outbox is not None:
                 self._open_outbox(options.outbox)
-        return {"/api/push": push.page(self.registry)} if games else {}
+        return {"/api/push": push.page(self.shared.registry)} if games else {}
 
     def _open_outbox(self, settings: config.Outbox) -> None:
         folder = Folder(
@@ -307,13 +275,13 @@ class Gateway(MultiService):
             settings.file_bytes,
         )
         folder.prepare()
-        self.outboxes.append(Outbox(folder, self.registry, self._reactor))
+        self.outboxes.append(Outbox(folder, self.shared.registry, self._reactor))
 
     # -- while it runs --------------------------------------------------------
 
     def status(self) -> Status:
         """The daemon at this moment, for the admin port."""
-        journal, spool = self.journal, self.spool
+        journal, spool = self.storage.journal, self.storage.spool
         return Status(
             node=self.settings.node,
             version=__version__,
@@ -333,7 +301,7 @@ class Gateway(MultiService):
             ],
             journal=JournalStatus(
                 journal.durable_lsn,
-                journal.open_bytes + spool.backlog_bytes,
+                self.storage.journal_bytes,
                 journal.why_full,
             ),
             spool=SpoolStatus(
@@ -365,8 +333,9 @@ class Gateway(MultiService):
         now = time.time()
         for stored in group:
             self.metrics.acknowledged(now - stored.batch.received_at / 1e6)
+        self.live.durable(group)
 
-    def _committed(self, commit: journal_parts.Commit) -> None:
+    def _committed(self, commit: Commit) -> None:
         self.metrics.committed(commit.seconds, commit.events, commit.bytes)
 
     def _published(self, file: Published) -> None:
@@ -389,6 +358,7 @@ class Gateway(MultiService):
     async def _stop(self) -> None:
         self._phase = "stopping"
         notify.stopping()
+        self.live.stop()
         if self._watchdog.running:
             self._watchdog.stop()
         for listener in self.listeners:
@@ -398,24 +368,14 @@ class Gateway(MultiService):
         drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
         for one in drained:
             await one
-        await self.journal.stop()
-        await self.spool.stop()
+        if "pravega" in self._served:
+            self.shared.controller.stop()
+        await self.storage.stop()
         self._log.info(
             "Stopped: everything acknowledged (lsn {lsn}) is published",
-            lsn=self.journal.durable_lsn,
+            lsn=self.storage.journal.durable_lsn,
         )
         await super().stopService()
-
-
-class Unusable(Exception):
-    """A listener's options can not be had."""
-
-
-def _accept(settings: config.Listener, shared: Shared) -> Accept:
-    try:
-        return PROTOCOLS[settings.protocol].accept(settings, shared)
-    except (pomelo.Unusable, pomelo.Unavailable) as why:
-        raise Unusable(f"listener {settings.name}: {why}") from None
 
 
 def _sessions(begun: float) -> Callable[[], str]:

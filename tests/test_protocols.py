@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
 from gateway import config, pomelo, pravega, rsio
-from gateway.protocols import PROTOCOLS, Shared, pomelo_options, rsio_options
+from gateway.feeds import Live, Tap
+from gateway.interfaces import Memory
+from gateway.pravega.controller import Controller
+from gateway.protocols import (
+    DECODERS,
+    PROTOCOLS,
+    Unusable,
+    doors,
+    pomelo_options,
+    rsio_options,
+)
 from gateway.rsio.offsets import Offsets
+from gateway.rsio.publisher import Fault
+from gateway.shared import Shared
 from gateway.testing import FakeConnection, ManualJournal
 
 Load = Callable[..., config.Listener]
@@ -36,13 +49,23 @@ def load(tmp_path: Path) -> Load:
 def shared_by_all() -> Shared:
     """What `tap` makes, on a journal in memory."""
     journal, clock = ManualJournal(), Clock()
+    container = pravega.Container(journal, clock)
+    live = Live(
+        "n",
+        DECODERS,
+        durable_lsn=lambda: 0,
+        in_thread=maybeDeferred,
+        clock=clock,
+    )
     return Shared(
-        journal,
-        clock,
+        journal=journal,
+        reactor=clock,
         registry=pomelo.Registry(),
-        container=pravega.Container(journal, clock),
+        container=container,
+        controller=Controller(container, clock, advertise=lambda host: (host, 1)),
         offsets=Offsets(),
-        publishers={},
+        tap=Tap(live),
+        publishers={"tap": Tap(live)},
     )
 
 
@@ -97,10 +120,42 @@ def test_clients_of_all_listeners_are_reached(load: Load) -> None:
 
 
 def test_definitions_that_can_not_be_used(load: Load) -> None:
-    """… are an error of the start, which names the option."""
-    shared: Any = shared_by_all()
-    with pytest.raises(pomelo.Unusable, match="there twice"):
-        PROTOCOLS["pomelo"].accept(load("{routes: [a, a]}"), shared)
+    """… are an error of the start, which names the listener and the option."""
+    with pytest.raises(Unusable, match=r"listener game: .*there twice"):
+        list(doors(load("{routes: [a, a]}"), shared_by_all()))
+
+
+def test_a_controller_is_a_door_of_its_own(load: Load) -> None:
+    """With the listener's limits and certificate, HTTP/2, and a name that tells."""
+    listener = load("{controller: tcp:9090}", "pravega")
+    segments, controller = doors(listener, shared_by_all())
+    assert segments.settings is listener
+    assert controller.settings.name == "game.controller"
+    assert str(controller.settings.listen) == "tcp:9090"
+    assert controller.settings.limits == listener.limits
+    assert controller.port["http2"]
+    assert len(list(doors(load("{}", "pravega"), shared_by_all()))) == 1
+
+
+def test_nothing_is_published_unasked(load: Load) -> None:
+    """Whoever may write events may not read everybody's."""
+    shared = shared_by_all()
+    origin = FakeConnection(protocol="rsio").origin
+    closed: Any = PROTOCOLS["rsio"].accept(load("{}", "rsio"), shared)
+    with pytest.raises(Fault, match="404"):
+        closed.publishers.subscribe("tap", None, origin, lambda: None)
+    opened: Any = PROTOCOLS["rsio"].accept(load("{publish: [tap]}", "rsio"), shared)
+    assert opened.publishers.subscribe("tap", None, origin, lambda: None)
+
+
+def test_who_remembers(load: Load) -> None:
+    """What protocols are said to remember is what the checkpoint is given."""
+    memories = shared_by_all().memories
+    assert set(memories) == {name for name, one in PROTOCOLS.items() if one.remembers}
+    names = [name for name in vars(Memory) if not name.startswith("_")]
+    assert all(
+        callable(getattr(one, name)) for one in memories.values() for name in names
+    )
 
 
 def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load: Load) -> None:

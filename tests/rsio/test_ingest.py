@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import fail
 
-from gateway.event import Stored
+from gateway import event
 from gateway.interfaces import NotStored
 from gateway.rsio import decode, wire
 from gateway.rsio.messages import (
@@ -288,7 +288,7 @@ def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> Non
     gate.say(wire.on_next(1, [b"{}"] * 2))
     again = Offsets()
     for batch in gate.journal.submitted:
-        again.replay(Stored(batch, 1))
+        again.replay(event.Stored(batch, 1))
     assert again.known == [(("dev-1", "events"), 5)]
     later = make_gate(offsets_known=Offsets(again.known))
     later.say(NAMED, _name("dev-1"))
