@@ -38,6 +38,8 @@ class Fault(Exception):
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(f"E{number} {text}")
+        self.number = number
+        self.text = text
 
 
 class Finished(Exception):
@@ -64,11 +66,12 @@ class Elements:
     they are encoded once.
     """
 
-    __slots__ = ("_encoded", "elements", "octets")
+    __slots__ = ("_encoded", "elements", "largest", "octets")
 
     def __init__(self, elements: Sequence[bytes]) -> None:
         self.elements = elements
         self.octets = sum(map(len, elements))
+        self.largest = max(map(len, elements), default=0)
         self._encoded: tuple[int, bytes] | None = None
 
     def __len__(self) -> int:

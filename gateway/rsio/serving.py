@@ -151,7 +151,7 @@ class Serving:
     def _send(self, stream: Served, elements: Elements) -> None:
         if stream.size:
             self._producer.send_packed(stream, b"".join(elements.elements))
-        elif elements.octets <= _LARGE:
+        elif elements.largest <= _LARGE:
             encoded = elements.encoded(stream.id)
             self._producer.send_encoded(stream, encoded, len(elements))
         else:

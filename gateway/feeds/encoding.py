@@ -1,0 +1,93 @@
+"""Batches and tables to elements, for one query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
+from twisted.logger import Logger
+
+from gateway.event import Batch, Decode, Rows, Stored
+from gateway.feeds import columns, lines
+from gateway.feeds.query import JSON, Query
+from gateway.spool.parquet import Columns, rows_of
+
+__all__ = ["Encoded", "decode", "gap", "of_batches", "of_events", "part"]
+
+Encoded: TypeAlias = tuple[list[bytes], list[int]]
+"""Elements, and the lsn of the last event of each."""
+
+_log = Logger()
+
+
+def decode(stored: Stored, decoders: Mapping[str, Decode]) -> Rows:
+    """The events of a batch, whatever is wrong with it."""
+    return rows_of(stored, decoders, _complain)
+
+
+def _complain(stored: Stored, why: Exception) -> None:
+    _log.warn("Batch at lsn {lsn} can not be decoded: {why}", lsn=stored.lsn, why=why)
+
+
+def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows]:
+    """A batch's events from lsn *first* to before *end*."""
+    begin = max(first - stored.lsn, 0)
+    stop = min(end - stored.lsn, len(rows.payloads))
+    if begin == 0 and stop == len(rows.payloads):
+        return stored, rows
+
+    def within(odd: Mapping[int, str]) -> dict[int, str]:
+        return {row - begin: odd[row] for row in odd if begin <= row < stop}
+
+    some = replace(
+        rows,
+        payloads=rows.payloads[begin:stop],
+        seqs=None if rows.seqs is None else rows.seqs[begin:stop],
+        flaws=within(rows.flaws),
+        content_types=within(rows.content_types),
+        channels=within(rows.channels),
+        kinds=within(rows.kinds),
+    )
+    count = stop - begin
+    batch = stored.batch
+    cut = Batch(batch.origin, batch.received_at, count, b"", batch.payload_bytes)
+    return Stored(cut, stored.lsn + begin), some
+
+
+def of_batches(
+    node: str, batches: Sequence[tuple[Stored, Rows]], query: Query
+) -> Encoded:
+    """What *query* wants of batches."""
+    wanted = [pair for pair in batches if query.admits(pair[0].batch.origin)]
+    if query.format != JSON:
+        return _as_columns(node, wanted, query)
+    found: list[bytes] = []
+    lsns: list[int] = []
+    for stored, rows in wanted:
+        some, theirs = lines.of_rows(node, stored, rows, query.choose(rows))
+        found += some
+        lsns += theirs
+    return found, lsns
+
+
+def _as_columns(
+    node: str, batches: Sequence[tuple[Stored, Rows]], query: Query
+) -> Encoded:
+    collected = Columns(node)
+    for stored, rows in batches:
+        collected.add(stored, rows)
+    return of_events(collected.batch(), query) if collected.rows else ([], [])
+
+
+def of_events(events: pa.RecordBatch, query: Query) -> Encoded:
+    """What *query* wants of a table in order of lsn."""
+    events = columns.matching(events, query.conditions)
+    return (lines.of_columns if query.format == JSON else columns.streams)(events)
+
+
+def gap(query: Query, first: int, last: int) -> bytes:
+    """The element for events that a subscriber was too slow for."""
+    make = lines.gap if query.format == JSON else columns.gap
+    return make(first, last)

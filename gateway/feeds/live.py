@@ -1,0 +1,271 @@
+"""Events as they become durable, for whoever wants to see them: the publisher `tap`.
+
+    journal ─ durable ─► pending ─ in a thread ─► ring per query ─► its followers
+                         (bounded)  decode once    (bounded)         (own pace)
+                                    encode once a query
+
+With nobody there it costs an `if`.  Nobody can slow the journal down: what is too much
+for this process, or for one follower, is skipped, and the follower is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.event import Decode, Stored
+from gateway.feeds import encoding
+from gateway.feeds.encoding import Encoded
+from gateway.feeds.query import Query, parse, refuse_others
+from gateway.feeds.ring import Behind, Follower, Piece, Ring
+from gateway.rsio.publisher import Elements, Fault, Request
+
+__all__ = ["Live", "Skipping", "Tap"]
+
+_MiB = 2**20
+_QUERIES = 64
+_JOB_BYTES = _MiB
+_EVENT_BYTES = 512  # what an element has beside its payload, roughly
+_PAUSE_SECONDS = 0.01  # small commits are shown together
+_PIECE_BYTES = 1 << 17
+_PIECE_ELEMENTS = 512
+
+
+class Live:
+    """Makes elements of what becomes durable, once for all who want the same.
+
+    Everything is called in the reactor's thread but what *in_thread* calls.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        node: str,
+        decoders: Mapping[str, Decode],
+        *,
+        durable_lsn: Callable[[], int],
+        in_thread: Callable[..., Deferred[Any]],
+        clock: IReactorTime,
+        ring_bytes: int = 16 * _MiB,
+        pending_bytes: int = 16 * _MiB,
+    ) -> None:
+        """*ring_bytes* is for the elements of all queries together, *pending_bytes* for
+        events that are durable and not decoded yet.
+        """
+        self.node = node
+        self.decoders = decoders
+        self.skipped = 0
+        """Events that some tap was too slow for, each time that happened."""
+        self.stopped = False
+        self._durable_lsn = durable_lsn
+        self._in_thread = in_thread
+        self._clock = clock
+        self._ring_bytes = ring_bytes
+        self._pending_bytes = pending_bytes
+        self._rings: dict[Query, Ring] = {}
+        self._pending: deque[Stored] = deque()
+        self._size = 0
+        self._busy = False
+
+    @property
+    def durable_lsn(self) -> int:
+        """The last event that is acknowledged."""
+        return self._durable_lsn()
+
+    @property
+    def subscribers(self) -> int:
+        """Followers of all queries."""
+        return sum(len(ring.followers) for ring in self._rings.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that slow followers cost, about."""
+        return self._size + sum(ring.bytes for ring in self._rings.values())
+
+    def durable(self, group: list[Stored]) -> None:
+        """These batches follow all that were told of before."""
+        if not self._rings:
+            return
+        for stored in group:
+            if stored.batch.count:
+                self._pending.append(stored)
+                self._size += _cost(stored)
+        if self._size > self._pending_bytes:
+            # Too much for us: go on with what comes now.
+            self._pending.clear()
+            self._size = 0
+        if not self._busy:
+            self._work()
+
+    def follow(self, query: Query, wake: Callable[[], None]) -> Follower:
+        """Follow what becomes durable from now on.  Raises `Fault`.
+
+        *wake* is called in a turn of its own when there is more.
+        """
+        if self.stopped:
+            raise Fault(503, "stopping")
+        ring = self._rings.get(query)
+        if ring is None:
+            if len(self._rings) >= _QUERIES:
+                raise Fault(429, f"more than {_QUERIES} different queries at a time")
+            ring = self._rings[query] = Ring(query, self._next_lsn)
+        return Follower(ring, wake)
+
+    def leave(self, follower: Follower) -> None:
+        """It wants no more."""
+        follower.leave()
+        for query, ring in list(self._rings.items()):
+            if not ring.followers:
+                del self._rings[query]
+        if not self._rings:
+            self._pending.clear()
+            self._size = 0
+
+    def stop(self) -> None:
+        """Let every stream end."""
+        self.stopped = True
+        self._wake()
+
+    @property
+    def _next_lsn(self) -> int:
+        """Of the first event that no job has begun with."""
+        return self._pending[0].lsn if self._pending else self.durable_lsn + 1
+
+    # -- making elements ------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Begin with what is pending."""
+        job: list[Stored] = []
+        size = 0
+        while self._pending and (not job or size < _JOB_BYTES):
+            stored = self._pending.popleft()
+            job.append(stored)
+            size += _cost(stored)
+        self._size -= size
+        self._busy = bool(job)
+        if job:
+            done = self._in_thread(self._make, job, list(self._rings))
+            done.addCallbacks(self._made, self._failed, callbackArgs=(job,))
+            done.addBoth(self._rest)
+
+    def _make(self, job: list[Stored], queries: list[Query]) -> dict[Query, Encoded]:
+        """In a thread: decode once, encode once for each query."""
+        batches = [
+            (stored, encoding.decode(stored, self.decoders))
+            for stored in job
+            if any(query.admits(stored.batch.origin) for query in queries)
+        ]
+        return {
+            query: encoding.of_batches(self.node, batches, query) for query in queries
+        }
+
+    def _made(self, made: dict[Query, Encoded], job: list[Stored]) -> None:
+        first, end = job[0].lsn, job[-1].lsn + job[-1].batch.count
+        for query, encoded in made.items():
+            ring = self._rings.get(query)
+            if ring is not None:
+                for piece in _pieces(first, end, encoded):
+                    ring.add(piece)
+        while sum(ring.bytes for ring in self._rings.values()) > self._ring_bytes:
+            max(self._rings.values(), key=lambda ring: ring.bytes).drop()
+        self._wake()
+
+    def _rest(self, _: object) -> None:
+        pause = 0 if self._size >= _JOB_BYTES else _PAUSE_SECONDS
+        self._clock.callLater(pause, self._work)
+
+    def _failed(self, why: Failure) -> None:
+        self._log.failure("events could not be shown to taps", why)
+
+    def _wake(self) -> None:
+        for ring in list(self._rings.values()):
+            for follower in list(ring.followers):
+                follower.wake()
+
+
+def _cost(stored: Stored) -> int:
+    batch = stored.batch
+    return max(batch.payload_bytes, len(batch.body)) + _EVENT_BYTES * batch.count
+
+
+def _pieces(first: int, end: int, encoded: Encoded) -> list[Piece]:
+    """Of moderate size: one of them is what a follower takes at once."""
+    elements, lasts = encoded
+    found: list[Piece] = []
+    begin = size = 0
+    for at, element in enumerate(elements):
+        if at > begin and (
+            size + len(element) > _PIECE_BYTES or at - begin >= _PIECE_ELEMENTS
+        ):
+            behind = lasts[at - 1] + 1
+            found.append(Piece(first, behind, elements[begin:at], lasts[begin:at]))
+            first, begin, size = behind, at, 0
+        size += len(element)
+    found.append(Piece(first, end, elements[begin:], lasts[begin:]))
+    return found
+
+
+class Skipping:
+    """What a tap's subscriber gets.  Implements `gateway.rsio.publisher.Source`."""
+
+    size = 0
+
+    def __init__(self, live: Live, query: Query, wake: Callable[[], None]) -> None:
+        self._live = live
+        self._query = query
+        self._follower = live.follow(query, wake)
+
+    def take(self, most: int) -> Elements | None:
+        """See `Source`.  After a gap it goes on with what is new."""
+        if self._live.stopped:
+            raise Fault(503, "stopping")
+        if not most:
+            return None
+        follower = self._follower
+        try:
+            first = follower.gap
+        except Behind:
+            return self.skip()
+        if first is None:
+            return follower.take(most)
+        missed, follower.lsn = follower.lsn, first
+        return self._gap(missed, first - 1)
+
+    def skip(self) -> Elements | None:
+        """Leave out what there is; the element that says so, None if nothing was."""
+        first, last = self._follower.skip()
+        return self._gap(first, last) if last >= first else None
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._live.leave(self._follower)
+
+    def _gap(self, first: int, last: int) -> Elements:
+        self._live.skipped += last - first + 1
+        return Elements([encoding.gap(self._query, first, last)])
+
+
+class Tap:
+    """`tap?protocol=…&listener=…&channel=…&kind=…&format=json|arrow`.
+
+    A live view: it begins now, and a subscriber that is too slow loses events, which a
+    gap tells it: `{"gap":{"from":LSN,"to":LSN}}`.  `events` has all.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def subscribe(self, request: Request, wake: Callable[[], None]) -> Skipping:
+        """See `gateway.rsio.publisher.Publisher`."""
+        refuse_others(request.query)
+        query = parse(request.query)
+        if request.offset:
+            raise Fault(416, "a tap begins now; events?from=LSN begins where you say")
+        return Skipping(self._live, query, wake)

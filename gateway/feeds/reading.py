@@ -1,0 +1,101 @@
+"""One subscriber's way through the files: from an lsn on, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from gateway.event import SCHEMA, Rows, Stored
+from gateway.feeds import encoding
+from gateway.feeds.files import Gone, Shelves
+from gateway.feeds.query import Query
+from gateway.feeds.ring import Piece
+
+__all__ = ["Reader"]
+
+_PIECE_BYTES = 1 << 19
+_EVENT_BYTES = 512  # what an element has beside its payload, roughly
+
+
+class Reader:
+    """Reads for one subscriber.  Blocks; one call at a time, in any thread."""
+
+    def __init__(self, shelves: Shelves, query: Query) -> None:
+        self._shelves = shelves
+        self._query = query
+        self._tables: Iterator[pa.RecordBatch] | None = None
+        self._at = 0
+
+    def read(self, lsn: int, end: int) -> Piece:
+        """Elements of some events from *lsn* on, and before *end*.
+
+        There may be no element in the piece, but it has one event at least.  *lsn* 0 is
+        the oldest event, or *end* if there is none.  Raises `Gone`, OSError.
+        """
+        if lsn:
+            return self._read(lsn, end)
+        while True:
+            oldest = self._shelves.oldest()
+            if oldest is None or oldest >= end:
+                return Piece(end, end, [], [])
+            try:
+                return self._read(oldest, end)
+            except Gone:
+                continue  # it expired meanwhile
+
+    def close(self) -> None:
+        """Hold no file open."""
+        self._tables = None
+
+    def _read(self, lsn: int, end: int) -> Piece:
+        if self._tables is not None and self._at == lsn:
+            piece = self._from_file(self._tables, lsn, end)
+            if piece is not None:
+                return piece
+        self._tables = None
+        found = self._shelves.find(lsn, end)
+        if isinstance(found, Sequence):
+            return self._from_journal(found, lsn, end)
+        self._tables = found
+        piece = self._from_file(found, lsn, end)
+        if piece is None:
+            raise OSError(f"lsn {lsn} is not in the file whose name says so")
+        return piece
+
+    def _from_file(
+        self, tables: Iterator[pa.RecordBatch], lsn: int, end: int
+    ) -> Piece | None:
+        for table in tables:
+            lsns = table.column("lsn").to_numpy()
+            begin, stop = (int(at) for at in lsns.searchsorted((lsn, end)))
+            if begin == len(lsns):
+                continue
+            events = table.slice(begin, stop - begin)
+            if events.schema != SCHEMA:
+                events = events.cast(SCHEMA)
+            self._at = int(lsns[stop - 1]) + 1
+            elements, lasts = encoding.of_events(events, self._query)
+            return Piece(lsn, self._at, elements, lasts)
+        return None
+
+    def _from_journal(self, batches: Sequence[Stored], lsn: int, end: int) -> Piece:
+        wanted: list[tuple[Stored, Rows]] = []
+        left, at = _PIECE_BYTES, lsn
+        for stored in batches:
+            if left <= 0 or at >= end:
+                break
+            rows = self._rows(stored)
+            behind = min(stored.lsn + stored.batch.count, end)
+            stop = at
+            while stop < behind and left > 0:
+                left -= len(rows.payloads[stop - stored.lsn]) + _EVENT_BYTES
+                stop += 1
+            wanted.append(encoding.part(stored, rows, at, stop))
+            at = stop
+        node = self._shelves.node
+        elements, lasts = encoding.of_batches(node, wanted, self._query)
+        return Piece(lsn, at, elements, lasts)
+
+    def _rows(self, stored: Stored) -> Rows:
+        return self._shelves.decoded(stored)

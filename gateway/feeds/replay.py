@@ -1,0 +1,239 @@
+"""Every event from a given one on: the publisher `events`.
+
+    archive, spool, journal ──read as wanted──► pieces ──┐
+                                                         ├─► elements, each lsn once
+    what becomes durable meanwhile ──► ring ─────────────┘
+
+A stream that is nearly up to date begins to follow the ring, reads the files up to
+where that begins, and goes on with the ring itself.  Lsns have no holes, so that seam
+is a comparison of two numbers.  Who then is too slow for the ring goes back to the
+files, and loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.feeds.files import Gone, Places, Shelves
+from gateway.feeds.live import Live
+from gateway.feeds.query import JSON, Query, parse, refuse_others
+from gateway.feeds.reading import Reader
+from gateway.feeds.ring import Behind, Follower, Piece
+from gateway.rsio.publisher import Elements, Fault, Finished, Request
+
+__all__ = ["Replay"]
+
+_READERS = 64
+_NEARLY = 20_000  # events behind
+
+
+class Replay:
+    """`events?node=…&from=LSN&to=LSN&protocol=…&…&format=json|arrow`.
+
+    From the oldest event there is, unless *from* is an lsn or `latest`; for ever,
+    unless *to* is one.
+    """
+
+    def __init__(
+        self,
+        live: Live,
+        places: Places,
+        *,
+        in_thread: Callable[..., Deferred[Any]],
+    ) -> None:
+        self.live = live
+        self.shelves = Shelves(live.node, places, live.decoders)
+        self.in_thread = in_thread
+        self._sources: set[Complete] = set()
+
+    def subscribe(self, request: Request, wake: Callable[[], None]) -> Complete:
+        """See `gateway.rsio.publisher.Publisher`."""
+        given, live = request.query, self.live
+        refuse_others(given, "node", "from", "to")
+        query = parse(given)
+        if given.get("node", live.node) != live.node:
+            raise Fault(
+                404, f"no node {given['node'][:80]!r} here; this is {live.node}"
+            )
+        if len(self._sources) >= _READERS:
+            raise Fault(429, f"more than {_READERS} subscriptions to events at a time")
+        first = self._first(given.get("from", "earliest"))
+        if request.offset:
+            first = max(first, 1) + _counted(query, request.offset)
+        last = _number("to", given["to"]) if "to" in given else None
+        if first > live.durable_lsn + 1 and (last is None or last >= first):
+            raise Fault(
+                416, f"lsn {first} is still to come; {live.durable_lsn} is last"
+            )
+        source = Complete(self, query, first, last, wake)
+        self._sources.add(source)
+        return source
+
+    def closed(self, source: Complete) -> None:
+        """It reads no more."""
+        self._sources.discard(source)
+        if not self._sources:
+            self.shelves.forget()
+
+    def _first(self, text: str) -> int:
+        if text == "latest":
+            return self.live.durable_lsn + 1
+        return 0 if text == "earliest" else _number("from", text)
+
+
+def _number(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) < 2**63):
+        raise Fault(400, f"{key}={text[:40]}: an lsn is a number from 1 on")
+    return int(text[:20])
+
+
+def _counted(query: Query, offset: int) -> int:
+    if query.conditions or query.format != JSON:
+        raise Fault(416, "offsets count all events, as json; say from=LSN instead")
+    return offset
+
+
+class Complete:
+    """What one subscriber gets.  Implements `gateway.rsio.publisher.Source`."""
+
+    size = 0
+    _log = Logger()
+
+    def __init__(
+        self,
+        replay: Replay,
+        query: Query,
+        first: int,
+        last: int | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._replay = replay
+        self._live = replay.live
+        self._query = query
+        self._lsn = first
+        """Of the next event to look at; 0: the oldest."""
+        self._last = last
+        self._wake = wake
+        self._reader = Reader(replay.shelves, query)
+        self._reading = self._closed = False
+        self._piece: Piece | None = None
+        self._index = 0
+        self._follower: Follower | None = None
+        self._fault: Fault | None = None
+
+    def take(self, most: int) -> Elements | None:
+        """See `Source`."""
+        if self._live.stopped:
+            raise Fault(503, "stopping")
+        if self._fault is not None:
+            raise self._fault
+        if self._last is not None and self._lsn > self._last:
+            raise Finished
+        if not most:
+            return None
+        if self._piece is not None:
+            return self._from_files(self._piece, most)
+        if self._may_follow():
+            return self._from_ring(most)
+        self._read()
+        return None
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._closed = True
+        self._piece = None
+        self._unfollow()
+        if not self._reading:
+            self._reader.close()
+        self._replay.closed(self)
+
+    # -- the ring ---------------------------------------------------------------------
+
+    def _may_follow(self) -> bool:
+        """Whether the ring goes on exactly where we are."""
+        follower = self._follower
+        if follower is None:
+            return False
+        try:
+            hole = follower.gap is not None
+        except Behind:
+            hole = True
+        # The ring does not know of our last event.
+        ends = self._last is not None and self._live.durable_lsn >= self._lsn
+        if hole or ends:
+            self._unfollow()
+            return False
+        return self._lsn >= follower.lsn
+
+    def _from_ring(self, most: int) -> Elements | None:
+        follower = self._follower
+        assert follower is not None
+        found = follower.take(most, self._lsn)
+        self._lsn = max(self._lsn, follower.lsn)
+        return found
+
+    def _follow(self) -> None:
+        try:
+            self._follower = self._live.follow(self._query, self._wake)
+        except Fault as why:  # too many queries: it could not be told of new events
+            self._fault = why
+
+    def _unfollow(self) -> None:
+        if self._follower is not None:
+            self._live.leave(self._follower)
+            self._follower = None
+
+    # -- the files --------------------------------------------------------------------
+
+    def _from_files(self, piece: Piece, most: int) -> Elements:
+        begin = self._index
+        end = self._index = min(begin + most, len(piece.elements))
+        if end == len(piece.elements):
+            self._piece, self._index = None, 0
+            self._lsn = piece.end
+        return Elements(piece.elements[begin:end])
+
+    def _read(self) -> None:
+        """Read more, unless that is being done or there is no more."""
+        if self._reading:
+            return
+        end = self._live.durable_lsn + 1
+        if self._follower is None and end - self._lsn <= _NEARLY:
+            self._follow()
+        if self._follower is not None and self._follower.lsn > self._lsn:
+            end = min(end, self._follower.lsn)
+        if self._last is not None:
+            end = min(end, self._last + 1)
+        if self._lsn < end and self._fault is None:
+            self._reading = True
+            done = self._replay.in_thread(self._reader.read, self._lsn, end)
+            done.addCallbacks(self._there, self._failed)
+            done.addBoth(self._turn)
+
+    def _there(self, piece: Piece) -> None:
+        if piece.elements and not self._closed:
+            self._piece = piece
+            self._lsn = piece.first
+        else:
+            self._lsn = piece.end
+
+    def _failed(self, why: Failure) -> None:
+        if isinstance(why.value, Gone):
+            first = why.value.first
+            there = f"the oldest is {first}" if first else "nothing older is left"
+            self._fault = Fault(410, f"lsn {self._lsn} is not there any more; {there}")
+            return
+        self._log.failure("events from lsn {lsn} on", why, lsn=self._lsn)
+        self._fault = Fault(500, "the events can not be read")
+
+    def _turn(self, _: object) -> None:
+        self._reading = False
+        if self._closed:
+            self._reader.close()
+        else:
+            self._wake()

@@ -1,0 +1,191 @@
+"""The latest elements of one query, shared by all who follow it.
+
+    piece   piece   piece   piece          elements, encoded once
+      ^               ^        ^
+    slow            quick    quick         followers; what all have passed is dropped
+
+A follower that is too slow finds that its place is gone.  What becomes of it is for its
+stream to say: `tap` tells of a gap, `events` goes back to the files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from gateway.feeds import columns
+from gateway.feeds.query import ARROW, Query
+from gateway.rsio.publisher import Elements
+
+__all__ = ["Behind", "Follower", "Piece", "Ring"]
+
+_OVERHEAD = 120  # bytes of Python objects that an element needs
+_ENCODED_BYTES = 1 << 16  # larger elements leave in parts, and nobody keeps those
+
+
+class Behind(Exception):
+    """What a follower wants is not in the ring any more."""
+
+
+class Piece:
+    """Elements of the events from lsn `first` to before `end` that a query wants."""
+
+    __slots__ = ("_shared", "elements", "end", "first", "lasts", "size", "waiting")
+
+    def __init__(
+        self, first: int, end: int, elements: Sequence[bytes], lasts: Sequence[int]
+    ) -> None:
+        self.first = first
+        self.end = end
+        self.elements = elements
+        self.lasts = lasts
+        """The lsn of the last event of each element."""
+        copies = 2 if max(map(len, elements), default=0) <= _ENCODED_BYTES else 1
+        self.size = sum(copies * len(each) + _OVERHEAD for each in elements)
+        """Bytes of memory, with the messages that followers share."""
+        self.waiting = 0
+        """Followers that have not passed it."""
+        self._shared: tuple[int, int, Elements] | None = None
+
+    def cut(self, begin: int, end: int) -> Elements:
+        """Some of its elements; the same object for all who ask for the same."""
+        shared = self._shared
+        if shared is None or shared[:2] != (begin, end):
+            cut = Elements(self.elements[begin:end])
+            shared = self._shared = begin, end, cut
+        return shared[2]
+
+
+class Ring:
+    """Of one query.  Only `Live` adds to it, and takes from it what is too much."""
+
+    def __init__(self, query: Query, start: int) -> None:
+        self.query = query
+        self.end = start
+        """Everything before this lsn has been looked at."""
+        self.since = start
+        """Of the events from here to `end`, behind all pieces, none was wanted."""
+        self.bytes = 0
+        self.followers: set[Follower] = set()
+        self._pieces: deque[Piece] = deque()
+        self._gone = 0
+        """How many pieces there were before the first that is here."""
+
+    def add(self, piece: Piece) -> None:
+        """The next piece.  A hole before it is one that followers will notice."""
+        if piece.end <= self.end:
+            return  # from before it began
+        if piece.first > self.end:
+            self.since = piece.first
+        self.end = piece.end
+        if piece.elements and self.followers:
+            piece.first, self.since = self.since, piece.end
+            piece.waiting = len(self.followers)
+            self._pieces.append(piece)
+            self.bytes += piece.size
+
+    def drop(self) -> None:
+        """Forget the oldest piece, whoever still wants it."""
+        self.bytes -= self._pieces.popleft().size
+        self._gone += 1
+
+    def enter(self, follower: Follower) -> None:
+        """Let it have what comes from now on."""
+        follower.number = self._gone + len(self._pieces)
+        follower.lsn = self.end
+        self.followers.add(follower)
+
+    def at(self, number: int) -> Piece | None:
+        """The piece of this number, None if it is still to come.  Raises `Behind`."""
+        if number < self._gone:
+            raise Behind
+        at = number - self._gone
+        return self._pieces[at] if at < len(self._pieces) else None
+
+    def passed(self, number: int) -> None:
+        """A follower needs this piece no more."""
+        if number >= self._gone:
+            self._pieces[number - self._gone].waiting -= 1
+            self._drop_unwanted()
+
+    def leave(self, follower: Follower) -> None:
+        """A follower needs no piece any more."""
+        self.followers.discard(follower)
+        for at in range(max(follower.number - self._gone, 0), len(self._pieces)):
+            self._pieces[at].waiting -= 1
+        self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        while self._pieces and not self._pieces[0].waiting:
+            self.drop()
+
+
+class Follower:
+    """One subscriber's place in a ring."""
+
+    __slots__ = ("_index", "_ring", "lsn", "number", "wake")
+
+    def __init__(self, ring: Ring, wake: Callable[[], None]) -> None:
+        self.lsn = 0
+        """What comes next is of this lsn or a later one, unless it is behind."""
+        self.number = 0
+        """Of the piece that it takes from."""
+        self.wake = wake
+        self._ring = ring
+        self._index = 0
+        ring.enter(self)
+
+    @property
+    def gap(self) -> int | None:
+        """The lsn that comes next, if events before it are missing.  Raises `Behind`."""
+        piece = self._ring.at(self.number)
+        first = self._ring.since if piece is None else piece.first
+        return first if first > self.lsn else None
+
+    def take(self, most: int, wanted: int = 0) -> Elements | None:
+        """The next elements, *most* at most, of events from lsn *wanted* on.
+
+        None if there are none yet.  Raises `Behind`.  Does not tell of a `gap`.
+        """
+        ring = self._ring
+        while (piece := ring.at(self.number)) is not None:
+            lasts = piece.lasts
+            begin = bisect_right(lasts, wanted - 1, self._index)
+            if begin == len(lasts):
+                self._pass(piece)
+                continue
+            if not most:
+                return None
+            if ring.query.format == ARROW and self.lsn < wanted:
+                # It may begin with events that are not wanted.
+                end = begin + 1
+                found = Elements([columns.since(piece.elements[begin], wanted)])
+            else:
+                end = min(begin + most, len(lasts))
+                found = piece.cut(begin, end)
+            self._index = end
+            self.lsn = lasts[end - 1] + 1
+            if end == len(lasts):
+                self._pass(piece)
+            return found
+        self.lsn = max(self.lsn, ring.end)
+        return None
+
+    def skip(self) -> tuple[int, int]:
+        """Go to the ring's end; the first and last lsn that this leaves out."""
+        first = self.lsn
+        self._ring.leave(self)
+        self._index = 0
+        self._ring.enter(self)
+        return first, self.lsn - 1
+
+    def leave(self) -> None:
+        """Follow no more."""
+        self._ring.leave(self)
+
+    def _pass(self, piece: Piece) -> None:
+        self.lsn = piece.end
+        self._index = 0
+        self.number += 1
+        self._ring.passed(self.number - 1)
