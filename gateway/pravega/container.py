@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
-from gateway.interfaces import Journal, Refusal
+from gateway.interfaces import Journal, NotStored, Refusal
 from gateway.pravega.cache import Recent
 from gateway.pravega.reading import Answer, Fetch, Read, Truncated, found, look
 from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments, Written
-from gateway.pravega.snapshot import Saving
+from gateway.pravega.snapshot import Saving, restore
 
 __all__ = ["Container", "Owner", "Reader", "Waiting"]
 
@@ -123,6 +123,10 @@ class Container:
 
     # -- start and stop -------------------------------------------------------------
 
+    def restore(self, data: bytes) -> None:
+        """Be what a snapshot says; before all else.  Raises whatever is wrong with it."""
+        self.state = restore(data)
+
     def replay(self, stored: Stored) -> None:
         """A batch that the journal still has; in order, before `start`."""
         batch = stored.batch
@@ -150,8 +154,11 @@ class Container:
     def snapshot(self) -> Deferred[bytes]:
         """The state, once everything in it is durable; it may replace an older one.
 
-        It is that of now, or of a later moment if another one is being made.
+        It is that of now, or of a later moment if another one is being made.  It fails
+        with `NotStored` if something in it is not durable and never will be.
         """
+        if self.broken:
+            return fail(NotStored(self.broken))
         done: Deferred[bytes] = Deferred()
         self._wanted.append(done)
         self._save()
@@ -165,7 +172,8 @@ class Container:
 
     def _save_on(self) -> None:
         """A little at a time: connections do not wait for it."""
-        assert self._saving is not None
+        if self._saving is None:
+            return  # something in it will never be durable
         if self._saving.step():
             self.clock.callLater(0, self._save_on)
         else:
@@ -240,6 +248,9 @@ class Container:
         if not self.broken:
             self.broken = failure.getErrorMessage()
             self._log.warn("Pravega takes no more: {why}", why=self.broken)
+        for done in (*self._savers, *self._wanted):
+            done.errback(NotStored(self.broken))
+        self._savers, self._wanted, self._saving = [], [], None
         owners, self._owners = self._owners, {}
         if owner is not None:
             owners[owner] = None

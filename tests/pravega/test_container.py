@@ -58,6 +58,30 @@ def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
     assert call.getTime() - again.clock.seconds() == 50
 
 
+def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
+    """Nobody waits for ever for a state that will never be durable."""
+    store.peer().setup()
+    store.container.submit(store.container.state.create("t", 0))
+    failures: list[Any] = []
+    store.container.snapshot().addErrback(failures.append)
+    store.journal.refuse("stopping")
+    store.clock.advance(0)
+    store.container.snapshot().addErrback(failures.append)
+    assert [bool(failure.check(NotStored)) for failure in failures] == [True, True]
+
+
+def test_it_begins_with_a_snapshot(store: Any, make_store: Callable[..., Any]) -> None:
+    """What `snapshot` gave makes another container the same, before any replay."""
+    store.peer().setup()
+    got: list[bytes] = []
+    store.container.stop()
+    store.container.snapshot().addCallback(got.append)
+    store.clock.advance(0)
+    again = make_store(state=Segments())
+    again.container.restore(got[0])
+    assert snapshot.save(again.container.state) == snapshot.save(store.container.state)
+
+
 def test_snapshot_waits_for_the_disk(store: Any) -> None:
     """It is given when all that is in it is durable, and holds nothing that came later."""
     peer = store.peer()
