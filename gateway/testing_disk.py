@@ -241,7 +241,11 @@ class RecordingDisk:
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
-        return path in self._directories or path.name in self._names(path.parent)
+        if path in self._directories:
+            return True
+        return path.parent in self._directories and path.name in self._names(
+            path.parent
+        )
 
     def rename(self, old: Path, new: Path) -> None:
         """See `Disk`."""

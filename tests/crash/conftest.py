@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.task import Clock
 
+from gateway.checkpoint import Checkpoint
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.journal import Log, log, recover
 from gateway.spool import Catalog, Publisher, parquet, parse_file_name
@@ -24,6 +27,7 @@ from gateway.testing_disk import Fault, RecordingDisk
 
 T = TypeVar("T")
 JOURNAL, SPOOL, ARCHIVE = Path("/gw/journal"), Path("/gw/spool"), Path("/gw/archive")
+STATE = Path("/gw/state")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Acknowledged:
 
     lsn: int
     body: bytes
+    count: int
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,37 @@ class Taken(Seen):
     """A mark: Spark has the file's rows in its tables."""
 
 
+class Ledger:
+    """A memory: which batches there were, and how many events each had."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def restore(self, data: bytes) -> None:
+        assert not self.counts
+        words = map(int, data.split())
+        self.counts = dict(zip(words, words, strict=True))
+
+    def replay(self, stored: Stored) -> None:
+        number = number_of(stored.batch.body)
+        if number > max(self.counts, default=0):
+            self.counts[number] = stored.batch.count
+
+    def start(self) -> None:
+        """Nothing to submit."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def snapshot(self) -> Deferred[bytes]:
+        return succeed(b" ".join(b"%d %d" % pair for pair in self.counts.items()))
+
+
 class Gateway:
-    """One life of the daemon, as gateway.tap builds it; *tries* before it gives up."""
+    """One life of the daemon, as gateway.tap builds it; *tries* before it gives up.
+
+    It remembers if the disk has a directory for that.
+    """
 
     def __init__(self, disk: RecordingDisk, *, life: int = 1, tries: int = 1) -> None:
         self.disk = disk
@@ -56,10 +90,29 @@ class Gateway:
         self.catalog = Catalog(JOURNAL, disk)
         found = recover(JOURNAL, disk, unpublished=self.catalog.unpublished)
         assert found.losses == []
+        self.ledger = Ledger()
+        remembers = disk.exists(STATE)
         self.publisher = Publisher(
-            "gw", SPOOL, self.catalog, disk, {"plain": split}, "none", clock=clock
+            "gw",
+            SPOOL,
+            self.catalog,
+            disk,
+            {"plain": split},
+            "none",
+            keep=remembers,
+            clock=clock,
         )
         self.sealed = self.publisher.recover(found.segments)
+        self.clock = Clock()
+        self.checkpoint = Checkpoint(
+            STATE,
+            {"ledger": self.ledger} if remembers else {},
+            disk,
+            self.clock,
+            maybeDeferred,
+        )
+        self.checkpoint.recover(found.segments, self.sealed)
+        self.checkpoint.start()
         next_lsn = max(found.next_lsn, self.catalog.last_lsn + 1)
         self.log = Log(JOURNAL, disk, next_lsn, clock=clock)
         self.origin = Origin("plain", "l", f"s-{life}", "[::1]:9")
@@ -71,14 +124,21 @@ class Gateway:
         lsn = self._insist(lambda: self.log.commit(batches))
         self.sealed += self.log.abandoned()
         for batch in batches:
-            self.disk.mark(Acknowledged(lsn, batch.body))
+            self.acknowledge(Stored(batch, lsn))
             lsn += batch.count
 
+    def acknowledge(self, stored: Stored) -> None:
+        """It is durable: whoever sent it is told, and remembered."""
+        batch = stored.batch
+        self.ledger.replay(stored)
+        self.disk.mark(Acknowledged(stored.lsn, batch.body, batch.count))
+
     def batch(self, count: int, size: int = 20) -> Batch:
-        """Every event of it tells the batch and its place in it."""
+        """Every event of it tells the batch and its place in it; none is metadata."""
         number = next(self._numbers)
         body = b",".join(
-            b"%d/%d/%d/%s" % (number, n, count, b"x" * size) for n in range(count)
+            b"%d/%d/%d/%s" % (number, n, count, b"x" * size)
+            for n in range(max(1, count))
         )
         return Batch(self.origin, 5_000_000, count, body, len(body))
 
@@ -93,7 +153,12 @@ class Gateway:
         """Everything that is sealed."""
         while self.sealed:
             self._insist(lambda: self.publisher.publish(self.sealed[0]))
-            del self.sealed[0]
+            self.checkpoint.published(self.sealed.pop(0))
+
+    def save(self) -> None:
+        """A checkpoint, if there is anything to let go of."""
+        for _ in range(self.tries):
+            self.clock.advance(60)
 
     def take(self, *, keep: bool) -> None:
         """Spark commits what it sees, and archives or deletes it."""
@@ -111,10 +176,12 @@ class Gateway:
         return do()
 
 
-def new_disk(fault: Fault | None = None) -> RecordingDisk:
+def new_disk(
+    fault: Fault | None = None, *, remembers: bool = False
+) -> RecordingDisk:
     """Empty, with the directories of one node."""
     disk = RecordingDisk(fault)
-    for path in (JOURNAL, SPOOL, ARCHIVE):
+    for path in (JOURNAL, SPOOL, ARCHIVE, *([STATE] if remembers else [])):
         disk.make_directory(path)
     return disk
 
@@ -126,6 +193,7 @@ def write_lines(
     rows = [
         (stored.lsn + n, payload)
         for stored in batches
+        if stored.batch.count
         for n, payload in enumerate(
             decoders[stored.batch.origin.protocol](stored.batch.body).payloads
         )
@@ -136,6 +204,10 @@ def write_lines(
 
 def clock() -> float:
     return 1_763_700_000.0
+
+
+def number_of(body: bytes) -> int:
+    return int(body.partition(b"/")[0])
 
 
 def split(body: bytes) -> Rows:
@@ -176,8 +248,11 @@ def check(disk: RecordingDisk) -> None:
     next_lsn, left = gateway.log.next_lsn, gateway.sealed
     assert before.log.next_lsn == next_lsn, "recovery changes its mind"
     assert before.sealed == left, "recovery changes its mind"
+    remembered = dict(gateway.ledger.counts)
+    assert before.ledger.counts == remembered, "recovery changes its mind"
     assert gateway.publisher.recover(left) == left
     gateway.publish()
+    gateway.save()
 
     files = public(disk)
     assert disk.names(SPOOL) == sorted(files), "hidden files are left"
@@ -195,21 +270,36 @@ def check(disk: RecordingDisk) -> None:
         rows |= inside
     assert sorted(rows) == list(range(1, next_lsn)), "a hole, or an lsn given twice"
     for mark in marks:
-        if isinstance(mark, Acknowledged):
-            there = range(mark.lsn, mark.lsn + mark.body.count(b",") + 1)
+        if isinstance(mark, Acknowledged) and mark.count:
+            there = range(mark.lsn, mark.lsn + mark.count)
             whole = b",".join(rows.get(lsn, b"(lost)") for lsn in there)
             assert whole == mark.body, f"acknowledged batch at {mark.lsn} is not there"
-    assert_whole([rows[lsn] for lsn in sorted(rows)])
+    batches = assert_whole([rows[lsn] for lsn in sorted(rows)])
+    if disk.exists(STATE):
+        assert_remembered(remembered, batches, marks)
+        assert Gateway(disk).ledger.counts == remembered, "a checkpoint forgets"
 
-    gateway.commit(2)
+    gateway.commit(0, 2)
     gateway.roll()
     gateway.publish()
     assert rows_of(max(public(disk).items())[1]).keys() == {next_lsn, next_lsn + 1}
     assert disk.wrong == []
 
 
-def assert_whole(payloads: list[bytes]) -> None:
-    """No batch is there in part, or twice."""
+def assert_remembered(
+    remembered: dict[int, int], published: list[int], marks: Iterable[object]
+) -> None:
+    """The memory has what was acknowledged, and agrees with the files."""
+    for mark in marks:
+        if isinstance(mark, Acknowledged):
+            number = number_of(mark.body)
+            assert remembered.get(number) == mark.count, f"{mark.body!r} is forgotten"
+    data = [number for number, count in remembered.items() if count]
+    assert data == published, "the memory and the files do not agree"
+
+
+def assert_whole(payloads: list[bytes]) -> list[int]:
+    """No batch is there in part, or twice; which are there."""
     batches: list[bytes] = []
     rest = iter(payloads)
     for payload in rest:
@@ -219,6 +309,7 @@ def assert_whole(payloads: list[bytes]) -> None:
             following = next(rest, b"nothing").split(b"/")
             assert following[:2] == [number, b"%d" % n], f"{payload!r} is torn"
     assert len(set(batches)) == len(batches), "a batch is there twice"
+    return [int(number) for number in batches]
 
 
 def wrecks(
@@ -251,11 +342,12 @@ def second_lives(
 def live_on(disk: RecordingDisk) -> None:
     """Recover, take more, publish, be read."""
     gateway = Gateway(disk, life=2)
-    gateway.commit(1, 2)
+    gateway.commit(1, 0, 2)
     gateway.publish()
     gateway.take(keep=True)
+    gateway.save()
     gateway.roll()
-    gateway.commit(1)
+    gateway.commit(0, 1)
     gateway.publish()
 
 

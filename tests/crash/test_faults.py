@@ -46,6 +46,21 @@ def work(gateway: Any) -> None:
     gateway.publish()
 
 
+def work_with_metadata(gateway: Any) -> None:
+    gateway.commit(0, 2)
+    gateway.commit(0)
+    gateway.roll()
+    gateway.commit(0)
+    gateway.publish()
+    gateway.save()
+    gateway.roll()
+    gateway.commit(1, 0)
+    gateway.roll()
+    gateway.publish()
+    gateway.save()
+    gateway.commit(0)
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_the_disk_fails_anywhere_and_then_the_power_too(
     crash: Any, quick_files: None, kind: str
@@ -62,6 +77,51 @@ def test_the_disk_fails_anywhere_and_then_the_power_too(
         states += crash.survey(crash.wrecks(disk, most=6, every=2, begin=turn))
         states += crash.survey([(f"the end, with {fault.failed}", disk)])
     assert states > 1000
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
+    crash: Any, quick_files: None, kind: str
+) -> None:
+    """The journal keeps what no checkpoint could save; a later one saves it."""
+    states = 0
+    for fault in each_fault(kind, least=40):
+        disk = crash.new_disk(remembers=True)
+        gateway = crash.Gateway(disk, tries=TRIES)
+        disk.fault = fault
+        work_with_metadata(gateway)
+        disk.fault = None
+        turn = fault.nth % 2
+        states += crash.survey(crash.wrecks(disk, most=6, every=2, begin=turn))
+        states += crash.survey([(f"the end, with {fault.failed}", disk)])
+    assert states > 1000
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
+    crash: Any, quick_files: None, kind: str
+) -> None:
+    """What fails while a start restores and saves is found as good by the next."""
+    for fault in each_fault(kind, least=20):
+        disk = crash.new_disk(remembers=True)
+        gateway = crash.Gateway(disk)
+        gateway.commit(1, 0)
+        gateway.roll()
+        gateway.publish()
+        gateway.save()
+        gateway.commit(0, 2)
+        gateway.roll()
+        gateway.publish()
+        gateway.commit(0)
+        gateway.roll()
+        gateway.commit(0, 3)
+        again = RecordingDisk.after_kill(disk.moments[-1])
+        again.fault = fault
+        with contextlib.suppress(OSError):
+            crash.Gateway(again).publish()
+        again.fault = None
+        crash.survey(crash.wrecks(again, most=4, every=2))
+        crash.survey([(f"the end, with {fault.failed}", again)])
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -121,7 +181,7 @@ class Running:
     def stored(self, stored: Any) -> None:
         """An acknowledgement: a power cut right now must not take the batch."""
         self.acknowledged += 1
-        self.disk.mark(self.crash.Acknowledged(stored.lsn, stored.batch.body))
+        self.gateway.acknowledge(stored)
 
     def run(self, until: Callable[[], bool]) -> None:
         while not until():

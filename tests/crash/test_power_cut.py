@@ -77,11 +77,71 @@ def a_full_disk(gateway: Any) -> None:
     gateway.publish()
 
 
+def metadata(gateway: Any) -> None:
+    """Batches without events, alone in a segment and among others."""
+    gateway.commit(0)
+    gateway.commit(0, 0)
+    gateway.roll()
+    gateway.commit(0)
+    gateway.roll()
+    gateway.commit(0, 2, 0)
+    gateway.publish()
+    gateway.roll()
+    gateway.commit(1)
+    gateway.commit(0)
+    gateway.publish()
+    gateway.save()
+    gateway.roll()
+    gateway.commit(0)
+
+
+def saving_seldom(gateway: Any) -> None:
+    """Published segments wait for a checkpoint while others come, and go together."""
+    for turn in range(3):
+        gateway.commit(1, 0)
+        gateway.roll()
+        gateway.commit(0)
+        gateway.publish()
+        if turn == 1:
+            gateway.take(keep=True)
+    gateway.commit(2)
+    gateway.roll()
+    gateway.save()
+    gateway.publish()
+    gateway.commit(0)
+    gateway.roll()
+    gateway.publish()
+    gateway.save()
+
+
+def metadata_and_failed_syncs(gateway: Any) -> None:
+    """Groups of both kinds whose sync fails, in segments of both kinds."""
+    for group in ((0,), (0, 1), (1, 0, 0), (0, 0)):
+        gateway.commit(0)
+        gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
+        gateway.commit(*group)
+    gateway.roll()
+    gateway.publish()
+    gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
+    gateway.save()
+    gateway.disk.fault = None
+    gateway.commit(1)
+
+
 SCENARIOS = [keeping_up, falling_behind, side_by_side, a_failed_sync, a_full_disk]
 
 
-def run(crash: Any, scenario: Scenario) -> Any:
-    disk = crash.new_disk()
+REMEMBERING = [
+    keeping_up,
+    a_failed_sync,
+    metadata,
+    saving_seldom,
+    metadata_and_failed_syncs,
+]
+
+
+def run(crash: Any, scenario: Scenario, *, remembers: bool = False) -> Any:
+    disk = crash.new_disk(remembers=remembers)
     scenario(crash.Gateway(disk, tries=3))
     return disk
 
@@ -93,6 +153,16 @@ def test_no_crash_loses_or_doubles_anything(
     """After any crash all that was acknowledged is published once, and whole."""
     states = crash.survey(crash.wrecks(run(crash, scenario), most=32))
     assert states > 300
+
+
+@pytest.mark.parametrize("scenario", REMEMBERING)
+def test_no_crash_makes_a_memory_forget(
+    crash: Any, quick_files: None, scenario: Scenario
+) -> None:
+    """All that was acknowledged is remembered, once, with events or without, whatever a
+    crash leaves of journal and state files; and the events are published as ever."""
+    disk = run(crash, scenario, remembers=True)
+    assert crash.survey(crash.wrecks(disk, most=32)) > 300
 
 
 def test_the_same_with_real_files(crash: Any) -> None:
@@ -108,6 +178,16 @@ def test_no_crash_in_a_recovery_does_either(
     """The same holds when the next start, and what follows, is cut short as well."""
     states = crash.survey(crash.second_lives(run(crash, scenario), most=2))
     assert states > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", REMEMBERING)
+def test_no_crash_in_a_recovery_makes_a_memory_forget(
+    crash: Any, quick_files: None, scenario: Scenario
+) -> None:
+    """The same while a start restores, replays, saves and lets segments go."""
+    disk = run(crash, scenario, remembers=True)
+    assert crash.survey(crash.second_lives(disk, most=2)) > 500
 
 
 def test_the_catalog_forgets_only_what_can_not_come_back(
