@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +26,11 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from gateway.admin.status import PushStatus
 from gateway.pomelo import Registry
 from gateway.push import Push
 
-__all__ = ["Batch", "Folder", "Outbox", "Unreadable"]
+__all__ = ["Batch", "Folder", "Outbox", "Unreadable", "status"]
 
 _POLL_SECONDS = 0.2
 _SWEEP_SECONDS = 10.0
@@ -72,6 +73,8 @@ class Folder:
         self._retention = retention
         self._file_bytes = file_bytes
         self._blamed: set[Path] = set()
+        self.set_aside = 0
+        """Files that could not be read."""
 
     def take(self) -> Batch | None:
         """The next file's pushes, once; None if there is none."""
@@ -89,6 +92,7 @@ class Folder:
                     "outbox: {name} set aside: {why}", name=name, why=str(why)
                 )
                 path.rename(path.with_name(f".bad-{path.name}"))
+                self.set_aside += 1
                 continue
             self._finish(path)
             return Batch(name, pushes)
@@ -215,6 +219,13 @@ class Outbox:
         self._stopped: Deferred[Any] = succeed(None)
         self._stopping = False
         self._swept = 0.0
+        self.files = self.rows = self.refused = 0
+        """Pushed files, their rows, and those rows that were no pushes."""
+
+    @property
+    def set_aside(self) -> int:
+        """Files that could not be read."""
+        return self._folder.set_aside
 
     def start(self) -> None:
         """Look every 200 ms."""
@@ -262,6 +273,9 @@ class Outbox:
                 dropped += pushed.dropped
             if number % _AT_ONCE == 0:
                 await deferLater(self._reactor, 0)
+        self.files += 1
+        self.rows += len(batch.pushes)
+        self.refused += failed
         self._log.debug(
             "outbox: {name}: {count} pushes, {sent} sent, {dropped} dropped",
             name=batch.name,
@@ -277,3 +291,18 @@ class Outbox:
                 count=len(batch.pushes),
                 why=reason,
             )
+
+
+def status(registry: Registry, outboxes: Sequence[Outbox]) -> PushStatus:
+    """What became of all pushes, wherever they came from."""
+    rows = sum(one.rows for one in outboxes)
+    refused = sum(one.refused for one in outboxes)
+    return PushStatus(
+        clients=len(registry),
+        pushes=dict(registry.outcomes),
+        outbox_files={
+            "pushed": sum(one.files for one in outboxes),
+            "set_aside": sum(one.set_aside for one in outboxes),
+        },
+        outbox_rows={"pushed": rows - refused, "refused": refused},
+    )

@@ -47,6 +47,7 @@ from gateway.journal import Commit, segment
 from gateway.lock import Locked
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.outbox import Folder, Outbox
+from gateway.outbox import status as pushes
 from gateway.protocols import DECODERS, PROTOCOLS, Unusable, doors
 from gateway.shared import share
 from gateway.spool import Published
@@ -311,6 +312,11 @@ class Gateway(MultiService):
                 self.settings.spool.max_bytes,
             ),
             archive=ArchiveStatus(spool.archived.files, spool.archived.bytes),
+            pushes=(
+                pushes(self.shared.registry, self.outboxes)
+                if "pomelo" in self._served
+                else None
+            ),
         )
 
     def reload(self) -> None:

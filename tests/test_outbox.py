@@ -10,8 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from twisted.internet.task import Clock
 
 from gateway import outbox
+from gateway.admin.status import PushStatus
+from gateway.pomelo import Registry
 from gateway.push import Push
 
 ONE = Push("r", b"{}", None, "a")
@@ -154,3 +157,37 @@ def test_what_was_pushed_is_kept_if_wanted(tmp_path: Path) -> None:
     os.utime(kept, (1, 1))
     folder.sweep()
     assert list((tmp_path / ".done").iterdir()) == []
+
+
+class OneThread(Clock):
+    """A reactor whose threads are done before it looks."""
+
+    def getThreadPool(self) -> OneThread:
+        return self
+
+    def callInThreadWithCallback(
+        self, then: Callable[[bool, Any], None], work: Callable[[], Any]
+    ) -> None:
+        then(True, work())
+
+    def callFromThread(self, call: Callable[..., None], *arguments: Any) -> None:
+        call(*arguments)
+
+
+def test_what_became_of_files_and_rows(folder: outbox.Folder, put: Any) -> None:
+    """Files that were pushed or set aside, rows that were pushes or were not."""
+    registry, reactor = Registry(), OneThread()
+    running = outbox.Outbox(folder, registry, reactor)
+    running.start()
+    put("a.json", LINE * 300 + b'{"route":"","body":{}}\n')
+    put("b.json", b"{")
+    put("c.json", LINE)
+    reactor.pump([0.2, 0, 0.2])
+    running.stop()
+    assert outbox.status(registry, [running]) == PushStatus(
+        clients=0,
+        pushes={"sent": 0, "dropped": 0, "nobody": 301, "refused": 1},
+        outbox_files={"pushed": 2, "set_aside": 1},
+        outbox_rows={"pushed": 301, "refused": 1},
+    )
+    assert reactor.getDelayedCalls() == []

@@ -26,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.admin.status import ListenerStatus, Probe, Status
+from gateway.admin.status import ListenerStatus, Probe, PushStatus, Status
 
 __all__ = ["Metrics", "ReactorLag"]
 
@@ -212,6 +212,8 @@ class _Probed(Collector):
         yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
         yield from _listeners(status.listeners)
         yield from _stores(status)
+        if status.pushes is not None:
+            yield from _pushes(status.pushes)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -287,3 +289,30 @@ def _stores(status: Status) -> Iterator[Metric]:
     yield _gauge(
         "gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes
     )
+
+
+def _pushes(pushes: PushStatus) -> Iterator[Metric]:
+    yield _gauge(
+        "gateway_push_clients", "Clients that pushes can reach now.", pushes.clients
+    )
+    for name, text, counts in (
+        (
+            "gateway_pushes_total",
+            "Pushed messages sent and dropped; pushes for nobody, and refused.",
+            pushes.pushes,
+        ),
+        (
+            "gateway_outbox_files_total",
+            "Files of the outbox, pushed or set aside.",
+            pushes.outbox_files,
+        ),
+        (
+            "gateway_outbox_rows_total",
+            "Rows of the files that were pushed; those that were no pushes.",
+            pushes.outbox_rows,
+        ),
+    ):
+        family = CounterMetricFamily(name, text, labels=["outcome"])
+        for outcome, count in counts.items():
+            family.add_metric([outcome], count)
+        yield family

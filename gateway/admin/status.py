@@ -16,6 +16,7 @@ __all__ = [
     "JournalStatus",
     "ListenerStatus",
     "Probe",
+    "PushStatus",
     "SpoolStatus",
     "Status",
     "as_json",
@@ -75,6 +76,20 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PushStatus:
+    """The way back to Pomelo's clients."""
+
+    clients: int
+    """That can be reached now."""
+    pushes: Mapping[str, int]
+    """By what became of them: `pomelo.registry.OUTCOMES`."""
+    outbox_files: Mapping[str, int]
+    """`pushed`, `set_aside`."""
+    outbox_rows: Mapping[str, int]
+    """Of the files that were pushed: `pushed`, `refused`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole daemon, or one worker of it."""
 
@@ -87,6 +102,8 @@ class Status:
     journal: JournalStatus
     spool: SpoolStatus
     archive: ArchiveStatus
+    pushes: PushStatus | None = None
+    """None where nobody can be pushed to."""
 
     @property
     def ready(self) -> bool:

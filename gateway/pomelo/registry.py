@@ -1,7 +1,8 @@
 """The clients that can be reached: by session, by uid, or all that fit.
 
 A push is encoded once for each kind of client (`Terms`), however many there are.
-Nothing in the protocol acknowledges a push; `Pushed` says what left this process.
+Nothing in the protocol acknowledges a push; `Pushed` says what left this process, and
+`Registry.outcomes` what became of all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from gateway.event import Origin
 from gateway.payload import check
 from gateway.pomelo.handshake import Terms
 
-__all__ = ["Member", "Pushed", "Registry"]
+__all__ = ["OUTCOMES", "Member", "Pushed", "Registry"]
+
+#: A message to a client was sent or dropped; a push was for nobody who is connected, or
+#: could not be encoded.
+OUTCOMES = ("sent", "dropped", "nobody", "refused")
 
 
 class Member(Protocol):
@@ -56,6 +61,8 @@ class Registry:
     def __init__(self) -> None:
         self._sessions: dict[str, Member] = {}
         self._uids: dict[str, dict[Member, None]] = {}
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        """Of all pushes so far."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -100,16 +107,23 @@ class Registry:
         definition, or the route is none.
         """
         members = list(to)
-        _check(route, body)
-        packages = {
-            terms: terms.push(route, body) for terms in {m.terms for m in members}
-        }
+        try:
+            _check(route, body)
+            packages = {
+                terms: terms.push(route, body) for terms in {m.terms for m in members}
+            }
+        except ValueError:
+            self.outcomes["refused"] += 1
+            raise
         pushed = Pushed()
         for member in members:
             if member.push(packages[member.terms]):
                 pushed.sent += 1
             else:
                 pushed.dropped += 1
+        self.outcomes["sent"] += pushed.sent
+        self.outcomes["dropped"] += pushed.dropped
+        self.outcomes["nobody"] += not members
         return pushed
 
     def kick(self, to: Iterable[Member], reason: str) -> int:

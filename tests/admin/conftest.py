@@ -19,6 +19,7 @@ from gateway.admin.status import (
     ArchiveStatus,
     JournalStatus,
     ListenerStatus,
+    PushStatus,
     SpoolStatus,
     Status,
 )
@@ -48,6 +49,12 @@ class Daemon:
             journal=JournalStatus(durable_lsn=4096, bytes=500_000),
             spool=SpoolStatus(published_lsn=4000, files=2, bytes=900, limit_bytes=9000),
             archive=ArchiveStatus(files=7, bytes=7000),
+            pushes=PushStatus(
+                clients=2,
+                pushes={"sent": 5, "dropped": 1, "nobody": 3, "refused": 4},
+                outbox_files={"pushed": 6, "set_aside": 8},
+                outbox_rows={"pushed": 9, "refused": 10},
+            ),
         )
         self.broken: Exception | None = None
         self.asked = 0

@@ -104,6 +104,27 @@ def test_the_probe_is_read_at_the_scrape(metrics: Metrics, daemon: Any) -> None:
     assert value(metrics, "gateway_ready") == 0
 
 
+def test_pushes(metrics: Metrics, daemon: Any) -> None:
+    """By what became of them; nothing is said where nobody can be pushed to."""
+    expected = {
+        ("gateway_pushes_total", "sent"): 5,
+        ("gateway_pushes_total", "dropped"): 1,
+        ("gateway_pushes_total", "nobody"): 3,
+        ("gateway_pushes_total", "refused"): 4,
+        ("gateway_outbox_files_total", "pushed"): 6,
+        ("gateway_outbox_files_total", "set_aside"): 8,
+        ("gateway_outbox_rows_total", "pushed"): 9,
+        ("gateway_outbox_rows_total", "refused"): 10,
+    }
+    assert {
+        (name, outcome): value(metrics, name, outcome=outcome)
+        for name, outcome in expected
+    } == expected
+    assert value(metrics, "gateway_push_clients") == 2
+    daemon.change(pushes=None)
+    assert "gateway_pushes" not in scrape(metrics)
+
+
 def test_build_info(metrics: Metrics) -> None:
     """What runs where is a label on a constant."""
     [sample] = scrape(metrics)["gateway_build_info"].samples

@@ -54,6 +54,19 @@ def test_by_uid(crowd: Crowd) -> None:
     assert registry.user("alice") == []
 
 
+def test_outcomes_are_counted(crowd: Crowd) -> None:
+    """Each message to a client; and pushes that were for nobody, or no pushes."""
+    alice, _ = crowd.join(uid="alice"), crowd.join()
+    registry = crowd.registry
+    registry.push(registry.all(), "x", b"{}")
+    registry.push(registry.user("nobody"), "x", b"{}")
+    with pytest.raises(ValueError, match="JSON"):
+        registry.push(registry.user("nobody"), "x", b"{")
+    alice.unsent_bytes = 1 << 30
+    registry.push(registry.user("alice"), "x", b"{}")
+    assert registry.outcomes == {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1}
+
+
 def test_by_session(crowd: Crowd) -> None:
     """The name that the client's events have."""
     first, second = crowd.join(), crowd.join()
