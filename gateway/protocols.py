@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from twisted.internet.interfaces import IReactorTime
@@ -17,9 +18,9 @@ from gateway.event import Decode
 from gateway.interfaces import Accept
 from gateway.pravega import controller
 from gateway.rsio.publisher import Publishers
-from gateway.shared import Shared, revealed
+from gateway.shared import Shared, pravega_options, revealed
 
-__all__ = ["DECODERS", "PROTOCOLS", "Door", "Port", "Protocol", "Unusable", "doors"]
+__all__ = ["PROTOCOLS", "Door", "Port", "Protocol", "Unusable", "decoders", "doors"]
 
 _MiB = 2**20
 _Options = TypeVar("_Options")
@@ -144,7 +145,12 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "rsio": Protocol(_accept_rsio, rsio.decode, _rsio_port, remembers=True),
 }
 
-DECODERS: Mapping[str, Decode] = {name: each.decode for name, each in PROTOCOLS.items()}
+
+def decoders(settings: config.Config) -> Mapping[str, Decode]:
+    """Who turns stored batches into rows, as configured."""
+    plain = {name: each.decode for name, each in PROTOCOLS.items()}
+    content_type = pravega_options(settings).content_type
+    return {**plain, "pravega": partial(pravega.decode, content_type=content_type)}
 
 
 class Unusable(Exception):

@@ -24,7 +24,7 @@ from gateway.rsio.offsets import Offsets
 from gateway.rsio.publisher import Publisher
 from gateway.storage import Storage
 
-__all__ = ["Advertise", "Shared", "revealed", "share"]
+__all__ = ["Advertise", "Shared", "pravega_options", "revealed", "share"]
 
 Advertise = Callable[[str], tuple[str, int]]
 
@@ -80,7 +80,7 @@ def share(
         decode=decoders["pravega"],
         in_thread=deferToThread,
     )
-    options = _pravega_options(settings)
+    options = pravega_options(settings)
     clock = cast(IReactorTime, reactor)
     container = pravega.Container(
         storage.journal,
@@ -117,7 +117,7 @@ def share(
     )
 
 
-def _pravega_options(settings: config.Config) -> config.PravegaOptions:
+def pravega_options(settings: config.Config) -> config.PravegaOptions:
     """What all listeners agree on, from the first."""
     for listener in settings.listeners:
         if isinstance(listener.options, config.PravegaOptions):

@@ -48,7 +48,7 @@ from gateway.lock import Locked
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.outbox import Folder, Outbox
 from gateway.outbox import status as pushes
-from gateway.protocols import DECODERS, PROTOCOLS, Unusable, doors
+from gateway.protocols import PROTOCOLS, Unusable, decoders, doors
 from gateway.shared import share
 from gateway.spool import Published
 from gateway.storage import Storage, Told
@@ -167,11 +167,12 @@ class Gateway(MultiService):
 
     def _open(self) -> None:
         settings = self.settings
+        known = decoders(settings)
         self.storage = storage = Storage(
             settings,
             self._disk,
             self._reactor,
-            DECODERS,
+            known,
             Told(
                 durable=self._durable,
                 committed=self._committed,
@@ -191,7 +192,7 @@ class Gateway(MultiService):
             )
         self.live = Live(
             settings.node,
-            DECODERS,
+            known,
             durable_lsn=lambda: storage.journal.durable_lsn,
             in_thread=deferToThread,
             clock=self._reactor,
@@ -202,7 +203,7 @@ class Gateway(MultiService):
             self.live,
             self._disk,
             self._reactor,
-            decoders=DECODERS,
+            decoders=known,
             advertise=self._advertise,
         )
         storage.recover(

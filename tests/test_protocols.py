@@ -14,10 +14,11 @@ from gateway import config, pomelo, pravega, rsio
 from gateway.feeds import Live, Tap
 from gateway.interfaces import Memory
 from gateway.pravega.controller import Controller
+from gateway.pravega.segments import Segments
 from gateway.protocols import (
-    DECODERS,
     PROTOCOLS,
     Unusable,
+    decoders,
     doors,
     pomelo_options,
     rsio_options,
@@ -52,7 +53,7 @@ def shared_by_all() -> Shared:
     container = pravega.Container(journal, clock)
     live = Live(
         "n",
-        DECODERS,
+        {},
         durable_lsn=lambda: 0,
         in_thread=maybeDeferred,
         clock=clock,
@@ -107,6 +108,23 @@ def test_pravega_listeners_share_their_segments(load: Load) -> None:
         PROTOCOLS["pravega"].accept(load("{}", "pravega"), shared) for _ in range(2)
     )
     assert one.container is other.container is shared.container  # type: ignore[attr-defined]
+
+
+def test_what_pravega_writers_write(tmp_path: Path) -> None:
+    """Octets, unless the configuration knows better."""
+    file = tmp_path / "gateway.yaml"
+    listener = "{name: a, protocol: pravega, listen: tcp:1, options: {%s}}"
+    state = Segments()
+    state.create("s", 0)
+    last = state.segments["s"].number_of(b"w" * 16)
+    event = b"\0\0\0\0\0\0\0\x02{}"
+    body = state.append("s", b"w" * 16, 1, event, 0, claimed=1, last=last).body
+    for options, expected in (
+        ("", "application/octet-stream"),
+        ("content_type: application/json", "application/json"),
+    ):
+        file.write_text(f"listeners: [{listener % options}]")
+        assert decoders(config.load(file))["pravega"](body).content_type == expected
 
 
 def test_clients_of_all_listeners_are_reached(load: Load) -> None:

@@ -166,6 +166,10 @@ class PravegaOptions(Section):
         default=20 * MINUTE,
         description="Of what a controller lets clients in with (time)",
     )
+    content_type: Text = Field(
+        default="application/octet-stream",
+        description="What events are; application/json = checked, and unpacked by Spark",
+    )
     writer_retention: Annotated[float, Time("1m", "3650d")] = Field(
         default=7 * DAY,
         description="Remember the last number of a silent writer this long (time)",
@@ -192,7 +196,7 @@ class PravegaOptions(Section):
 
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
-        "table_bytes", "token_lifetime", "users", "tokens",
+        "table_bytes", "token_lifetime", "users", "tokens", "content_type",
     )  # fmt: skip
     """What all Pravega listeners must agree on: they share their segments."""
 

@@ -184,10 +184,16 @@ def unpack(body: bytes) -> Body:
     return found
 
 
-def decode(body: bytes) -> Rows:
-    """The events of a batch.  Total on every body that `Segments` made."""
+OCTETS = "application/octet-stream"
+
+
+def decode(body: bytes, content_type: str = OCTETS) -> Rows:
+    """The events of a batch.  Total on every body that `Segments` made.
+
+    *content_type* is what writers are said to write.
+    """
     seqs = array("q")
-    rows = Rows([], seqs, content_type="application/octet-stream")
+    rows = Rows([], seqs, content_type=content_type)
     attributes: dict[str, str] = {}
     merged: dict[str, None] = {}
     for record in unpack(body).records:
@@ -212,6 +218,7 @@ def _split(
     found = split(raw, offset)
     if found is None:
         rows.flaws[first] = _UNFRAMED
+        rows.content_types[first] = OCTETS
         found = [raw], array("q", (offset,))
     payloads, offsets = found
     if first:
