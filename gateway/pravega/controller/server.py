@@ -69,7 +69,6 @@ class ControllerServer:
         """Answers, and the change that each waits for."""
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._held = 0
-        self._strangers = 0
         self._draining = self._over = self._asked = False
 
     # -- what the network tells --------------------------------------------------------
@@ -104,6 +103,10 @@ class ControllerServer:
             answer = self._answer(call)
         except Failed as why:
             self._calls.fail(call, why.code, why.text)
+            if why.code is Code.UNAUTHENTICATED:
+                self._calls.drain()
+                key = "options.users, options.tokens"
+                raise Refusal(why.text, key=key, reply=self._calls.output()) from None
             return
         if self._container.state.durable >= self._controller.last:
             self._calls.answer(call, answer)
@@ -118,11 +121,7 @@ class ControllerServer:
     def _answer(self, call: Call) -> bytes:
         if self._container.broken:
             raise Failed(Code.UNAVAILABLE, "nothing can be stored any more")
-        try:
-            name = self._controller.authenticate(call.authorization)
-        except Failed:
-            self._stranger()
-            raise
+        name = self._controller.authenticate(call.authorization)
         origin = self._connection.origin
         if name and origin.principal is None:
             origin.principal = name
@@ -136,17 +135,6 @@ class ControllerServer:
             self._log.failure("{path} failed", path=call.path)
             text = "the controller failed; its log says why"
             raise Failed(Code.INTERNAL, text) from None
-
-    def _stranger(self) -> None:
-        """Tell once for each connection that somebody has not the right credentials."""
-        self._strangers += 1
-        if self._strangers == 1:
-            self._log.warn(
-                "{listener}: {peer}: credentials are missing or wrong (options.users, "
-                "options.tokens)",
-                listener=self._connection.origin.listener,
-                peer=self._connection.origin.peer,
-            )
 
     def _late(self, call: Call) -> None:
         del self._deadlines[call]
