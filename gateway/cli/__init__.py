@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("gateway.cli.check", "validate a configuration"),
     "schema": ("gateway.cli.schema", "print the configuration's JSON Schema"),
     "send": ("gateway.cli.send", "send events, as a real client of a protocol"),
+    "rsio-check": ("gateway.cli.rsio_check", "test an implementation of RS.io"),
     "spool": ("gateway.cli.spool", "look into the spool: ls, cat, verify"),
     "audit": ("gateway.cli.audit", "prove that every event is there exactly once"),
     "spark": ("gateway.cli.spark", "run the Spark job: spool to tables"),
@@ -99,7 +100,7 @@ def _command(argv: Sequence[str]) -> int:
 
 
 def _top() -> argparse.ArgumentParser:
-    lines = [f"  {name:<8}{what}" for name, (_, what) in COMMANDS.items()]
+    lines = [f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items()]
     parser = argparse.ArgumentParser(
         prog="gateway",
         usage="gateway [--version] COMMAND [...]",

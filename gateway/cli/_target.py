@@ -12,7 +12,9 @@ from gateway.cli import WrongUse
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
-__all__ = ["Target", "add_target", "add_transport", "check", "endpoint", "websocket"]
+__all__ = [
+    "Target", "add_target", "add_transport", "check", "endpoint", "target", "websocket"
+]  # fmt: skip
 
 
 class Target(NamedTuple):
@@ -26,9 +28,7 @@ class Target(NamedTuple):
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The argument that says where."""
-    parser.add_argument(
-        "target", metavar="HOST:PORT", type=_target, help="or unix:PATH"
-    )
+    parser.add_argument("target", metavar="HOST:PORT", type=target, help="or unix:PATH")
 
 
 def add_transport(parser: argparse.ArgumentParser, *, web: bool = True) -> None:
@@ -80,7 +80,8 @@ def websocket(args: argparse.Namespace) -> str | None:
     return f"//{host}:{port}/{args.websocket.removeprefix('/')}"
 
 
-def _target(text: str) -> Target:
+def target(text: str) -> Target:
+    """What is typed there; for `argparse`."""
     if text.startswith("unix:/"):
         return Target("localhost", 0, Path(text.removeprefix("unix:")))
     host, _, port = text.rpartition(":")

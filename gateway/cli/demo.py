@@ -42,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where everything goes (default: demo-data; an earlier demo's is replaced)",
     )  # fmt: skip
     parser.add_argument(
-        "--events", type=int, default=30_000, metavar="N",
-        help="how many each sender sends (default: 30000)",
+        "--events", type=int, default=20_000, metavar="N",
+        help="how many each sender sends (default: 20000)",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=int, default=1_500, metavar="R",
-        help="events a second of each sender (default: 1500)",
+        "--rate", type=int, default=1_000, metavar="R",
+        help="events a second of each sender (default: 1000)",
     )  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _finish(stage: Stage, console: Console) -> int:
         totals = sender.totals()
         acknowledged += totals["acknowledged"]
         console.print(
-            f"  {sender.name:<24} sent {totals['sent']:>8,}   "
+            f"  {sender.name:<26} sent {totals['sent']:>8,}   "
             f"acknowledged {totals['acknowledged']:>8,}"
         )
     assert stage.daemon is not None

@@ -5,23 +5,27 @@
         print(result.test.number, result.test.name, result.outcome, result.why)
 
 Tests of a target's publishers subscribe to `check/…` (see `gateway.rsio.checks`); a
-target without them is tested in the rest.
+target without them is tested in the rest (`serves_checks` finds out).
 """
 
-from gateway.rsio.conformance.probe import Bench, Link
+from gateway.rsio.conformance.links import TcpLink, UnixLink, WebSocketLink
+from gateway.rsio.conformance.probe import Bench, Failed, Link
 from gateway.rsio.conformance.register import TESTS, Check, Role, Test
-from gateway.rsio.conformance.run import Outcome, Result, run
-from gateway.rsio.conformance.tcp import TcpLink
+from gateway.rsio.conformance.run import Outcome, Result, run, serves_checks
 
 __all__ = [
     "TESTS",
     "Bench",
     "Check",
+    "Failed",
     "Link",
     "Outcome",
     "Result",
     "Role",
     "TcpLink",
     "Test",
+    "UnixLink",
+    "WebSocketLink",
     "run",
+    "serves_checks",
 ]

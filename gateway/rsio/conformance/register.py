@@ -16,6 +16,8 @@ from gateway.rsio.conformance.probe import Bench
 
 __all__ = ["TESTS", "Check", "Role", "Test", "check"]
 
+_MEMORY = "what is held in memory shows on no wire: tests/rsio/"
+
 Body: TypeAlias = Callable[[Bench], None]
 
 
@@ -46,7 +48,7 @@ class Test:
     number: int
     name: str
     inside: str = ""
-    """Where it is tested, if it can not be seen from outside."""
+    """Why it can not be seen from outside, and where ours is tested."""
     checks: list[Check] = field(default_factory=list)
 
 
@@ -72,7 +74,11 @@ TESTS: dict[int, Test] = {
         (17, "spec308_requestsAddUp", ""),
         (18, "spec309_notPositive", ""),
         (19, "spec312_cancelStopsEventually", ""),
-        (20, "spec313_referencesDropped", "test_serving::test_references_are_dropped"),
+        (
+            20,
+            "spec313_referencesDropped",
+            _MEMORY + "test_serving.py::test_references_are_dropped",
+        ),
         (21, "spec317_unboundedDemand", ""),
         (22, "optionalActivePublisher", ""),
         (23, "required_mustRequestFromUpstreamForElementsRequestedLongAgo", ""),
@@ -90,7 +96,7 @@ TESTS: dict[int, Test] = {
         (35, "streamLimit", ""),
         (36, "messageForLiveId", ""),
         (37, "tooLargeElementAndPart", ""),
-        (38, "leaksAfterRaces", "test_serving::test_nothing_is_left"),
+        (38, "leaksAfterRaces", _MEMORY + "test_serving.py::test_nothing_is_left"),
         (39, "helloFirstOnceVersion", ""),
         (40, "optimisticSubscribe", ""),
         (41, "anySlicing", ""),
@@ -107,8 +113,12 @@ TESTS: dict[int, Test] = {
         (52, "resetMidElement", ""),
         (53, "demandIsDurability_acrossKill", ""),
         (54, "demandOverrun", ""),
-        (55, "webSocket", "tests/net/test_websocket.py"),
-        (56, "statefulModel", "test_model::TestModel"),
+        (
+            55,
+            "webSocket",
+            "all checks can be run over one; framing: tests/net/test_websocket.py",
+        ),
+        (56, "statefulModel", "the model of our own state: tests/rsio/test_model.py"),
         (57, "fuzz", ""),
     )
 }

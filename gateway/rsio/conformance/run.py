@@ -13,9 +13,10 @@ from gateway.rsio.conformance import (  # noqa: F401 - they register their check
     at_the_wire,
 )
 from gateway.rsio.conformance.probe import Bench, Failed, Unavailable
-from gateway.rsio.conformance.register import TESTS, Check, Test
+from gateway.rsio.conformance.register import TESTS, Check, Role, Test
+from gateway.rsio.messages import OnComplete, OnSubscribe, Subscribe
 
-__all__ = ["Outcome", "Result", "run"]
+__all__ = ["Outcome", "Result", "run", "serves_checks"]
 
 
 class Outcome(Enum):
@@ -36,15 +37,35 @@ class Result:
     why: str = ""
 
 
-def run(bench: Bench, numbers: Collection[int] | None = None) -> Iterator[Result]:
-    """Run all tests, or those of *numbers*; each result as it is known."""
+def run(
+    bench: Bench,
+    numbers: Collection[int] | None = None,
+    roles: Collection[Role] = tuple(Role),
+) -> Iterator[Result]:
+    """Run all tests, or those of *numbers*; each result as it is known.
+
+    *roles* is as what the target is looked at.
+    """
     for number, test in TESTS.items():
         if numbers is not None and number not in numbers:
             continue
         if not test.checks:
-            yield Result(test, None, Outcome.SKIPPED, f"from within: {test.inside}")
+            yield Result(test, None, Outcome.SKIPPED, test.inside)
         for each in test.checks:
-            yield _one(bench, test, each)
+            if each.role in roles:
+                yield _one(bench, test, each)
+
+
+def serves_checks(bench: Bench) -> bool:
+    """Whether the target has the publishers `check/…`.  Raises OSError, `Failed`."""
+    try:
+        probe = bench.greeted()
+        probe.say(Subscribe("check/count?n=0", 1, 0))
+        return isinstance(probe.hear(), OnSubscribe) and isinstance(
+            probe.hear(), OnComplete
+        )
+    finally:
+        bench.clean()
 
 
 def _one(bench: Bench, test: Test, each: Check) -> Result:
