@@ -32,7 +32,7 @@ MAY: dict[str, set[str]] = {
     "admin": LEAVES,
     "feeds": LEAVES | {"admin", "journal", "rsio", "spool"},
     "push": LEAVES | {"admin", "pomelo"},
-    "outbox": LEAVES | {"push", "pomelo"},
+    "outbox": LEAVES | {"admin", "push", "pomelo"},
     "storage": LEAVES | {"checkpoint", "journal", "spool"},
     "shared": LEAVES | {"feeds", "history", "storage"} | set(PROTOCOLS),
     "protocols": LEAVES | {"shared"} | set(PROTOCOLS),

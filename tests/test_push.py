@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
 
 from gateway import pomelo
+from gateway.config import Limits
 from gateway.event import Origin
 from gateway.pomelo import wire
-from gateway.protocols import PROTOCOLS, Shared
 from gateway.push import Push, page
 from gateway.testing import FakeConnection, ManualJournal
 
@@ -20,15 +21,9 @@ class Games:
     """Connected clients: alice twice, bob once."""
 
     def __init__(self) -> None:
-        from gateway import config
-
-        listener = config.Listener.model_validate(
-            {"name": "g", "protocol": "pomelo", "listen": "tcp:1"},
-            context={"folder": None},
-        )
+        settings = SimpleNamespace(limits=Limits(), options=pomelo.Options())
         self.registry = pomelo.Registry()
-        shared = Shared(ManualJournal(), Clock(), self.registry)
-        accept = PROTOCOLS["pomelo"].accept(listener, shared)
+        accept = pomelo.accept(settings, ManualJournal(), Clock(), self.registry)
         self.clients = []
         for number, uid in enumerate(("alice", "alice", "bob")):
             origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ROUTE", "main"]
+__all__ = ["ROUTE", "main", "start_scores"]
 
 ROUTE = "onScore"
 
 _COLUMNS = "received_at TIMESTAMP, body VARIANT, protocol STRING, date DATE"
 
 
-def _scores(spark: SparkSession, data: Path) -> StreamingQuery:
+def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
+    """The query, which goes on by itself; `outbox` must be there."""
     from pyspark.sql import functions as f
 
     table, outbox = data / "lake" / "events", data / "outbox"
@@ -61,6 +62,7 @@ def _scores(spark: SparkSession, data: Path) -> StreamingQuery:
             f.expr("try_variant_get(body, '$.player', 'string')").alias("player"),
             f.expr("try_variant_get(body, '$.points', 'bigint')").alias("points"),
         )
+        .where("player IS NOT NULL AND points IS NOT NULL")
         .groupBy(f.window("received_at", "5 seconds"), "player")
         .agg(f.sum("points").alias("score"))
         .select(
@@ -84,7 +86,7 @@ def main(config_path: str) -> int:
         signal.signal(number, lambda *_: stop.set())
     spark = session.start(config.spark)
     try:
-        scores = _scores(spark, config.data_dir)
+        scores = start_scores(spark, config.data_dir)
         job.run(config, spark=spark, stop_event=stop, report=progress.as_json)
         scores.stop()
     except job.Failed as why:
