@@ -304,17 +304,19 @@ class Consumer(threading.Thread):
 
 
 class load:  # noqa: N801 - reads as a verb where it is used
-    """The load generator as a process; iterate over its phases."""
+    """A load generator as a process; iterate over its phases."""
 
-    def __init__(self, reader: str, **options: Any) -> None:
+    def __init__(self, reader: str, script: str = "_load.py", **options: Any) -> None:
         words = []
         for name, value in options.items():
-            if value is True:
+            if isinstance(value, list):
+                words += ["--" + name.replace("_", "-"), *value]
+            elif value is True:
                 words.append("--" + name.replace("_", "-"))
             elif value not in (None, False):
                 words += ["--" + name.replace("_", "-"), str(value)]
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("_load.py")), reader, *words],
+            [sys.executable, str(Path(__file__).with_name(script)), reader, *words],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -1,0 +1,270 @@
+"""RS.io through one gateway process: elements in, credit out; and who else could.
+
+    python bench/rsio.py                        all cases
+    python bench/rsio.py --case small,packed    some
+
+small     elements of 128 B of JSON, one connection, the default window of 1 024
+wide      the same with a window of 16 384
+large     elements of 512 B, the default window
+packed    elements of a fixed size of 8 B, packed, a window of 2^20
+rivals    elements of 128 B through `grpcio` and `rsocket` (pip install '.[bench]')
+crowd     5 000 connections with 4 streams each
+tap       the full stream at 50 000 events/s to 10 subscribers, one of which crawls
+
+fsync is on, and Parquet is written meanwhile.  An element counts when its credit is
+back in the hands of the publisher.  CPU is that of all threads of the gateway, user and
+system, from the first element until the last one is in Parquet, ÷ elements.  The
+generator is a process of its own on the same machine, with messages built beforehand.
+
+The rivals stream from a server to a client that does nothing with the elements, each
+in a process of its own, on the same machine, in the same run; nothing is kept on disk.
+`rsocket` reads 1 KiB at a time unless told otherwise; both are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from _daemon import Consumer, Gateway, Memory, load
+from _elements import connect, said, varint
+from _machine import machine
+from _report import Broken, Claim, Report, arguments, main, workplace
+
+CASES = ("small", "wide", "large", "packed", "rivals", "crowd", "tap")
+_SCRIPT = "_elements.py"
+_SETTLE_SECONDS = 3.0
+_STREAMS = 4
+_TAP_RATE = 50_000.0
+_LIMITS = {  # octets, window, elements a second, CPU of one in microseconds
+    "small": (128, 1 << 10, 120_000, 8.0),
+    "wide": (128, 1 << 14, None, 8.0),
+    "large": (512, 1 << 10, 100_000, None),
+    "packed": (8, 1 << 20, 5_000_000, 0.2),
+}
+
+
+def started(
+    home: Path,
+    options: dict[str, Any],
+    limits: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Gateway:
+    listener = {
+        "name": "rs",
+        "protocol": "rsio",
+        "listen": "tcp:127.0.0.1:0",
+        "limits": limits or {},
+        "options": options,
+    }
+    return Gateway(home, {"listeners": [listener], **settings})
+
+
+def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
+    """Elements a second."""
+    octets, window, rate, us = _LIMITS[case]
+    packed = case == "packed"
+    spool = {"roll_events": 1 << 22} if packed else {}
+    with started(home, {"window": window}, spool=spool) as gateway:
+        consumer = Consumer(gateway)
+        consumer.start()
+        begin = gateway.usage()
+        options = {"octets": octets, "packed": packed, "seconds": seconds}
+        with load(gateway.address("rs"), _SCRIPT, **options) as running:
+            running.until("measuring")
+            before = gateway.usage()
+            measured = running.until("measured")
+            after = gateway.usage()
+            total = running.until("drained")["acked_events"]
+        behind = gateway.wait_published()
+        whole = (gateway.usage().cpu - begin.cpu) / total * 1e6
+        consumer.stop()
+        durable = gateway.lsns()[0]
+    if durable != total:
+        raise Broken(f"{total} elements were acknowledged, the journal has {durable}")
+    found = float(measured["events_per_second"])
+    used, busiest = after.since(before)
+    report.add(f"{case}: elements/s", found)
+    report.add(f"{case}: CPU", whole, "µs each, until all is in Parquet")
+    report.add(f"{case}: CPU while receiving", used / found * 1e6, "µs each")
+    report.add(f"{case}: gateway", used, "cores")
+    report.add(f"{case}: gateway's busiest thread", busiest, "cores")
+    report.add(f"{case}: generator", measured["generator_cpu_cores"], "cores")
+    report.add(f"{case}: Parquet behind at the end", behind, "s")
+    what = f"{case}: durable elements of {octets} B, one connection"
+    if rate is not None:
+        report.claims.append(Claim(what, found, "/s", rate, at_least=True))
+    if us is not None:
+        report.claims.append(Claim(f"{case}: CPU of one", whole, "µs", us))
+    return found
+
+
+def rivals(report: Report, ours: float | None, seconds: float) -> None:
+    """The same elements through other protocols' packages."""
+    for name, least, words in (
+        ("rsocket", 10.0, []),
+        ("rsocket", None, ["--read-bytes", "65536"]),
+        ("grpc", 8.0, []),
+    ):
+        script = str(Path(__file__).with_name("_rivals.py"))
+        command = [sys.executable, script, name, *words, "--seconds", str(seconds)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60 + seconds, check=False
+        )
+        if done.returncode:
+            raise Broken(f"{name}: {done.stderr.strip()[-400:]}")
+        found = json.loads(done.stdout.splitlines()[-1])
+        label = f"{name}, reads of 64 KiB" if words else name
+        report.add(f"{label}: elements/s", found["events_per_second"])
+        report.add(f"{label}: CPU of the receiver", found["receiver_us"], "µs each")
+        if ours is None:
+            continue
+        ratio = ours / found["events_per_second"]
+        if least is None:
+            report.add(f"{label}: ours, durable ÷ its", ratio, "x")
+        else:
+            what = f"elements of 128 B: ours, durable ÷ {label}"
+            report.claims.append(Claim(what, ratio, "x", least, at_least=True))
+
+
+def crowd(home: Path, count: int, report: Report) -> None:
+    """Connections whose publishers are silent, then have said something once."""
+    names = [f"stream-{at}" for at in range(_STREAMS)]
+    limits = {
+        "connections": count + 100,
+        "connections_per_peer": count + 100,
+        "idle": "1h",
+    }
+    with started(home, {"subscribe": names}, limits) as gateway:
+        address = gateway.address("rs")
+        for sock in [greeted(address) for _ in range(50)]:  # what the first ones import
+            speak(sock)
+            sock.close()
+        gateway.wait_published()
+        time.sleep(_SETTLE_SECONDS)
+        before = gateway.usage().rss
+        socks = [greeted(address) for _ in range(count)]
+        time.sleep(_SETTLE_SECONDS)
+        silent = (gateway.usage().rss - before) / count / 1024
+        for sock in socks:
+            speak(sock)
+        gateway.wait_published()
+        time.sleep(_SETTLE_SECONDS)
+        quiet = gateway.usage()
+        time.sleep(5)
+        idle, _ = gateway.usage().since(quiet)
+        spoken = (quiet.rss - before) / count / 1024
+        for sock in socks:
+            sock.close()
+    what = f"memory of a connection with {_STREAMS} streams"
+    report.claims.append(Claim(f"{what}, silent", silent, "KiB", 40))
+    report.claims.append(Claim(f"{what}, each has had an element", spoken, "KiB", 40))
+    report.add("crowd: gateway before", before / 2**20, "MiB")
+    report.add("crowd: CPU while all are idle", idle * 100, "% of a core")
+
+
+def greeted(address: str) -> socket.socket:
+    """A connection whose publishers have said onSubscribe."""
+    sock = connect(address)
+    asked: list[int] = []
+    heard = b""
+    while len(asked) < _STREAMS:
+        data = sock.recv(65536)
+        if not data:
+            raise Broken(f"the gateway hung up: {heard[-200:]!r}")
+        heard += data
+        asked = [number for code, number, *_ in said(heard) if code == 0x10]
+    sock.sendall(b"".join(b"\x20" + varint(number) + b"\x00" for number in asked))
+    return sock
+
+
+def speak(sock: socket.socket) -> None:
+    """One element in each stream, acknowledged."""
+    one = b"".join(b"\x21%c\x02{}" % number for number in range(1, _STREAMS + 1))
+    sock.sendall(one)
+    heard, credit = b"", 0
+    while credit < _STREAMS:
+        data = sock.recv(65536)
+        if not data:
+            raise Broken("the gateway hung up")
+        heard += data
+        credit = sum(demand for code, _, demand, _ in said(heard) if code == 0x11)
+
+
+def tap(home: Path, report: Report, seconds: float) -> None:
+    """One subscriber, then ten of which one crawls, while events come at a rate."""
+    cost, grown = {}, 0.0
+    for count, slow in ((1, 0), (10, 1)):
+        with started(home / str(count), {"publish": ["tap"]}) as gateway:
+            consumer = Consumer(gateway)
+            consumer.start()
+            address = gateway.address("rs")
+            feed = {"rate": _TAP_RATE, "seconds": seconds + 3, "warm_up": 1}
+            taps = {"tap": "tap", "connections": count, "slow": slow, "warm_up": 2}
+            with (
+                load(address, _SCRIPT, **feed) as feeding,
+                load(address, _SCRIPT, seconds=seconds, **taps) as reading,
+            ):
+                reading.until("measuring")
+                memory = Memory(gateway, 0.25)
+                before = gateway.usage()
+                memory.start()
+                found = reading.until("measured")
+                used, _ = gateway.usage().since(before)
+                grown = (memory.stop() - before.rss) / 2**20
+                feeding.until("drained")
+            consumer.stop()
+        cost[count] = used
+        report.add(f"tap: gateway, {count} subscribers", used, "cores")
+        reader = found["generator_cpu_cores"]
+        report.add(f"tap: generator, {count} subscribers", reader, "cores")
+        report.add(
+            f"tap: slowest of {count - slow} that read", min(found["others"]), "/s"
+        )
+    report.add("tap: the one that crawls", found["slow"][0], "/s")
+    report.add("tap: each further subscriber", (cost[10] - cost[1]) / 9, "cores")
+    what = "tap: events/s to the slowest of 9, beside one that crawls"
+    least = 0.98 * _TAP_RATE
+    report.claims += [
+        Claim(what, min(found["others"]), "/s", least, at_least=True),
+        Claim("tap: memory it grows by meanwhile", grown, "MiB", 32),
+    ]
+
+
+def bench() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each case")
+    parser.add_argument("--connections", type=int, default=5000, help="of crowd")
+    options = parser.parse_args()
+    wanted = options.case.split(",")
+    if unknown := set(wanted) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    rates: dict[str, float] = {}
+    with workplace(options) as home:
+        report = Report("RS.io", machine(home))
+        for case in (case for case in CASES if case in wanted):
+            print(f"{case} …", file=sys.stderr, flush=True)
+            if case in _LIMITS:
+                rates[case] = ingest(home / case, case, report, options.seconds)
+            elif case == "rivals":
+                rivals(report, rates.get("wide"), options.seconds)
+            elif case == "crowd":
+                crowd(home / case, options.connections, report)
+            else:
+                tap(home / case, report, options.seconds)
+    report.add("load average", os.getloadavg()[0])
+    return report.finish(as_json=options.json)
+
+
+if __name__ == "__main__":
+    main(bench)
