@@ -162,6 +162,9 @@ def _walk(body: bytes, at: int, after: int, size: int, payloads: list[bytes]) ->
             length = body[at]
             if length < 0x80:
                 at += 1
+            elif (high := body[at + 1]) < 0x80:
+                length += (high << 7) - 0x80
+                at += 2
             else:
                 length, at = read_varint(body, at)
         add(body[at : at + length])
