@@ -118,6 +118,8 @@ class _Search:
     def _journal(self, directory: Path) -> None:
         for _, scan in segments(directory, []):
             for stored in scan:
+                if not stored.batch.count:
+                    continue
                 rows = rows_of(stored, self.decoders, lambda _, why: None)
                 lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
                 for row in self._unmet(directory.name, lsns).tolist():

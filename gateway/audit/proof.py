@@ -169,7 +169,8 @@ class _View:
         missing = lake.missing(self._first, last)
         runs = self._read(spool, missing, problems)
         lacking = missing - Ranges.of(runs)
-        holes = lacking - journal.events
+        waiting = lacking & journal.events
+        holes = (lacking - waiting) | (waiting & self._taken(journal, waiting))
         spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
         twice = Ranges.twice(runs) | Ranges.twice(spans.values())
         return Node(
@@ -181,6 +182,18 @@ class _View:
             in_journal=lacking.events - holes.events,
             holes=holes,
             doubles=lake.doubled(self._first, last) | (twice & asked),
+        )
+
+    def _taken(self, journal: JournalSeen, waiting: Ranges) -> Ranges:
+        """Which of *waiting* were published, and will not be again.
+
+        Their segment may stay for what else is in it (`gateway.checkpoint`).
+        """
+        return Ranges.of(
+            (entry.first, entry.last)
+            for entry in journal.published
+            if waiting.touches(entry.first, entry.last)
+            and not (self._places.spool / entry.hidden).exists()
         )
 
     def _read(

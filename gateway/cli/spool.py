@@ -148,15 +148,21 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
     from gateway.audit.places import segments
+    from gateway.spool.catalog import entries, unpublished
 
     directories = sorted(journal.iterdir()) if journal.is_dir() else []
     for directory in directories:
         if not directory.is_dir():
             continue
+        published = []
+        with suppress(FileNotFoundError):
+            published = entries((directory / "catalog").read_bytes())
         for path, scan in segments(directory, []):
-            first, count = scan.header.first_lsn, scan.survey().next_lsn
-            with suppress(FileNotFoundError):
-                yield _entry("journal", directory.name, first, count - first, path)
+            first = unpublished(published, scan.header.first_lsn)
+            count = scan.survey().next_lsn - first
+            if count > 0:
+                with suppress(FileNotFoundError):
+                    yield _entry("journal", directory.name, first, count, path)
 
 
 def _entry(where: str, node: str, first: int, count: int, path: Path) -> _Entry:

@@ -68,13 +68,26 @@ class Node:
         assert segment is not None
         return segment
 
-    def publish(self, *payloads: bytes, count: int = 0) -> Path:
+    def remember(self, body: bytes = b"metadata") -> None:
+        """Make a batch without events durable."""
+        origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
+        self.log.commit([Batch(origin, 5_000_000, 0, body, 0)])
+
+    def publish(self, *payloads: bytes, count: int = 0, keep: bool = False) -> Path:
         """Store, seal, publish; returns the file in the spool."""
         self.store(*payloads, count=count)
         publisher = Publisher(
-            self.name, self.spool, self.catalog, self.disk, self.decoders, "zstd"
+            self.name,
+            self.spool,
+            self.catalog,
+            self.disk,
+            self.decoders,
+            "zstd",
+            keep=keep,
         )
-        return publisher.publish(self.seal()).path
+        published = publisher.publish(self.seal())
+        assert published is not None
+        return published.path
 
     def take(self, path: Path, into: str | None = None) -> Path:
         """As the Spark job: put a spool file into the lake, then into the archive."""
