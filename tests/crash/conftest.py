@@ -176,9 +176,7 @@ class Gateway:
         return do()
 
 
-def new_disk(
-    fault: Fault | None = None, *, remembers: bool = False
-) -> RecordingDisk:
+def new_disk(fault: Fault | None = None, *, remembers: bool = False) -> RecordingDisk:
     """Empty, with the directories of one node."""
     disk = RecordingDisk(fault)
     for path in (JOURNAL, SPOOL, ARCHIVE, *([STATE] if remembers else [])):
