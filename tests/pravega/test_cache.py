@@ -10,7 +10,7 @@ from gateway.pravega.cache import Recent
 _adds = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=40)), max_size=60)
 
 
-@given(_adds, st.integers(300, 2000), st.integers(0, 200), st.integers(0, 300))
+@given(_adds, st.integers(1100, 9000), st.integers(0, 200), st.integers(0, 300))
 def test_49_reads_are_the_bytes(
     adds: list[tuple[str, bytes]], most: int, offset: int, size: int
 ) -> None:
@@ -32,13 +32,36 @@ def test_49_reads_are_the_bytes(
 
 def test_oldest_goes_first() -> None:
     """A segment's first bytes leave when newer ones of any segment need the room."""
-    recent = Recent(1000)
-    recent.add("a", 0, memoryview(b"x" * 300))
-    recent.add("a", 300, memoryview(b"y" * 10))
-    recent.add("b", 0, memoryview(b"z" * 290))
+    recent = Recent(4000)
+    recent.add("a", 0, memoryview(b"x" * 1000))
+    recent.add("a", 1000, memoryview(b"y" * 500))
+    recent.add("b", 0, memoryview(b"z" * 400))
     assert recent.read("a", 0, 10) is None
-    assert recent.read("a", 300, 10) == b"y" * 10
+    assert recent.read("a", 1000, 10) == b"y" * 10
     assert recent.begin("b") == 0
+
+
+def test_small_pieces_join() -> None:
+    """Events that come one by one take little more room than their bytes."""
+    recent = Recent(1 << 20)
+    for number in range(5000):
+        recent.add("a", 100 * number, memoryview(b"%0100d" % number))
+    assert recent.bytes < 1.1 * 5000 * 100
+    assert recent.begin("a") == 0
+    assert recent.read("a", 123_400, 200) == b"%0100d%0100d" % (1234, 1235)
+
+
+def test_dropped_segments_leave_nothing() -> None:
+    """Segments that come and go take no memory, however many."""
+    recent = Recent(1 << 20)
+    recent.add("stays", 0, memoryview(b"abc"))
+    for number in range(1000):
+        recent.add(f"{number}", 0, memoryview(b"x" * 100))
+        recent.drop(f"{number}")
+    assert len(recent._order) < 5
+    assert recent.read("stays", 0, 3) == b"abc"
+    recent.drop("stays")
+    assert recent.bytes == 0
 
 
 def test_a_gap_starts_afresh() -> None:
@@ -54,19 +77,22 @@ def test_a_gap_starts_afresh() -> None:
 
 def test_many_chunks() -> None:
     """A long run of small chunks stays readable while its head leaves."""
-    recent = Recent(300 * 201)
-    for number in range(5000):
+    recent = Recent(16_000)
+    for number in range(50_000):
         recent.add("a", number, memoryview(bytes([number % 256])))
-    assert recent.begin("a") == 4700
-    assert recent.read("a", 4990, 50) == bytes(n % 256 for n in range(4990, 5000))
+    begin = recent.begin("a")
+    assert begin is not None
+    assert 0 < begin < 49_000
+    expected = bytes(n % 256 for n in range(begin, 50_000))
+    assert recent.read("a", begin, 50_000) == expected
 
 
 def test_what_has_no_room_pushes_nothing_out() -> None:
     """A merge larger than all of it leaves the others where they are."""
-    recent = Recent(1000)
+    recent = Recent(3000)
     recent.add("a", 0, memoryview(b"abc"))
     recent.add("b", 0, memoryview(b"old"))
-    recent.add("b", 3, memoryview(bytes(900)))
+    recent.add("b", 3, memoryview(bytes(2900)))
     assert recent.read("a", 0, 3) == b"abc"
     assert recent.read("b", 0, 3) is None
     assert recent.begin("b") is None
