@@ -36,6 +36,12 @@ listeners:
     options:
       routes: [area.player.move, onScore]
       outbox: {{directory: outbox}}
+  - name: sensors
+    protocol: pravega
+    listen: tcp:127.0.0.1:0
+  - name: meters
+    protocol: rsio
+    listen: tcp:127.0.0.1:0
 admin: {{listen: "tcp:127.0.0.1:{admin}"}}
 spark:
   stats_window: 5s
@@ -107,6 +113,16 @@ def _traffic(directory: Path) -> Sequence[Traffic]:
             "Game clients (WebSocket)", "game", "pomelo",
             ("--connections", "10", "--websocket", "/"),
         ),
+        Traffic(
+            "Pravega writers (seed)", "sensors", "pravega",
+            ("--dialect", "seed", "--segment", "plant/hall-1/0.#epoch.0"),
+        ),
+        Traffic(
+            "Pravega writers (v17)", "sensors", "pravega",
+            ("--connections", "3", "--segment", "plant/hall-2/0.#epoch.0"),
+        ),
+        Traffic("Reactive streams", "meters", "rsio", ("--connections", "3")),
+        Traffic("Reactive streams (packed)", "meters", "rsio", ("--packed", "192")),
     )  # fmt: skip
 
 

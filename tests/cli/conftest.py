@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +22,9 @@ from gateway.disk import RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.journal import Log, Segment
 from gateway.spool import Catalog, Publisher, file_name, parquet
+from gateway.testing import FakeConnection, ManualJournal
 
+_ROOT = Path(__file__).parents[2]
 _START = "import sys; from gateway.cli import main; sys.exit(main())"
 
 
@@ -168,5 +176,116 @@ def gateway(
         status = cli.main([*map(str, argv), *extra])
         out, err = capsys.readouterr()
         return status, out, err
+
+    return run
+
+
+# -- senders, and what they send to ----------------------------------------------------
+
+Talk = Callable[[socket.socket], None]
+
+
+class Port(threading.Thread):
+    """A port of this process; *talk* has each of its connections, in a thread."""
+
+    def __init__(self, talk: Talk, tls: ssl.SSLContext | None) -> None:
+        super().__init__(daemon=True)
+        self._talk = talk
+        self._tls = tls
+        self._port = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
+
+    def run(self) -> None:
+        while True:
+            try:
+                peer, _ = self._port.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=[peer], daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                peer = self._tls.wrap_socket(peer, server_side=True)
+            except OSError:
+                return
+        with peer, contextlib.suppress(OSError):
+            self._talk(peer)
+
+    def close(self) -> None:
+        self._port.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Open ports, `serve(talk, tls=None)`; the address of each."""
+    ports = []
+
+    def make(talk: Talk, tls: ssl.SSLContext | None = None) -> str:
+        port = Port(talk, tls)
+        ports.append(port)
+        port.start()
+        return port.address
+
+    yield make
+    for port in ports:
+        port.close()
+
+
+class Daemon:
+    """A listener of ours on doubles, at a port; its disk is quick.
+
+    It hangs up once, after *mishap* reads, when all is stored and nobody knows.
+    """
+
+    def __init__(
+        self, accept: Any, journal: ManualJournal, clock: Any, *, mishap: int = 0
+    ) -> None:
+        self.journal = journal
+        self._accept = accept
+        self._clock = clock
+        self._mishap = mishap
+        self._lock = threading.Lock()
+
+    def talk(self, peer: socket.socket) -> None:
+        connection = FakeConnection()
+        with self._lock:
+            connection.serve(self._accept(connection))
+        while not connection.closed and (data := peer.recv(1 << 16)):
+            with self._lock:
+                connection.deliver(data)
+                self.journal.store_all()
+                self._clock.advance(0)
+                answer = connection.sent
+                connection.clear()
+                self._mishap -= 1
+                if not self._mishap:
+                    break
+            peer.sendall(answer)
+        with self._lock:
+            connection.lose()
+
+
+@pytest.fixture
+def make_daemon() -> type[Daemon]:
+    return Daemon
+
+
+@pytest.fixture
+def send() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `gateway send …` to its end."""
+
+    def run(
+        *arguments: str, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _START, "send", *arguments],
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     return run

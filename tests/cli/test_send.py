@@ -8,12 +8,9 @@ import os
 import socket
 import ssl
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -26,90 +23,57 @@ from gateway.cli._source import Lines
 from gateway.lumberjack import decode
 from gateway.lumberjack.session import Limits, Session
 
-_ROOT = Path(__file__).parents[2]
 
-
-class Reader(threading.Thread):
+class Reader:
     """Acknowledges all, at once; hangs up once after *mishap* windows."""
 
-    def __init__(
-        self, mishap: int | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
-        super().__init__(daemon=True)
+    address = ""
+
+    def __init__(self, mishap: int | None) -> None:
         self.payloads: list[bytes] = []
         self._mishap = mishap
-        self._tls = tls
-        self._port = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
 
-    def run(self) -> None:
-        while True:
-            try:
-                peer, _ = self._port.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=[peer], daemon=True).start()
-
-    def _serve(self, peer: socket.socket) -> None:
+    def talk(self, peer: socket.socket) -> None:
         session = Session(Limits())
-        if self._tls is not None:
-            try:
-                peer = self._tls.wrap_socket(peer, server_side=True)
-            except OSError:
-                return
-        with peer:
-            while data := peer.recv(1 << 16):
-                for ready in session.received(data):
-                    self.payloads += decode(ready.body).payloads
-                    if self._mishap is not None:
-                        self._mishap -= 1
-                        if not self._mishap:
-                            return
-                    peer.sendall(ready.ack)
-
-    def close(self) -> None:
-        self._port.close()
+        while data := peer.recv(1 << 16):
+            for ready in session.received(data):
+                self.payloads += decode(ready.body).payloads
+                if self._mishap is not None:
+                    self._mishap -= 1
+                    if not self._mishap:
+                        return
+                peer.sendall(ready.ack)
 
 
 @pytest.fixture
-def make_reader() -> Iterator[Callable[..., Reader]]:
-    """Starts readers; ends them."""
-    readers = []
+def make_reader(serve: Callable[..., str]) -> Callable[..., Reader]:
+    """Starts readers."""
 
-    def make(**options: Any) -> Reader:
-        reader = Reader(**options)
-        readers.append(reader)
-        reader.start()
+    def make(mishap: int | None = None, tls: ssl.SSLContext | None = None) -> Reader:
+        reader = Reader(mishap)
+        reader.address = serve(reader.talk, tls)
         return reader
 
-    yield make
-    for reader in readers:
-        reader.close()
+    return make
 
 
-def _send(
-    *arguments: str, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from gateway.cli import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", program, "send", "lumberjack", *arguments],
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(name="send")
+def _send(send: Run) -> Run:
+    """Run `gateway send lumberjack …`."""
+    return lambda *words, **more: send("lumberjack", *words, **more)
 
 
 @pytest.mark.parametrize("extra", [[], ["--v1"], ["--compression", "0"]])
 def test_generated(
-    make_reader: Callable[..., Reader], tmp_path: Path, extra: list[str]
+    make_reader: Callable[..., Reader], send: Run, tmp_path: Path, extra: list[str]
 ) -> None:
     """All made-up events arrive; their ids are on record; the totals agree."""
     reader = make_reader()
     acked = tmp_path / "acked"
-    run = _send(reader.address, "--generate", "500", "--connections", "2",
+    run = send(reader.address, "--generate", "500", "--connections", "2",
                 "--window", "64", "--acked", str(acked), "--json", *extra)  # fmt: skip
     assert run.returncode == 0, run.stderr
     totals = json.loads(run.stdout)
@@ -122,10 +86,10 @@ def test_generated(
     assert sorted(ids) == sorted(acked.read_text().split())
 
 
-def test_a_reader_that_hangs_up(make_reader: Callable[..., Reader]) -> None:
+def test_a_reader_that_hangs_up(make_reader: Callable[..., Reader], send: Run) -> None:
     """What was not acknowledged is sent again; nothing is missing."""
     reader = make_reader(mishap=4)
-    run = _send(reader.address, "--generate", "300", "--window", "20", "--json")
+    run = send(reader.address, "--generate", "300", "--window", "20", "--json")
     assert run.returncode == 0, run.stderr
     totals = json.loads(run.stdout)
     assert totals["connections"] == 2
@@ -161,7 +125,7 @@ def pem(tmp_path: Path) -> Path:
     return path
 
 
-def test_tls(make_reader: Callable[..., Reader], pem: Path) -> None:
+def test_tls(make_reader: Callable[..., Reader], send: Run, pem: Path) -> None:
     """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
@@ -169,24 +133,26 @@ def test_tls(make_reader: Callable[..., Reader], pem: Path) -> None:
     context.verify_mode = ssl.CERT_REQUIRED
     reader = make_reader(tls=context)
     trusted = [reader.address, "--generate", "50", "--tls", "--ca", str(pem)]
-    run = _send(*trusted, "--cert", str(pem), "--key", str(pem))
+    run = send(*trusted, "--cert", str(pem), "--key", str(pem))
     assert run.returncode == 0, run.stderr
     assert len(reader.payloads) == 50
-    run = _send(reader.address, "--tls", "--patience", "1")
+    run = send(reader.address, "--tls", "--patience", "1")
     assert run.returncode == 1
     assert "certificate verify failed" in run.stderr
     assert len(reader.payloads) == 50
 
 
 @pytest.mark.parametrize("source", ["--file", "--stdin"])
-def test_lines(make_reader: Callable[..., Reader], tmp_path: Path, source: str) -> None:
+def test_lines(
+    make_reader: Callable[..., Reader], send: Run, tmp_path: Path, source: str
+) -> None:
     """JSON objects go as they are, other lines as messages, the last without newline."""
     reader = make_reader()
     text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
     acked, path = tmp_path / "acked", tmp_path / "lines"
     path.write_text(text)
     arguments = [source, str(path)] if source == "--file" else [source]
-    run = _send(reader.address, *arguments, "--acked", str(acked), stdin=text)
+    run = send(reader.address, *arguments, "--acked", str(acked), stdin=text)
     assert run.returncode == 0, run.stderr
     assert "4 of 4 events acknowledged" in run.stdout
     assert reader.payloads[0] == b'{"event":{"id":"mine"}}'
@@ -195,11 +161,11 @@ def test_lines(make_reader: Callable[..., Reader], tmp_path: Path, source: str) 
     assert acked.read_text().split() == ["mine", "line-2", "line-3", "line-4"]
 
 
-def test_nobody_there() -> None:
+def test_nobody_there(send: Run) -> None:
     """When nobody answers it gives up, says why, and exits with 1."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    run = _send(f"127.0.0.1:{port}", "--patience", "0.5")
+    run = send(f"127.0.0.1:{port}", "--patience", "0.5")
     assert run.returncode == 1
     assert "refused" in run.stderr
     assert "NOT all of it" in run.stdout
@@ -217,6 +183,7 @@ def test_nobody_there() -> None:
         (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
         (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
         (["gw:5044", "--file", "a", "--stdin"], "not allowed with"),
+        (["unix:relative"], "not HOST:PORT"),
     ],
 )
 def test_wrong_use(
