@@ -98,9 +98,9 @@ class Live:
                 self._pending.append(stored)
                 self._size += _cost(stored)
         if self._size > self._pending_bytes:
-            # Too much for us: go on with what comes now.
-            self._pending.clear()
-            self._size = 0
+            # Too much for us: one large gap is better than many small ones.
+            while len(self._pending) > 1 and self._size > self._pending_bytes // 2:
+                self._size -= _cost(self._pending.popleft())
         if not self._busy:
             self._work()
 
@@ -220,6 +220,7 @@ class Skipping:
     def __init__(self, live: Live, query: Query, wake: Callable[[], None]) -> None:
         self._live = live
         self._query = query
+        self._begin = live.durable_lsn + 1
         self._follower = live.follow(query, wake)
 
     def take(self, most: int) -> Elements | None:
@@ -233,21 +234,24 @@ class Skipping:
             first = follower.gap
         except Behind:
             return self.skip()
-        if first is None:
-            return follower.take(most)
-        missed, follower.lsn = follower.lsn, first
-        return self._gap(missed, first - 1)
+        missed = None
+        if first is not None:
+            missed = self._gap(follower.lsn, first - 1)
+            follower.lsn = first
+        return missed or follower.take(most, self._begin)
 
     def skip(self) -> Elements | None:
         """Leave out what there is; the element that says so, None if nothing was."""
-        first, last = self._follower.skip()
-        return self._gap(first, last) if last >= first else None
+        return self._gap(*self._follower.skip())
 
     def close(self) -> None:
         """See `Source`."""
         self._live.leave(self._follower)
 
-    def _gap(self, first: int, last: int) -> Elements:
+    def _gap(self, first: int, last: int) -> Elements | None:
+        first = max(first, self._begin)
+        if first > last:
+            return None
         self._live.skipped += last - first + 1
         return Elements([encoding.gap(self._query, first, last)])
 

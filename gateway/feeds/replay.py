@@ -134,7 +134,7 @@ class Complete:
             raise self._fault
         if self._last is not None and self._lsn > self._last:
             raise Finished
-        if not most:
+        if self._reading or not most:
             return None
         if self._piece is not None:
             return self._from_files(self._piece, most)
@@ -199,9 +199,7 @@ class Complete:
         return Elements(piece.elements[begin:end])
 
     def _read(self) -> None:
-        """Read more, unless that is being done or there is no more."""
-        if self._reading:
-            return
+        """Read more, unless there is no more."""
         end = self._live.durable_lsn + 1
         if self._follower is None and end - self._lsn <= _NEARLY:
             self._follow()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,7 @@ class World:
         self.clock = Clock()
         self.threads = Threads()
         self.durable_lsn = 0
+        self.origins = itertools.cycle(ORIGINS)
         self.live = Live(
             "n",
             DECODERS,
@@ -106,9 +108,9 @@ class World:
         """Make batches of these sizes durable, in one group; 0 is metadata."""
         at = self.log.next_lsn
         batches = []
-        for number, count in enumerate(counts):
+        for count in counts:
             body = msgspec.msgpack.encode(list(range(at, at + count)))
-            origin = ORIGINS[(at + number) % len(ORIGINS)]
+            origin = next(self.origins)
             batches.append(Batch(origin, 1_700_000_000_000_000 + at, count, body, 9))
             at += count
         lsn = self.log.commit(batches)
@@ -182,7 +184,9 @@ class Subscriber:
         self.woken = 0
         self._taking = False
         known: Any = {"tap": world.tap, "events": world.replay}[publisher]
-        self.source = known.subscribe(Request(publisher, given, offset, SELF), self.wake)
+        self.source = known.subscribe(
+            Request(publisher, given, offset, SELF), self.wake
+        )
 
     def wake(self) -> None:
         """See `gateway.rsio.publisher.Publisher.subscribe`."""

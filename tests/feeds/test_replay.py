@@ -227,7 +227,7 @@ def test_offsets(world: Any) -> None:
         world.settle()
         assert reader.lsns == list(range(first, 10))
     for query in ("channel=odd", "format=arrow"):
-        with pytest.raises(Fault, match="^E416 "):
+        with pytest.raises(Fault, match=r"^E416 "):
             world.subscribe(f"events?{query}", 4)
 
 
@@ -248,14 +248,14 @@ def test_offsets(world: Any) -> None:
 def test_what_can_not_be_had(world: Any, query: str, number: int) -> None:
     """A wrong query is refused at once."""
     world.commit(5)
-    with pytest.raises(Fault, match=f"^E{number} "):
+    with pytest.raises(Fault, match=rf"^E{number} "):
         world.subscribe(f"events?{query}")
 
 
 def test_so_many_at_a_time(world: Any) -> None:
     """Reading has a limit, and a place is free again when its reader goes."""
     readers = [world.subscribe("events") for _ in range(64)]
-    with pytest.raises(Fault, match="^E429 "):
+    with pytest.raises(Fault, match=r"^E429 "):
         world.subscribe("events")
     readers[0].close()
     world.subscribe("events")
@@ -302,6 +302,20 @@ def test_a_slow_reader_goes_back_to_the_files(make_world: Callable[..., Any]) ->
     slow.want(UNBOUNDED)
     world.settle()
     assert slow.lsns == list(range(1, 301))
+
+
+def test_the_ring_has_news_while_a_file_is_read(world: Any) -> None:
+    """What both have is given once."""
+    first = world.subscribe("events?from=latest")
+    first.want(1)
+    group = world.commit(1, tell=False)
+    second = world.subscribe("events?from=1")
+    second.want(5)
+    world.live.durable(group)
+    world.threads.run(-1)
+    assert second.elements == []
+    world.settle()
+    assert second.lsns == [1]
 
 
 def test_the_end_of_the_gateway(world: Any) -> None:
@@ -403,18 +417,26 @@ def check(world: Any, subscriber: Any) -> None:
             expected = end + 1
         assert expected == last + 1
         return
-    query = dict(pair.split("=") for pair in subscriber.name.partition("?")[2].split("&"))
+    query = dict(
+        pair.split("=") for pair in subscriber.name.partition("?")[2].split("&")
+    )
     if lsns:
         assert lsns == list(range(lsns[0], lsns[0] + len(lsns)))
         assert lsns[0] == int(query.get("from", lsns[0]))
     if subscriber.error is None:
         assert not lsns or lsns[-1] == last
-        assert lsns or int(query.get("from", last + 1)) == last + 1 or world_is_empty(world)
+        assert (
+            lsns
+            or int(query.get("from", last + 1)) == last + 1
+            or world_is_empty(world)
+        )
     else:
         assert subscriber.error.startswith("E410 ")
         wanted = lsns[-1] + 1 if lsns else int(query["from"])
         names = [path.name for path in world.places.journal.glob("*.journal")]
-        journalled = [parsed[0] for name in names if (parsed := segment.parse_name(name))]
+        journalled = [
+            parsed[0] for name in names if (parsed := segment.parse_name(name))
+        ]
         assert wanted < min(journalled, default=last + 1)
 
 

@@ -1,0 +1,171 @@
+"""Events as they become durable: shared, bounded, and lossy only for who is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.event import Batch, Stored
+from gateway.rsio.publisher import Fault
+
+UNBOUNDED = 2**63 - 1
+
+
+def test_nobody_looks(world: Any) -> None:
+    """Without a subscriber nothing is kept, decoded or put on a thread."""
+    world.commit(5)
+    world.subscribe("tap").close()
+    world.commit(5)
+    assert not world.threads.waiting
+    assert not world.clock.getDelayedCalls()
+    assert world.live.held_bytes == 0
+
+
+def test_from_now_on(world: Any) -> None:
+    """A tap begins with what becomes durable after it, in order, metadata aside."""
+    world.commit(3)
+    tap = world.subscribe("tap")
+    tap.want(UNBOUNDED)
+    world.commit(2, 0, 1)
+    world.commit(2)
+    world.settle()
+    assert tap.lsns == [4, 5, 6, 7, 8]
+    assert tap.gaps == []
+
+
+def test_one_element_for_all(world: Any) -> None:
+    """Subscribers with the same query share the very same bytes, messages too."""
+    one, two = (world.subscribe("tap?protocol=good") for _ in range(2))
+    found: list[Any] = []
+    for each in (one, two):
+        each.demand = UNBOUNDED
+        take = each.source.take
+        each.source.take = lambda most, take=take: kept(found, take(most))
+    world.commit(3, 3, 3)
+    world.settle()
+    assert one.lsns == two.lsns != []
+    encoded = [elements.encoded(1) for elements in found if elements]
+    assert len(encoded) == 2
+    assert encoded[0] is encoded[1]
+
+
+def kept(found: list[Any], elements: Any) -> Any:
+    found.append(elements)
+    return elements
+
+
+def test_decoded_once(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queries there are, a batch is decoded once, or not at all."""
+    decoded: list[Any] = []
+    decode = world.live.decoders["good"]
+    counting = {"good": lambda body: kept(decoded, decode(body))}
+    monkeypatch.setattr(world.live, "decoders", counting)
+    for query in ("protocol=good", "protocol=good&format=arrow", "listener=one"):
+        world.subscribe(f"tap?{query}").want(UNBOUNDED)
+    group = world.commit(2, 2, 2, 2)
+    world.settle()
+    good = [stored for stored in group if stored.batch.origin.protocol == "good"]
+    assert len(decoded) == len(good) < len(group)
+
+
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+def test_filters(world: Any, shape: str) -> None:
+    """Only what was asked for, row by row where a batch has several channels."""
+    taps = {
+        query: world.subscribe(f"tap?{query}&format={shape}")
+        for query in ("channel=odd", "protocol=other", "listener=one&kind=request")
+    }
+    for tap in taps.values():
+        tap.want(UNBOUNDED)
+    world.commit(4, 3, 5)
+    world.settle()
+    odd, other, none = taps.values()
+    assert odd.lsns == [1, 3, 5, 7, 9, 11]
+    assert other.lsns
+    assert {event["principal"] for event in other.events} == {"somebody"}
+    assert none.lsns == []
+
+
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+def test_a_slow_tap(make_world: Callable[..., Any], shape: str) -> None:
+    """It is told what it missed and goes on with what is new; nobody else notices."""
+    world = make_world(ring_bytes=30_000)
+    slow, quick = (world.subscribe(f"tap?format={shape}") for _ in range(2))
+    quick.want(UNBOUNDED)
+    slow.want(1)
+    for _ in range(50):
+        world.commit(10)
+        world.settle()
+        assert world.live.held_bytes <= 30_000
+    slow.want(1)
+    world.commit(1)
+    world.settle()
+    slow.want(UNBOUNDED)
+    world.settle()
+    assert quick.lsns == list(range(1, 502))
+    assert quick.gaps == []
+    [(first, last)] = slow.gaps
+    assert slow.lsns == [*range(1, first), *range(last + 1, 502)]
+    assert last == 500
+    assert world.live.skipped == last - first + 1
+
+
+def test_a_journal_that_is_too_quick(make_world: Callable[..., Any]) -> None:
+    """What can not be decoded in time is skipped, and told; memory stays bounded."""
+    world = make_world(pending_bytes=40_000)
+    tap = world.subscribe("tap")
+    tap.want(UNBOUNDED)
+    for _ in range(100):
+        world.commit(10)
+        assert world.live.held_bytes <= 40_000
+    world.settle()
+    missing = [lsn for first, last in tap.gaps for lsn in range(first, last + 1)]
+    assert missing
+    assert sorted(missing + tap.lsns) == list(range(1, 1001))
+    assert tap.lsns[-1] == 1000
+
+
+def test_a_batch_that_can_not_be_decoded(world: Any) -> None:
+    """It is shown as the spool stores it: its bytes, and a flaw."""
+    tap = world.subscribe("tap")
+    tap.want(UNBOUNDED)
+    [stored] = world.commit(1, tell=False)
+    broken = Batch(stored.batch.origin, 0, 1, b"\xc1", 1)
+    world.live.durable([Stored(broken, stored.lsn)])
+    world.settle()
+    [event] = tap.events
+    assert event["flaw"] == "undecodable"
+    assert event["payload_base64"] == "wQ=="
+
+
+def test_queries_have_a_limit(world: Any) -> None:
+    """So many different ones; the same one is free."""
+    for number in range(64):
+        world.subscribe(f"tap?channel={number}")
+    world.subscribe("tap?channel=7")
+    with pytest.raises(Fault, match=r"^E429 "):
+        world.subscribe("tap?channel=64")
+    assert world.live.subscribers == 65
+
+
+@pytest.mark.parametrize(
+    ("query", "offset", "number"),
+    [("from=1", None, 400), ("format=xml", None, 400), ("", 3, 416)],
+)
+def test_what_a_tap_can_not_do(
+    world: Any, query: str, offset: int | None, number: int
+) -> None:
+    """A key that means nothing, and an offset, are refused."""
+    with pytest.raises(Fault, match=rf"^E{number} "):
+        world.subscribe(f"tap?{query}", offset)
+
+
+def test_the_end_of_the_gateway(world: Any) -> None:
+    """When the daemon stops, taps end, and no more begin."""
+    tap = world.subscribe("tap")
+    world.live.stop()
+    assert tap.error == "E503 stopping"
+    with pytest.raises(Fault, match=r"^E503 "):
+        world.subscribe("tap")
