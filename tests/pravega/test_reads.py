@@ -245,7 +245,7 @@ class Files:
 def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> None:
     """What memory has no more is read from files, up to what memory has."""
     files = Files()
-    store = make_store(reader=files, recent_bytes=700)
+    store = make_store(reader=files, recent_bytes=1500)
     writer, peer = Writer(store), store.peer()
     data = block(b"x" * 392)
     writer.append(data)
@@ -278,7 +278,7 @@ def test_old_data_that_can_not_be_read(
 ) -> None:
     """The connection is closed: another try may do better; a gone peer hears nothing."""
     files = Files()
-    store = make_store(reader=files, recent_bytes=700)
+    store = make_store(reader=files, recent_bytes=1500)
     writer, peer, gone = Writer(store), store.peer(), store.peer()
     for _ in range(2):
         writer.append(block(b"x" * 392))
@@ -293,7 +293,7 @@ def test_old_data_that_can_not_be_read(
 
 def test_no_files_at_all(make_store: Callable[..., Any], block: Block) -> None:
     """Without a reader, what memory has dropped is truncated."""
-    store = make_store(recent_bytes=700)
+    store = make_store(recent_bytes=1500)
     writer, peer = Writer(store), store.peer()
     for _ in range(2):
         writer.append(block(b"x" * 392))
