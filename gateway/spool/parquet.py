@@ -26,6 +26,7 @@ GROUP_BYTES = 24 * 2**20
 # Small payloads that lie in one piece (`Rows.block`) cost no object each, and four
 # times less to write in groups of this size.
 _BLOCK_GROUP_ROWS = 1 << 17
+_MANY = 64  # an array of its own costs as much as so many objects, about
 
 # pyarrow keeps the interpreter to itself while it reads a list: 0.1 µs an item, and
 # whoever acknowledges waits for that long.
@@ -101,12 +102,12 @@ class Columns:
         self._lsns.append(stored.lsn)
         self._counts.append(count)
         self._times.append(stored.batch.received_at)
-        if rows.size:
+        if rows.size and count >= _MANY:
             self._gather_payloads()
             self._payload_arrays.append(_sliced(rows.block, rows.size))
         else:
             self._objects += count
-            self._payloads += rows.payloads
+            self._payloads += rows.each() if rows.size else rows.payloads
             if len(self._payloads) >= _AT_ONCE:
                 self._gather_payloads()
         self._seqs.append(None if rows.seqs is None else _numbers(rows.seqs))

@@ -29,24 +29,27 @@ def test_rows_may_differ_from_their_batch() -> None:
 
 
 def test_payloads_in_one_piece_are_rows_like_others() -> None:
-    """Beside payloads that are not, in the order of their batches."""
+    """Few or many, beside payloads that are not, in the order of their batches."""
     columns = Columns("gw")
     blocks = Rows([], range(5, 8), block=b"aabbcc", size=2)
+    many = Rows([], block=b"".join(b"%03d" % at for at in range(200)), size=3)
     for lsn, rows in (
         (1, Rows([b"1", b""], [8, 9])),
         (3, blocks),
         (6, Rows([b"2"])),
         (7, Rows([], block=b"d", size=1)),
+        (8, many),
+        (208, Rows([b"3"])),
     ):
         batch = Batch(ORIGIN, 0, rows.count, b"", 0)
         columns.add(Stored(batch, lsn), rows)
     batch = columns.batch()
     batch.validate(full=True)
     assert batch["payload"].to_pylist() == [
-        b"1", b"", b"aa", b"bb", b"cc", b"2", b"d",
+        b"1", b"", b"aa", b"bb", b"cc", b"2", b"d", *many.each(), b"3"
     ]  # fmt: skip
-    assert batch["seq"].to_pylist() == [8, 9, 5, 6, 7, None, None]
-    assert batch["lsn"].to_pylist() == list(range(1, 8))
+    assert batch["seq"].to_pylist() == [8, 9, 5, 6, 7] + [None] * 203
+    assert batch["lsn"].to_pylist() == list(range(1, 209))
 
 
 def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
