@@ -310,6 +310,75 @@ def test_partial_around_every_message(
         assert outcome(store, peer) == wanted
 
 
+def pieces(block: Block) -> list[tuple[bytes, bool]]:
+    """The same session message by message, and whether one may come in parts: what lies
+    in a block of announced length may not, nor what is a part already or comes between.
+    """
+    tail = block(b"begun in the block", b"")
+    out: list[tuple[bytes, bool]] = []
+    for number, message in enumerate(scripted(block)):
+        if number == 3:
+            begin, end = message[:36], message[-36:]
+            out += [(begin, True), (message[36:-36], False), (end, True)]
+        else:
+            out.append((message, True))
+    return [
+        *out,
+        (wire.block(wire.BEGIN_BLOCK, X, 20, wire.OPEN), True),
+        (wire.partial(wire.BEGIN, tail[:11]), False),
+        (wire.block(wire.END_BLOCK, X, 20, 26), False),
+        (wire.partial(wire.END, tail[11:26]), False),
+        (wire.setup_append(b"y" * 16, "t"), True),
+    ]
+
+
+def in_two(message: bytes, cut: int) -> bytes:
+    first = wire.partial(wire.BEGIN, message[:cut])
+    return first + wire.partial(wire.END, message[cut:])
+
+
+def played(make_store: Callable[..., Any], *streams: bytes) -> tuple[Any, ...]:
+    store = make_store()
+    peer = Peer(store)
+    for stream in streams:
+        peer.send(stream)
+    assert not peer.inner.refused, peer.refused
+    return outcome(store, peer)
+
+
+def test_every_message_in_two_parts(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """Each message may be parted at each of its bytes, header and all."""
+    session = pieces(block)
+    plain = [message for message, _ in session]
+    wanted = played(make_store, b"".join(plain))
+    assert [payload for _, payload in wanted[1]][-1] == b"begun in the block"
+    for number, (message, may) in enumerate(session):
+        if not may:
+            continue
+        for cut in range(len(message) + 1):
+            sent = [*plain[:number], in_two(message, cut), *plain[number + 1 :]]
+            assert played(make_store, b"".join(sent)) == wanted
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_partial_around_every_other_message(
+    make_store: Callable[..., Any], block: Block, odd: int
+) -> None:
+    """Every second message comes in parts, wherever the stream is cut as well."""
+    session = pieces(block)
+    wanted = played(make_store, b"".join(message for message, _ in session))
+    able = itertools.count()
+    stream = b"".join(
+        in_two(message, len(message) // 2) if may and next(able) % 2 == odd else message
+        for message, may in session
+    )
+    for cut in range(len(stream) + 1):
+        assert played(make_store, stream[:cut], stream[cut:]) == wanted
+    assert played(make_store, *(bytes((byte,)) for byte in stream)) == wanted
+
+
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
