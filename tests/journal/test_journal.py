@@ -238,6 +238,57 @@ def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
     assert len(on_disk(running)) == 5
 
 
+def test_metadata_alone_is_not_sealed_until_it_is_much(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """It makes no file, so time does not press; size does, and the end."""
+    running = start(roll_interval=0.0, segment_bytes=500)
+    for n in range(3):
+        running.submit(make(b"%d" % n, 0))
+        running.until_stored(n + 1)
+    assert running.sealed == []
+    assert len(list(running.directory.iterdir())) == 1
+    running.submit(make(b"x" * 500, 0))
+    running.until_stored(4)
+    running.submit(make(b"last", 0))
+    running.until_stored(5)
+    running.stop()
+    assert [(s.first_lsn, s.events) for s in running.sealed] == [(1, 0), (1, 0)]
+    assert [s.lsn for s in running.stored] == [1] * 5
+    assert running.journal.durable_lsn == 0
+    assert len(on_disk(running)) == 5
+
+
+def test_the_time_of_a_segment_begins_with_its_first_event(
+    directory: Path, make: Make
+) -> None:
+    """Metadata that lay there for an hour does not make a file of one event."""
+    now = [0.0]
+    log = Log(directory, RealDisk(), 1, clock=lambda: now[0])
+    log.commit([make(b"m", 0)])
+    now[0] = 3600.0
+    assert log.age == 0.0
+    log.commit([make(b"n", 0), make(b"d")])
+    now[0] = 3601.0
+    log.commit([make(b"e")])
+    assert log.age == 1.0
+
+
+def test_ack_spool_does_not_keep_metadata_waiting(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """There is no file for it to wait for, but nothing overtakes."""
+    running = start(acknowledge_when_published=True)
+    running.submit(make(b"m1", 0), make(b"a", 2), make(b"m2", 0), make(b"b"))
+    running.turns.run(lambda: running.journal.durable_lsn == 3)
+    assert [s.batch.body for s in running.stored] == [b"m1"]
+    running.journal.published(2)
+    assert [s.batch.body for s in running.stored] == [b"m1", b"a", b"m2"]
+    running.journal.published(3)
+    running.submit(make(b"m3", 0))
+    running.until_stored(5)
+
+
 def test_ack_spool_waits_for_the_file(
     start: Callable[..., Running], make: Make
 ) -> None:

@@ -47,6 +47,48 @@ def test_what_was_written_again_elsewhere_is_gone_after_the_start(
     assert again.segments[0].bytes == disk.size(again.segments[0].path)
 
 
+def test_metadata_alone_is_kept(directory: Path, make: Callable[..., Batch]) -> None:
+    """Segments without any event stay, in their order, and give no lsn away."""
+    disk = RealDisk()
+    log = Log(directory, disk, 5)
+    for body in (b"1", b"2"):
+        log.commit([make(body, 0)])
+        log.seal()
+    log.commit([make(b"3", 0)])
+    found = recover(directory, disk)
+    assert [s.path.name for s in found.segments] == [
+        segment.name(5),
+        segment.name(5, 1),
+        segment.name(5, 2),
+    ]
+    assert [(s.first_lsn, s.events) for s in found.segments] == [(5, 0)] * 3
+    assert (found.next_lsn, found.losses) == (5, [])
+    found.segments[0].path.unlink()
+    again = Log(directory, disk, found.next_lsn)
+    again.commit([make(b"4", 0), make(b"d")])
+    bodies = [
+        stored.batch.body
+        for left in recover(directory, disk).segments
+        for stored in segment.Scan(left.path.read_bytes())
+    ]
+    assert bodies == [b"2", b"3", b"4", b"d"]
+
+
+def test_attempts_never_go_back(directory: Path, make: Callable[..., Batch]) -> None:
+    """A segment that is gone does not give its place in the order to a later one."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    paths = []
+    for body in (b"1", b"2", b"3"):
+        log.commit([make(body, 0)])
+        sealed = log.seal()
+        assert sealed is not None
+        if body != b"2":
+            sealed.path.unlink()
+        paths.append(sealed.path.name)
+    assert paths == [segment.name(1), segment.name(1, 1), segment.name(1, 2)]
+
+
 def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
     directory: Path, make: Callable[..., Batch]
 ) -> None:

@@ -89,6 +89,39 @@ def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
         assert scan.next_lsn == 8
 
 
+def test_no_batch_without_events_is_lost_unseen(make: Make) -> None:
+    """Metadata takes no lsn, and its damage shows like that of events."""
+    data, ends = build(
+        [make(b"a" * 20, 0)], [make(b"b" * 20, 0)], [make(b"c" * 20, 0)], seal=True
+    )
+    wanted = [b"a" * 20, b"b" * 20, b"c" * 20]
+    assert bodies(data) == wanted
+    for bit in range(segment.HEADER_BYTES * 8, ends[-1] * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        scan = segment.Scan(bytes(flipped))
+        found = [s.batch.body for s in scan]
+        assert set(found) <= set(wanted)
+        assert len(found) >= 2
+        assert scan.batches == len(found)
+        assert scan.damage
+        assert [d.events for d in scan.damage] == [0]
+        assert scan.next_lsn == 5
+
+
+def test_metadata_torn_at_the_end_is_not_damage(make: Make) -> None:
+    """A group that was never synced leaves no trace, whole or with a hole in it."""
+    data, ends = build([make(b"a", 0)], [make(b"b" * 9, 0), make(b"c" * 9, 0)])
+    for size in range(ends[0], len(data)):
+        scan = segment.Scan(data[:size])
+        assert [s.batch.body[:1] for s in scan] in ([b"a"], [b"a", b"b"])
+        assert not scan.damage
+    at = data.index(b"bbb")
+    scan = segment.Scan(data[:at] + bytes(9) + data[at + 9 :])
+    assert [s.batch.body for s in scan] == [b"a"]
+    assert not scan.damage
+
+
 def test_unsynced_batches_behind_a_hole_do_not_count(make: Make) -> None:
     """Where a group's first batch never reached the disk, its second is not damage."""
     data, _ = build([make(b"kept")], [make(b"lost" * 9), make(b"late")])
@@ -112,6 +145,14 @@ def test_a_lost_origin_still_gives_the_bodies(make: Make) -> None:
 def test_events_written_again_elsewhere_do_not_count(make: Make) -> None:
     """What a later segment took over after a failed sync is read there only."""
     data, _ = build([make(b"a")], [make(b"b")], [make(b"c")])
+    assert bodies(data, before=6) == [b"a"]
+
+
+def test_metadata_where_a_later_segment_begins_counts(make: Make) -> None:
+    """It may have been acknowledged there, before the sync that failed."""
+    data, _ = build([make(b"a"), make(b"m", 0)], [make(b"n", 0), make(b"b")])
+    assert bodies(data, before=6) == [b"a", b"m", b"n"]
+    data, _ = build([make(b"a")], [make(b"b"), make(b"m", 0)])
     assert bodies(data, before=6) == [b"a"]
 
 

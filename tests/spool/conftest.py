@@ -39,7 +39,7 @@ class Place:
         self.now = 1000.0
         self.origins: dict[str, Origin] = {}
 
-    def publisher(self) -> Publisher:
+    def publisher(self, *, keep: bool = False) -> Publisher:
         return Publisher(
             "gw",
             self.spool,
@@ -47,6 +47,7 @@ class Place:
             self.disk,
             self.decoders,
             "zstd",
+            keep=keep,
             clock=lambda: self.now,
         )
 
@@ -63,6 +64,10 @@ class Place:
             protocol, Origin(protocol, "beats", "s-1", "127.0.0.1:9")
         )
         return Batch(origin, 5_000_000, body.count(b",") + 1, body, len(body))
+
+    def metadata(self) -> Batch:
+        """A batch without events."""
+        return Batch(self.batch(b"").origin, 5_000_000, 0, b"metadata", 0)
 
     def public(self) -> list[str]:
         return sorted(p.name for p in self.spool.iterdir())

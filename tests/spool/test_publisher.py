@@ -10,6 +10,7 @@ import pytest
 from gateway.event import SCHEMA, Rows
 from gateway.journal import recover
 from gateway.spool import Catalog, file_name, last_lsn, parse_file_name
+from gateway.spool.catalog import entries
 
 FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
 
@@ -112,6 +113,43 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     assert not sealed.path.exists()
 
 
+def test_metadata_makes_no_file(place: Any) -> None:
+    """A segment without events goes, and one with some has only those in its file."""
+    place.log.commit([place.metadata()])
+    sealed = place.log.seal()
+    assert place.publisher().publish(sealed) is None
+    assert place.public() == []
+    assert not sealed.path.exists()
+    place.log.commit([place.metadata(), place.batch(b"a,b")])
+    place.log.commit([place.metadata(), place.batch(b"c"), place.metadata()])
+    place.publisher().publish(place.log.seal())
+    assert [r["lsn"] for r in rows(place, FIRST)] == [1, 2, 3]
+
+
+def test_metadata_that_a_start_finds_needs_nothing(place: Any) -> None:
+    """It is not published, and goes if nobody keeps it."""
+    for keep in (True, False):
+        place.log.commit([place.metadata()])
+        sealed = place.log.seal()
+        assert place.publisher(keep=keep).recover([sealed]) == []
+        assert sealed.path.exists() == keep
+
+
+def test_who_remembers_keeps_the_segments(place: Any) -> None:
+    """A published segment stays, and no start publishes it again."""
+    sealed = place.sealed(b"a,b", b"c")
+    publisher = place.publisher(keep=True)
+    publisher.publish(sealed)
+    assert place.public() == [FIRST]
+    assert sealed.path.exists()
+    (place.spool / FIRST).unlink()
+    place.catalog = Catalog(place.journal, place.disk)
+    found = recover(place.journal, place.disk)
+    assert place.publisher(keep=True).recover(found.segments) == []
+    assert place.public() == []
+    assert sealed.path.exists()
+
+
 def test_a_hidden_file_without_an_entry_is_written_anew(place: Any) -> None:
     """Whatever a crash left of a half-written file, Spark never sees it."""
     sealed = place.sealed(b"a,b,c")
@@ -169,6 +207,31 @@ def test_the_catalog_stays_small(place: Any) -> None:
     again = Catalog(place.journal, place.disk)
     assert again.last_lsn == 2100
     assert 1000 <= len(list(again)) <= 2000
+
+
+def test_the_catalog_keeps_what_has_a_segment(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry is forgotten when its segment is gone, not for its age alone."""
+    monkeypatch.setattr("gateway.spool.catalog._KEEP", 3)
+    place.catalog = Catalog(place.journal, place.disk)
+    publisher = place.publisher(keep=True)
+    segments = [place.sealed(b"a") for _ in range(20)]
+    for n, sealed in enumerate(segments):
+        publisher.publish(sealed)
+        if n == 10:
+            for gone in segments[:8]:
+                gone.path.unlink()
+    path = place.journal / "catalog"
+    known = {entry.first for entry in entries(path.read_bytes())}
+    assert known >= set(range(9, 21))
+    assert len(known) < 20
+    for sealed in segments[8:]:
+        sealed.path.unlink()
+    for n in range(9):
+        publisher.publish(place.sealed(b"%d" % n))
+    assert len(entries(path.read_bytes())) < 15
+    assert Catalog(place.journal, place.disk).last_lsn == 29
 
 
 @pytest.mark.parametrize(

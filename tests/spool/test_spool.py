@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.disk import RealDisk
+from gateway.journal import Segment
 from gateway.spool import Settings, Spool
 
 
@@ -48,7 +49,13 @@ class Full(RealDisk):
         super().rename(old, new)
 
 
-def start(place: Any, **settings: Any) -> tuple[Spool, Held, Turns]:
+def start(
+    place: Any,
+    *,
+    on_done: Callable[[Segment], None] = lambda _: None,
+    also_reserved: int = 0,
+    **settings: Any,
+) -> tuple[Spool, Held, Turns]:
     turns, held = Turns(), Held()
     spool = Spool(
         place.spool,
@@ -58,6 +65,8 @@ def start(place: Any, **settings: Any) -> tuple[Spool, Held, Turns]:
         place.disk,
         turns,
         published_lsn=0,
+        on_done=on_done,
+        also_reserved=lambda: also_reserved,
     )
     return spool, held, turns
 
@@ -81,6 +90,36 @@ def test_segments_are_published_in_order(
     assert len(place.public()) == 2
     assert spool.published_lsn == 3
     assert spool.backlog_bytes == 0
+
+
+def test_the_end_of_every_segment_is_told(
+    place: Any, until: Callable[..., None]
+) -> None:
+    """In order, after the journal knows; of those without events too."""
+    told: list[tuple[Segment, int]] = []
+    spool, held, turns = start(place, on_done=lambda s: told.append((s, held.last)))
+    one = place.sealed(b"a,b")
+    place.log.commit([place.metadata()])
+    two, three = place.log.seal(), place.sealed(b"c")
+    spool.start(held, [one, two, three])
+    until(turns, lambda: len(told) == 3)
+    stop(spool, turns, until)
+    assert told == [(one, 2), (two, 2), (three, 3)]
+    assert len(place.public()) == 2
+    assert spool.published_lsn == 3
+
+
+def test_room_for_checkpoints_is_reserved_too(
+    place: Any, until: Callable[..., None]
+) -> None:
+    """State files that can not be written would keep the journal from shrinking."""
+    place.disk = Full()
+    place.disk.free_bytes = 50 << 20
+    spool, held, turns = start(place, also_reserved=60 << 20)
+    spool.start(held, [])
+    until(turns, lambda: bool(held.holds.get("disk")))
+    assert spool.reserved_bytes > 60 << 20
+    stop(spool, turns, until)
 
 
 def test_a_failure_is_tried_again(place: Any, until: Callable[..., None]) -> None:
