@@ -122,8 +122,10 @@ class _Search:
                     continue
                 rows = rows_of(stored, self.decoders, lambda _, why: None)
                 lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
-                for row in self._unmet(directory.name, lsns).tolist():
-                    self._meet(event_id(rows.payloads[row]))
+                unmet = set(self._unmet(directory.name, lsns).tolist())
+                for row, payload in enumerate(rows.each() if unmet else ()):
+                    if row in unmet:
+                        self._meet(event_id(payload))
 
     def _table(self, path: Path) -> None:
         try:

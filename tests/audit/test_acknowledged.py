@@ -79,6 +79,18 @@ def lake(places: Places, first: int, *names: str, flawed: bool = False) -> Path:
     return path
 
 
+def test_events_of_one_size(places: Places) -> None:
+    """Those that the journal holds in one piece are searched, too."""
+    size = len(event("a"))
+
+    def pieces(body: bytes) -> Rows:
+        return Rows([], block=body.replace(b"\n", b""), size=size)
+
+    journal(places, 1, "a", "b", "c")
+    found = search(places, ["b", "c", "d"], {"plain": pieces})
+    assert (found.ids, found.missing) == (3, ["d"])
+
+
 def test_every_place_is_searched(places: Places) -> None:
     """Journal, spool, tables as VARIANT and as payload."""
     lake(places, 1, "a", "b")
