@@ -184,9 +184,10 @@ class Columns:
         return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
 
     def _gather_payloads(self) -> None:
-        if self._payloads:
-            self._payload_arrays.append(pa.array(self._payloads, pa.binary()))
-            self._payloads = []
+        payloads, self._payloads = self._payloads, []
+        for at in range(0, len(payloads), _AT_ONCE):  # one batch alone may be many
+            some = payloads[at : at + _AT_ONCE]
+            self._payload_arrays.append(pa.array(some, pa.binary()))
 
     def _seq(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         null = np.array([seqs is None for seqs in self._seqs])
