@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("gateway.cli.check", "validate a configuration"),
     "schema": ("gateway.cli.schema", "print the configuration's JSON Schema"),
     "send": ("gateway.cli.send", "send events, as a real client of a protocol"),
+    "tap": ("gateway.cli.tap", "show a gateway's events, live or from an lsn on"),
     "rsio-check": ("gateway.cli.rsio_check", "test an implementation of RS.io"),
     "spool": ("gateway.cli.spool", "look into the spool: ls, cat, verify"),
     "audit": ("gateway.cli.audit", "prove that every event is there exactly once"),

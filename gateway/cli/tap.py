@@ -1,0 +1,290 @@
+"""`gateway tap`: look at a gateway's events from anywhere, live or from an lsn on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
+
+from gateway.cli import INTERRUPTED, WrongUse, _target
+from gateway.cli._text import printable
+
+if TYPE_CHECKING:
+    from twisted.python.failure import Failure
+
+    from gateway.rsio.client import Subscription
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = """\
+Show a gateway's events, a JSON object on each line: live, or from an lsn on.  The
+gateway must have an RS.io listener that publishes them: options: {publish: [tap, events]}.
+
+Without --from it is a live view.  Whoever reads too slowly loses events, and is told:
+{"gap": {"from": LSN, "to": LSN}}.  With --from it is every event, however slowly it is
+read; the gateway waits.
+
+Example:
+  gateway tap 127.0.0.1:7400
+  gateway tap 127.0.0.1:7400 --protocol pomelo --channel area.chat.say | jq .payload
+  gateway tap gw.example:7400 --tls --token-file token --from 4711 --count 1000
+  gateway tap 127.0.0.1:7400 --from earliest --format arrow >events.arrows
+
+Exit status: 0 the stream ended, or --count were there; 1 it failed; 2 wrong use.
+"""
+
+_WINDOW, _ARROW_WINDOW = 2048, 16
+_LARGEST = 1 << 26  # of an element; the largest event may be one
+_FILTERS = ("protocol", "listener", "channel", "kind")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    _target.add_target(parser)
+    add = parser.add_argument
+    add("--from", dest="first", metavar="LSN",
+        help="begin there: an lsn, earliest, or latest; lose nothing from there on")  # fmt: skip
+    add("--to", dest="last", metavar="LSN", help="end with this one; needs --from")
+    for name in _FILTERS:
+        add(f"--{name}", metavar="NAME", help=f"only events of this {name}")
+    add("--publisher", metavar="P",
+        help="subscribe to exactly this, as in 'tap?protocol=pomelo'")  # fmt: skip
+    add("--format", choices=("json", "arrow"), default="json",
+        help="lines of JSON, or one Arrow IPC stream (default: json)")  # fmt: skip
+    add("-n", "--count", type=int, metavar="N", help="end after N events")
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument("--token", metavar="T",
+                       help="what the gateway asks for (options.tokens)")  # fmt: skip
+    token.add_argument("--token-file", type=Path, metavar="FILE", help="the same")
+    _target.add_transport(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    _target.check(args)
+    publisher = _publisher(args)
+    if args.count is not None and args.count < 1:
+        raise WrongUse("--count must be above 0")
+    if args.format == "arrow" and sys.stdout.isatty():
+        raise WrongUse("Arrow is nothing for a terminal; say >FILE or | PROGRAM")
+    return _Tapping(args, publisher, _token(args)).run()
+
+
+def _publisher(args: argparse.Namespace) -> str:
+    given = {name: getattr(args, name) for name in _FILTERS}
+    if args.publisher is not None:
+        if args.first or args.last or any(given.values()):
+            raise WrongUse("--publisher says it all; put the others into it")
+        name, _, query = str(args.publisher).partition("?")
+        if args.format == "json" or "format=" in query:
+            return str(args.publisher)
+        return f"{name}?{query}&format=arrow".replace("?&", "?")
+    if args.last and not args.first:
+        raise WrongUse("--to needs --from")
+    asked = {"from": args.first, "to": args.last, **given}
+    if args.format != "json":
+        asked["format"] = args.format
+    name = "events" if args.first else "tap"
+    wanted = {key: value for key, value in asked.items() if value is not None}
+    return f"{name}?{urlencode(wanted)}" if wanted else name
+
+
+def _token(args: argparse.Namespace) -> str | None:
+    if args.token_file is None:
+        return args.token if args.token is None else str(args.token)
+    try:
+        return str(args.token_file.read_text().strip())
+    except (OSError, UnicodeDecodeError) as why:
+        raise WrongUse(f"--token-file {args.token_file}: {why}") from None
+
+
+class _Form(Protocol):
+    """How elements are shown."""
+
+    def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
+        """The output for *elements*, and how many events that is, *most* at most."""
+
+    def end(self) -> bytes:
+        """What comes last."""
+
+
+class _Lines:
+    """JSON, as it comes."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self._terminal = terminal
+
+    def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
+        gaps = sum(element.startswith(b'{"gap":') for element in elements)
+        if most is not None and len(elements) - gaps > most:
+            elements, gaps = _first(elements, most)
+        text = b"\n".join(elements) + b"\n"
+        if self._terminal:
+            lines = text.decode("utf-8", "backslashreplace").splitlines()
+            text = "".join(f"{printable(line)}\n" for line in lines).encode()
+        return text, len(elements) - gaps
+
+    def end(self) -> bytes:
+        return b""
+
+
+def _first(elements: list[bytes], most: int) -> tuple[list[bytes], int]:
+    """Up to *most* events, and how many gaps are among them."""
+    found: list[bytes] = []
+    gaps = 0
+    for element in elements:
+        if len(found) - gaps == most:
+            break
+        gaps += element.startswith(b'{"gap":')
+        found.append(element)
+    return found, gaps
+
+
+class _Arrow:
+    """One stream made of many."""
+
+    def __init__(self) -> None:
+        import io
+
+        import pyarrow as pa
+
+        from gateway.event import SCHEMA
+
+        self._read = pa.ipc.open_stream
+        self._sink = io.BytesIO()
+        self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
+
+    def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
+        events = 0
+        for element in elements:
+            with self._read(element) as reader:
+                self._tell(reader.schema.metadata)
+                for batch in reader:
+                    some = batch if most is None else batch.slice(0, most - events)
+                    if some.num_rows:
+                        self._writer.write_batch(some)
+                        events += some.num_rows
+        return self._written(), events
+
+    def end(self) -> bytes:
+        self._writer.close()
+        return self._written()
+
+    def _tell(self, metadata: Any) -> None:
+        if metadata and b"gap_from" in metadata:
+            first, last = int(metadata[b"gap_from"]), int(metadata[b"gap_to"])
+            text = json.dumps({"gap": {"from": first, "to": last}})
+            print(text, file=sys.stderr)
+
+    def _written(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data
+
+
+class _Tapping:
+    """One run."""
+
+    def __init__(
+        self, args: argparse.Namespace, publisher: str, token: str | None
+    ) -> None:
+        from twisted.internet import reactor
+
+        from gateway.cli._output import Output
+
+        self._args = args
+        self._publisher = publisher
+        self._token = token
+        self._reactor: Any = reactor
+        self._output = Output(reactor, sys.stdout.fileno())
+        arrow = args.format == "arrow"
+        self._form: _Form = _Arrow() if arrow else _Lines(terminal=sys.stdout.isatty())
+        self._window = _ARROW_WINDOW if arrow else _WINDOW
+        self._last: bytes | None = None
+        self._status = 0
+        self._over = self._interrupted = False
+        self._broken: BrokenPipeError | None = None
+
+    def run(self) -> int:
+        """Until it ends; the exit status."""
+        from twisted.internet.defer import Deferred
+
+        done = Deferred.fromCoroutine(self._follow())
+
+        def interrupted() -> Any:
+            self._interrupted = not self._over
+            done.cancel()
+            return ended
+
+        # ^C stops the reactor; it waits until we have said goodbye.
+        ended = done.addErrback(self._failed).addBoth(self._end)
+        self._reactor.addSystemEventTrigger("before", "shutdown", interrupted)
+        self._reactor.callWhenRunning(self._stop_if_over)
+        self._reactor.run()
+        if self._broken is not None:
+            raise self._broken
+        return INTERRUPTED if self._interrupted else self._status
+
+    async def _follow(self) -> None:
+        from gateway.rsio.client.on_twisted import ALPN, connect
+        from gateway.rsio.limits import Limits
+
+        limits = Limits(
+            element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
+        )
+        connection = connect(
+            _target.endpoint(self._reactor, self._args, [ALPN]),
+            clock=self._reactor,
+            websocket=_target.websocket(self._args),
+            token=self._token,
+            limits=limits,
+        )
+        async with (
+            connection as peer,
+            peer.subscribe(self._publisher, window=self._window) as stream,
+        ):
+            await self._show(stream)
+
+    async def _show(self, stream: Subscription) -> None:
+        left = self._args.count
+        async with aclosing(stream.batches()) as batches:
+            async for elements in batches:
+                data, events = self._form.shown(elements, left)
+                self._last = elements[-1]
+                await self._output.write(data)
+                if left is not None:
+                    left -= events
+                    if left == 0:
+                        break
+        await self._output.write(self._form.end())
+
+    def _failed(self, why: Failure) -> None:
+        from twisted.internet.defer import CancelledError
+
+        if self._interrupted and why.check(CancelledError):
+            return
+        if isinstance(why.value, BrokenPipeError):
+            self._broken = why.value
+            return
+        print(f"gateway tap: {why.getErrorMessage()}{self._hint()}", file=sys.stderr)
+        self._status = 1
+
+    def _hint(self) -> str:
+        """How to go on, where that loses nothing."""
+        if self._last is None or self._args.format != "json" or not self._args.first:
+            return ""
+        lsn = json.loads(self._last).get("lsn")
+        return f"; --from {lsn + 1} goes on" if isinstance(lsn, int) else ""
+
+    def _end(self, _: object) -> None:
+        self._over = True
+        self._stop_if_over()
+
+    def _stop_if_over(self) -> None:
+        if self._over and self._reactor.running and not self._interrupted:
+            self._reactor.stop()
