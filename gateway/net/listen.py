@@ -200,6 +200,12 @@ class Listener:
             self._stop_loops()
             self._every(0.1, self._sweep)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
+            if self._links:
+                self._log.info(
+                    "{listener}: stopping, connections to end: {count}",
+                    listener=self.name,
+                    count=len(self._links),
+                )
             for link in tuple(self._links):
                 link.drain()
             self._maybe_drained()

@@ -1,15 +1,16 @@
 // One published Pomelo client in a conversation; prints what it heard, a JSON text a line.
 //
-//   node program.js CLIENT PORT
+//   node program.js CLIENT PORT [kick]
 //
 // Two requests, a notify between them, two pushes from elsewhere; then it is done.
+// Or it waits until it is kicked instead of for pushes.
 const fs = require("fs");
 const path = require("path");
 const vm = require("vm");
 const {EventEmitter} = require("events");
 const WebSocket = require("ws");
 
-const [name, port] = process.argv.slice(2);
+const [name, port, end] = process.argv.slice(2);
 const tell = (...said) => fs.writeSync(1, JSON.stringify(said) + "\n");
 for (const level of ["log", "debug", "info", "error"]) console[level] = () => {};
 
@@ -51,7 +52,7 @@ const clients = {
 };
 
 const client = clients[name]();
-const awaited = new Set(["answers", "onMove", "onChat"]);
+const awaited = new Set(["answers", ...(end ? [end] : ["onMove", "onChat"])]);
 const done = what => {
   awaited.delete(what);
   if (!awaited.size) process.exit(0);
@@ -59,6 +60,7 @@ const done = what => {
 for (const route of ["onMove", "onChat"]) {
   client.on(route, body => { tell("push", route, body); done(route); });
 }
+client.on("onKick", body => { tell("kick", body || null); done("kick"); });
 client.init({host: "127.0.0.1", port: +port, user: {uid: "alice"}}, () => {
   client.request("area.player.move", {to: {x: 1, y: -2}, n: 3}, (...first) => {
     tell("answer", "area.player.move", first.pop()); // some pass an error before it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import urllib.request
 from collections.abc import Callable
@@ -41,6 +42,11 @@ SAID = [
     ("request", "other.x.y", {"a": "ü😀"}),
 ]
 
+HELLO = b'\1\0\0\x0b{"sys": {}}'
+ACK = b"\2\0\0\0"
+HEARTBEAT = b"\3\0\0\0"
+REQUEST = b"\4\0\0\x0a\0\7\5a.b.c{}"
+
 both = pytest.mark.parametrize(
     "options", [PLAIN, FULL], ids=["plain", "dictionary and protobuf"]
 )
@@ -52,7 +58,7 @@ def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
     packages = [f"{name}@{version}" for name, version in CLIENTS.items()]
     run = npm(*packages, *PARTS)
     program = Path(__file__).with_name("pomelo_clients.js").read_text()
-    return lambda name, port: str(run(program, name, port))
+    return lambda *words: str(run(program, *words))
 
 
 class Game:
@@ -90,6 +96,19 @@ class Game:
         with urllib.request.urlopen(request, timeout=10) as answer:
             sent: int = json.load(answer)["sent"]
             return sent
+
+    def stop_after(self, events: int) -> None:
+        """SIGTERM once so many are stored."""
+        self._eventually(
+            lambda: self._daemon.listener("game")["events"] == events, "events"
+        )
+        assert self._daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+    def farewell(self) -> None:
+        """The log says what happened to clients, in one line."""
+        assert self._daemon.log.count("game: stopping, connections to end: 1") == 1
+        assert "did not finish in time" not in self._daemon.log
+        assert " warn " not in self._daemon.log
 
     def rows(self) -> list[dict[str, Any]]:
         self._daemon.settled()
@@ -135,6 +154,48 @@ def test_clients_from_npm(
     assert {said[1]: said[2] for said in heard if said[0] == "push"} == PUSHES
     assert len(heard) == 4
     holds(game.rows())
+
+
+@pytest.mark.needs_npm
+@pytest.mark.parametrize(
+    ("client", "kick"),
+    [
+        ("pomelo-jsclient-websocket", {"reason": "shutdown"}),
+        ("pomelo-nodejsclient-websocket", None),  # which keeps the reason to itself
+    ],
+)
+@pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
+def test_sigterm_kicks_clients_from_npm(
+    run_client: Callable[..., str], game: Game, client: str, kick: Any
+) -> None:
+    """Who is connected when the daemon stops is told so, after its answers."""
+    with ThreadPoolExecutor(1) as threads:
+        talk = threads.submit(run_client, client, game.port, "kick")
+        game.stop_after(len(SAID))
+        heard = [json.loads(line) for line in talk.result().splitlines()]
+    assert [said[0] for said in heard] == ["answer", "answer", "kick"]
+    assert heard[-1][1] == kick
+    game.farewell()
+
+
+@pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
+def test_sigterm_answers_then_kicks(game: Game) -> None:
+    """A request that the daemon has read is answered; then the kick; then FIN."""
+    with socket.create_connection(("127.0.0.1", game.port), 45) as connection:
+        connection.sendall(HELLO + ACK)
+        heard = b""
+        while not heard.endswith(HEARTBEAT):
+            heard += connection.recv(1 << 16)
+        connection.sendall(REQUEST)
+        game.stop_after(1)
+        rest = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    kick = b'{"reason":"shutdown"}'
+    answer = b'\4\7{"code":200}'
+    assert rest.replace(HEARTBEAT, b"") == (
+        b"\4\0\0" + bytes([len(answer)]) + answer
+        + b"\5\0\0" + bytes([len(kick)]) + kick
+    )  # fmt: skip
+    game.farewell()
 
 
 class Handler:
