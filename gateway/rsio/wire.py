@@ -112,6 +112,8 @@ def varint(value: int) -> bytes:
 
 def read_varint(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
     """The number at *at*, and where it ends.  Raises `Short`, or `Refusal`."""
+    if at < len(buffer) and (octet := buffer[at]) < 0x80:  # most are
+        return octet, at + 1
     value = shift = 0
     for place in range(at, at + _MOST_OCTETS):
         if place >= len(buffer):
