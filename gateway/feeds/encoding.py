@@ -34,8 +34,8 @@ def _complain(stored: Stored, why: Exception) -> None:
 def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows]:
     """A batch's events from lsn *first* to before *end*."""
     begin = max(first - stored.lsn, 0)
-    stop = min(end - stored.lsn, len(rows.payloads))
-    if begin == 0 and stop == len(rows.payloads):
+    stop = min(end - stored.lsn, rows.count)
+    if begin == 0 and stop == rows.count:
         return stored, rows
 
     def within(odd: Mapping[int, str]) -> dict[int, str]:
@@ -44,6 +44,7 @@ def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows
     some = replace(
         rows,
         payloads=rows.payloads[begin:stop],
+        block=rows.block[begin * rows.size : stop * rows.size],
         seqs=None if rows.seqs is None else rows.seqs[begin:stop],
         flaws=within(rows.flaws),
         content_types=within(rows.content_types),

@@ -44,7 +44,8 @@ def of_rows(
 ) -> tuple[list[bytes], list[int]]:
     """Lines of the *chosen* rows of a batch, and their lsns."""
     batch, first = stored.batch, stored.lsn
-    origin, seqs, payloads = batch.origin, rows.seqs, rows.payloads
+    origin, seqs = batch.origin, rows.seqs
+    payloads = list(rows.each()) if rows.size else rows.payloads
     attributes = {**origin.attributes, **rows.attributes}
     fixed = (origin.protocol, origin.listener, origin.session, origin.peer)
     begin = _begin(node)

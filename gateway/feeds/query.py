@@ -38,7 +38,7 @@ class Query:
 
     def choose(self, rows: Rows) -> range | list[int]:
         """The numbers of the rows that are among them, if their origin may be."""
-        everything = range(len(rows.payloads))
+        everything = range(rows.count)
         return _choose(
             self.kind,
             rows.kind,

@@ -85,17 +85,22 @@ class Reader:
         for stored in batches:
             if left <= 0 or at >= end:
                 break
-            rows = self._rows(stored)
-            behind = min(stored.lsn + stored.batch.count, end)
-            stop = at
-            while stop < behind and left > 0:
-                left -= len(rows.payloads[stop - stored.lsn]) + _EVENT_BYTES
-                stop += 1
+            rows = self._shelves.decoded(stored)
+            begin = at - stored.lsn
+            count, left = _fitting(rows, begin, end - stored.lsn, left)
+            stop = at + count
             wanted.append(encoding.part(stored, rows, at, stop))
             at = stop
         node = self._shelves.node
         elements, lasts = encoding.of_batches(node, wanted, self._query)
         return Piece(lsn, at, elements, lasts)
 
-    def _rows(self, stored: Stored) -> Rows:
-        return self._shelves.decoded(stored)
+
+def _fitting(rows: Rows, begin: int, end: int, room: int) -> tuple[int, int]:
+    """How many rows *room* bytes are enough for, one at least, and what is left."""
+    end = min(end, rows.count)
+    row = begin
+    while row < end and room > 0:
+        room -= (rows.size or len(rows.payloads[row])) + _EVENT_BYTES
+        row += 1
+    return row - begin, room

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
-from gateway.feeds import columns, lines
+from gateway.feeds import columns, encoding, lines
 from gateway.feeds.query import Query
 from gateway.spool.parquet import Columns
 
@@ -36,12 +36,18 @@ TYPES = st.sampled_from(
 def batches(draw: st.DrawFn) -> tuple[Stored, Rows]:
     """A batch and its events."""
     payloads = draw(st.lists(PAYLOAD, min_size=1, max_size=6))
+    size = draw(st.sampled_from([0, 0, 1, 3]))
+    block = draw(
+        st.binary(min_size=size * len(payloads), max_size=size * len(payloads))
+    )
 
     def odd(values: Any) -> Any:
         return st.dictionaries(st.integers(0, len(payloads) - 1), values, max_size=2)
 
     rows = Rows(
-        payloads,
+        [] if size else payloads,
+        block=block,
+        size=size,
         seqs=draw(st.none() | st.just(range(7, 7 + len(payloads)))),
         channel=draw(st.none() | TEXT),
         content_type=draw(TYPES),
@@ -68,10 +74,21 @@ def table(stored: Stored, rows: Rows) -> pa.RecordBatch:
 def test_both_ways_give_the_same(batch: tuple[Stored, Rows]) -> None:
     """A line is the same whether its event comes from a batch or from a file."""
     stored, rows = batch
-    every = range(len(rows.payloads))
+    every = range(rows.count)
     assert lines.of_rows("gw-1", stored, rows, every) == lines.of_columns(
         table(stored, rows)
     )
+
+
+@given(batches(), st.data())
+def test_a_part_of_a_batch(batch: tuple[Stored, Rows], data: st.DataObject) -> None:
+    """It has the same events as the same part of a table."""
+    stored, rows = batch
+    first = data.draw(st.integers(41, 40 + rows.count))
+    end = data.draw(st.integers(first + 1, 48))
+    part = encoding.part(stored, rows, first, end)
+    whole = table(stored, rows).slice(first - 41, end - first)
+    assert lines.of_columns(table(*part)) == lines.of_columns(whole)
 
 
 @given(batches(), st.data())
@@ -88,7 +105,7 @@ def test_a_part_of_a_table(batch: tuple[Stored, Rows], data: st.DataObject) -> N
 def test_nothing_is_lost(batch: tuple[Stored, Rows]) -> None:
     """Each line is one JSON object on one line, with all that the event has."""
     stored, rows = batch
-    found, lsns = lines.of_rows("gw-1", stored, rows, range(len(rows.payloads)))
+    found, lsns = lines.of_rows("gw-1", stored, rows, range(rows.count))
     for event, line, lsn in zip(
         table(stored, rows).to_pylist(), found, lsns, strict=True
     ):
