@@ -109,11 +109,7 @@ class Load:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        windows = cached(
-            options.windows, options.events, options.level, options.seed, options.first
-        )
-        self.frames = [memoryview(frame) for frame in windows.frames]
-        self.count = windows.events
+        self.frames, self.count = self.build()
         self.next = 0
         self.tally = Tally()
         self.acked = 0
@@ -121,6 +117,14 @@ class Load:
         self.record: list[tuple[int, float, float]] = []
         self.poll = select.epoll()
         self.peers: dict[int, Peer] = {}
+
+    def build(self) -> tuple[list[memoryview], int]:
+        """Distinct windows, and how many events each has."""
+        options = self.options
+        windows = cached(
+            options.windows, options.events, options.level, options.seed, options.first
+        )
+        return [memoryview(frame) for frame in windows.frames], windows.events
 
     def connect(self) -> None:
         host, _, port = self.options.reader.rpartition(":")
@@ -320,30 +324,40 @@ def say(phase: str, **figures: Any) -> None:
     print(json.dumps({"phase": phase, **figures}), flush=True)
 
 
-def main() -> int:
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """The options of every load."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("reader", help="HOST:PORT")
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument(
         "--in-flight", type=int, default=2, help="windows per connection (Filebeat: 2)"
     )
+    parser.add_argument("--rate", type=float, default=0.0, help="events/s; 0 = all")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--record", type=Path, help="JSON: [mark, last byte written, acked] by window"
+    )
+    return parser
+
+
+def main() -> int:
+    parser = arguments(__doc__)
     parser.add_argument("--events", type=int, default=2048, help="in each window")
     parser.add_argument("--windows", type=int, default=256, help="distinct ones")
     parser.add_argument("--level", type=int, default=3, help="0 sends bare J frames")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="mark of the first one")
-    parser.add_argument("--rate", type=float, default=0.0, help="events/s; 0 = all")
-    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds")
-    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--tls", action="store_true", help="TLS 1.3")
     parser.add_argument("--ca", help="PEM; without it any certificate will do")
-    parser.add_argument(
-        "--record", type=Path, help="JSON: [mark, last byte written, acked] by window"
-    )
-    options = parser.parse_args()
-    load = Load(options)
+    return run(Load(parser.parse_args()))
+
+
+def run(load: Load) -> int:
+    """All of it; returns the exit status."""
+    options = load.options
     status = 0
     try:
         load.run()

@@ -18,9 +18,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from _windows import Windows, build
+from _windows import build
 
-__all__ = ["Floors", "cores", "floors", "machine", "processor_seconds"]
+__all__ = [
+    "Floors", "best", "cores", "fdatasync_seconds", "floors", "machine",
+    "processor_seconds",
+]  # fmt: skip
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PACKAGES = ("gateway", "twisted", "pyarrow", "isal", "cryptography", "pyspark")
@@ -118,18 +121,19 @@ def floors(directory: Path, events: int = 2048, level: int = 3) -> Floors:
     count = len(packed) * events
     inflate: Callable[[bytes], object] = zlib.decompress
     fast: Callable[[bytes], object] = isal_zlib.decompress
-    sync, group = _fdatasync_seconds(directory, sample)
+    group = b"".join(sample.frames)
+    sync = fdatasync_seconds(directory, group)
     return Floors(
-        memcpy_us=_best(copy, raw) / count * 1e6,
-        isal_us=_best(fast, packed) / count * 1e6 if level else 0.0,
-        zlib_us=_best(inflate, packed) / count * 1e6 if level else 0.0,
+        memcpy_us=best(copy, raw) / count * 1e6,
+        isal_us=best(fast, packed) / count * 1e6 if level else 0.0,
+        zlib_us=best(inflate, packed) / count * 1e6 if level else 0.0,
         fdatasync_ms=sync * 1e3,
-        fdatasync_group_bytes=group,
+        fdatasync_group_bytes=len(group),
         fdatasync_us=sync / count * 1e6,
     )
 
 
-def _best(work: Callable[[bytes], object], bodies: list[bytes]) -> float:
+def best(work: Callable[[bytes], object], bodies: list[bytes]) -> float:
     """Seconds of CPU for one round over *bodies*, the best of many."""
     best = float("inf")
     end = time.perf_counter() + 0.5
@@ -141,8 +145,8 @@ def _best(work: Callable[[bytes], object], bodies: list[bytes]) -> float:
     return best
 
 
-def _fdatasync_seconds(directory: Path, sample: Windows) -> tuple[float, int]:
-    group = b"".join(sample.frames)
+def fdatasync_seconds(directory: Path, group: bytes) -> float:
+    """Median, to append *group* to a file and sync it."""
     path = directory / "fdatasync-floor"
     spent = []
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -155,7 +159,7 @@ def _fdatasync_seconds(directory: Path, sample: Windows) -> tuple[float, int]:
     finally:
         os.close(fd)
         path.unlink()
-    return statistics.median(spent), len(group)
+    return statistics.median(spent)
 
 
 if __name__ == "__main__":
