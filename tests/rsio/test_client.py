@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from gateway.rsio import decode, wire
 from gateway.rsio.client import Disconnected, Outbox, StreamFailed, on_asyncio
 from gateway.rsio.client.on_twisted import connect
+from gateway.rsio.client.sender import Sender
 from gateway.rsio.messages import Cancel, Goodbye, OnError, ServerHello, Subscribe
+from gateway.sender import Unacknowledged
 
 
 class Transport(StringTransport):
@@ -447,3 +450,91 @@ def test_asyncio_no_one_there() -> None:
 
     with pytest.raises(OSError, match="127"):
         asyncio.run(run())
+
+
+def test_an_outbox_that_begins_anew() -> None:
+    """Its elements come behind what the subscriber has, whatever that was."""
+    outbox = Outbox(anew=True)
+    outbox.add(b"1")
+    outbox.rewind(None)
+    outbox.rewind(7)
+    assert (outbox.first, outbox.confirmed, outbox.take(9)) == (7, 0, [b"1"])
+    outbox.add(b"2")
+    outbox.rewind(8)
+    assert (outbox.confirmed, outbox.resent, outbox.take(9)) == (1, 0, [b"2"])
+    outbox.rewind(8)
+    assert (outbox.resent, outbox.take(9)) == (1, [b"2"])
+    with pytest.raises(ValueError, match="asked to go on"):
+        outbox.rewind(7)
+
+
+def test_a_sender(gate: Any) -> None:
+    """It publishes on connection after connection; what is safe, it never repeats."""
+    endpoints: list[Endpoint] = []
+
+    def again() -> Any:
+        endpoints.append(Endpoint(gate))
+        return connect(endpoints[-1], clock=gate.clock, name="meter")
+
+    sender = Sender(again, clock=gate.clock)
+    sender.start()
+    first = Deferred.fromCoroutine(sender.send([b"1", b"2"]))
+    endpoints[0].pump()
+    gate.journal.store_all()  # and nobody is told
+    endpoints[0].connection.clear()
+    endpoints[0].transport.loseConnection()
+    second = Deferred.fromCoroutine(sender.send([b"3"]))
+    gate.clock.advance(1)
+    endpoints[1].pump()
+    assert first.called
+    assert not second.called
+    gate.journal.store_all()
+    endpoints[1].pump()
+    assert second.called
+    rows = [decode(batch.body) for batch in gate.journal.submitted]
+    assert [one for each in rows for one in each.each()] == [b"1", b"2", b"3"]
+    assert (sender.connections, sender.resent) == (2, 0)
+
+
+def test_a_sender_that_is_stopped(gate: Any) -> None:
+    """It says so to who still waits; it leaves with a goodbye if nobody does."""
+    endpoint = Endpoint(gate)
+    sender = Sender(lambda: connect(endpoint, clock=gate.clock), clock=gate.clock)
+    sender.start()
+    endpoint.pump()
+    sent = Deferred.fromCoroutine(sender.send([b"1"]))
+    endpoint.pump()
+    gate.journal.store_all()
+    endpoint.pump()
+    assert sent.called
+    stopped = sender.stop()
+    endpoint.pump()
+    assert stopped.called
+    assert endpoint.connection.closed
+    late = Deferred.fromCoroutine(sender.send([b"2"]))
+    with pytest.raises(Unacknowledged):
+        late.result.raiseException()  # type: ignore[union-attr]
+    late.addErrback(lambda _: None)
+
+
+def test_a_sender_without_a_gateway() -> None:
+    """Why there is no connection can be asked; stopping does not wait for one."""
+    clock = Clock()
+    attempts: list[Deferred[Any]] = []
+
+    class Nowhere:
+        def connect(self, factory: Any) -> Deferred[Any]:
+            attempts.append(Deferred())
+            return attempts[-1]
+
+    target: Any = Nowhere()
+    sender = Sender(lambda: connect(target, clock=clock), clock=clock)
+    sender.start()
+    attempts[0].errback(ConnectionRefusedError("nobody there"))
+    assert "nobody there" in sender.trouble
+    clock.advance(1)
+    waiting = Deferred.fromCoroutine(sender.send([b"1"]))
+    stopped = sender.stop()
+    assert stopped.called
+    assert len(attempts) == 2
+    waiting.addErrback(lambda why: why.trap(Unacknowledged))

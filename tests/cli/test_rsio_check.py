@@ -1,0 +1,159 @@
+"""`gateway rsio-check`: against our server, something else, and nobody."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from gateway import cli
+from gateway.certificates import Authority
+from gateway.rsio import accept
+from gateway.rsio.limits import Options
+from gateway.testing import ManualJournal
+
+Run = Callable[..., tuple[int, str, str]]
+SOME = [word for number in (1, 6, 39, 51) for word in ("--only", str(number))]
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run it: status, output, errors."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.main(["rsio-check", *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def make_gate(
+    serve: Callable[..., str], make_daemon: Callable[..., Any]
+) -> Callable[..., str]:
+    """Starts gateways; the address of each."""
+
+    def make(tls: ssl.SSLContext | None = None, **options: Any) -> str:
+        clock = Clock()
+        limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 24)
+        settings: Any = SimpleNamespace(limits=limits, options=Options(**options))
+        journal = ManualJournal()
+        listener = accept(settings, journal, clock)
+        return serve(make_daemon(listener, journal, clock).talk, tls)
+
+    return make
+
+
+def test_our_server(make_gate: Callable[..., str], check: Run) -> None:
+    """It passes, and the table says so, role by role."""
+    address = make_gate(check_publishers=True)
+    status, out, _ = check(address, *SOME)
+    assert status == 0
+    assert "0 failed, 0 not judged" in out
+    assert "required_spec101_neverMoreThanRequested" in out
+
+
+def test_as_json(make_gate: Callable[..., str], check: Run) -> None:
+    """Each look at the target has its outcome; --as leaves the others out."""
+    address = make_gate(check_publishers=True)
+    status, out, _ = check(address, *SOME, "--as", "subscriber", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert {one["as"] for one in found} == {"subscriber", "connection"}
+    assert {one["outcome"] for one in found} == {"passed"}
+    assert all(one["promise"] for one in found)
+
+
+def test_without_check_publishers(make_gate: Callable[..., str], check: Run) -> None:
+    """What can not be judged is not judged, with the reason; alone it is no pass."""
+    address = make_gate()
+    status, out, _ = check(address, "--only", "1")
+    assert status == 0
+    assert "the target does not serve check/…" in out
+    status, out, _ = check(address, "--only", "2")
+    assert status == 1
+    assert "0 passed, 0 failed, 1 not judged" in out
+
+
+def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
+    """It says which promise was not kept, and how."""
+
+    def rude(peer: socket.socket) -> None:
+        if peer.recv(100)[:1] == b"\x01":
+            peer.sendall(b"\x02\x00\x00")  # hello; then not another word
+
+    status, out, _ = check(serve(rude), "--only", "goodbye", "--as", "publisher")
+    assert status == 1
+    assert "51 goodbye: Goodbye is answered with goodbye" in out
+    assert "expected goodbye" in out
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"), [(b"HTTP/1.1 400\r\n\r\n", "no RS.io"), (b"", "no RS.io")]
+)
+def test_something_else(
+    serve: Callable[..., str], check: Run, answer: bytes, complaint: str
+) -> None:
+    """A server of another protocol is told apart at once."""
+
+    def other(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(answer)
+
+    status, _, errors = check(serve(other))
+    assert status == 1
+    assert complaint in errors
+
+
+def test_nobody(check: Run) -> None:
+    """Nobody there is one complaint, not 81."""
+    status, _, errors = check("127.0.0.1:1")
+    assert status == 1
+    assert "no connection" in errors
+
+
+def test_over_tls(make_gate: Callable[..., str], check: Run, tmp_path: Path) -> None:
+    """The target's certificate is verified."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("gw.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    address = make_gate(tls=context)
+    status, _, errors = check(address, "--tls", "--only", "39")
+    assert status == 1
+    assert "certificate verify failed" in errors
+    ours = ["--tls", "--ca", str(authority.ca)]
+    assert check(address, *ours, "--only", "39")[0] == 0
+
+
+def test_the_list(check: Run) -> None:
+    """All 57; those that can not be seen from outside say why."""
+    status, out, _ = check("--list")
+    assert status == 0
+    assert "57  fuzz" in out
+    assert "not from outside (what is held in memory shows on no wire" in out
+    assert out.count("\n") == 2 * 57
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "HOST:PORT or unix:PATH is missing"),
+        (["gw:1", "--only", "nope"], "no test 'nope'"),
+        (["gw:1", "--only", "58"], "no test '58'"),
+        (["gw:1", "--cert", __file__], "need --tls"),
+        (["gw:1", "--tls", "--ca", __file__], "--ca, --cert or --key"),
+    ],
+)
+def test_wrong_use(check: Run, words: list[str], complaint: str) -> None:
+    """Wrong use is told before anything is sent; exit status 2."""
+    status, _, errors = check(*words)
+    assert status == 2
+    assert complaint in errors

@@ -1,0 +1,95 @@
+"""`gateway send` and `gateway rsio-check` against a daemon as users start it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LISTENERS = [
+    {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},
+    {
+        "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
+        "options": {"check_publishers": True, "window": 64},
+    },
+    {
+        "name": "reactive-web", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
+        "websocket": {"path": "/rsio"}, "options": {"check_publishers": True},
+    },
+]  # fmt: skip
+SENDERS = {
+    "seed": ("streams", "pravega", "--dialect", "seed"),
+    "v17": ("streams", "pravega", "--dialect", "v17"),
+    "rsio": ("reactive", "rsio"),
+    "packed": ("reactive", "rsio", "--packed", "192"),
+    "web": ("reactive-web", "rsio", "--websocket", "/rsio"),
+}
+
+
+def _address(daemon: Any, name: str) -> str:
+    host, port = daemon.address(name)
+    return f"{host}:{port}"
+
+
+def test_exactly_once_through_a_kill(
+    prepare: Callable[..., Any],
+    free_port: Callable[[], int],
+    eventually: Callable[..., Any],
+    tmp_path: Path,
+    gateway_command: Callable[..., Any],
+) -> None:
+    """The daemon is killed while all send; every event is there, and once."""
+    listeners = [
+        {**each, "listen": f"tcp:127.0.0.1:{free_port()}"} for each in LISTENERS
+    ]
+    daemon = prepare(listeners=listeners).start()
+    running = []
+    for name, (listener, *words) in SENDERS.items():
+        command = [
+            sys.executable, "-m", "gateway.cli", "send", words[0],
+            _address(daemon, listener), *words[1:], "--generate", "8000",
+            "--rate", "4000", "--connections", "2", "--json",
+            "--acked", str(tmp_path / f"{name}.acked"),
+        ]  # fmt: skip
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    try:
+        eventually(
+            lambda: daemon.status()["journal"]["durable_lsn"] > 9000, "they send"
+        )
+        daemon.kill()
+        daemon.start()
+        totals = [json.loads(each.communicate(timeout=60)[0]) for each in running]
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    assert all(one["complete"] for one in totals)
+    assert sum(one["connections"] for one in totals) > 2 * len(SENDERS)
+    daemon.terminate()
+    audit = gateway_command(
+        "audit", "--config", daemon.config, "--json",
+        "--acknowledged", *sorted(tmp_path.glob("*.acked")),
+    )  # fmt: skip
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    rows = daemon.rows()
+    assert len(rows) == 8000 * len(SENDERS)
+
+
+@pytest.mark.parametrize("extra", [[], ["--websocket", "/rsio"]])
+def test_conformance(
+    start: Callable[..., Any], gateway_command: Callable[..., Any], extra: list[str]
+) -> None:
+    """All that can be seen from outside passes, over TCP and over WebSocket."""
+    daemon = start(listeners=LISTENERS)
+    listener = "reactive-web" if extra else "reactive"
+    run = gateway_command("rsio-check", _address(daemon, listener), *extra, "--json")
+    results = json.loads(run.stdout)
+    assert [one for one in results if one["outcome"] == "failed"] == []
+    skipped = {one["number"] for one in results if one["outcome"] == "skipped"}
+    assert skipped == {20, 38, 55, 56}
+    assert run.returncode == 0
