@@ -129,7 +129,10 @@ class Journal:
         self._thread.start()
 
     def stop(self) -> Deferred[None]:
-        """Commit what was submitted, seal, end the thread."""
+        """Commit what was submitted, seal, end the thread.
+
+        What waits to be published goes on waiting: the spool stops later.
+        """
         self._stopped = Deferred()
         with self._condition:
             self._stopping = True
@@ -246,11 +249,10 @@ class Journal:
         self._holds["commit"] = reason
 
     def _ended(self, left: list[_Waiting]) -> None:
-        for waiting in (*left, *self._unpublished):
+        for waiting in left:
             waiting.done.errback(
                 Failure(NotStored("the gateway stopped before it was stored"))
             )
-        self._unpublished.clear()
         if self._stopped is not None:
             self._stopped.callback(None)
 

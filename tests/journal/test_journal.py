@@ -303,6 +303,19 @@ def test_ack_spool_waits_for_the_file(
     assert [s.lsn for s in running.stored] == [1, 3]
 
 
+def test_what_is_published_after_the_stop_was_stored(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """With `ack: spool` a batch that the spool publishes last is not called lost."""
+    running = start(acknowledge_when_published=True)
+    running.submit(make(b"a", 2))
+    running.stop()
+    assert running.stored == running.failed == []
+    running.journal.published(2)
+    assert [s.lsn for s in running.stored] == [1]
+    assert not running.failed
+
+
 def test_what_is_still_arriving_counts_and_may_take_half(
     start: Callable[..., Running], make: Make
 ) -> None:
