@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-LISTENERS = [
+LISTENERS: list[dict[str, Any]] = [
     {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},
     {
         "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
