@@ -19,7 +19,7 @@ from gateway.pravega.controller.calling import (
 from gateway.pravega.controller.catalog import Catalog, Scope, Stream
 from gateway.pravega.controller.grpc import Code, Failed
 from gateway.pravega.controller.messages import Message, decode, new
-from gateway.pravega.controller.names import MARK, usable
+from gateway.pravega.controller.names import MARK, segment, usable
 from gateway.pravega.controller.transactions import Transactions
 from gateway.pravega.denied import NoSuch
 
@@ -154,7 +154,7 @@ class Streams:
     def _room(self, count: int) -> None:
         if count > _STREAM_SEGMENTS:
             why = Refusal(f"a stream of {count} segments", limit=_STREAM_SEGMENTS)
-            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+            raise Failed(Code.INVALID_ARGUMENT, str(why))
         there = len(self._catalog.container.state.segments)
         if there + count > self._limit:
             why = Refusal(
@@ -171,6 +171,11 @@ class Streams:
             # What was in the old segments is in the lake under their names.
             stream.first = before.first
         catalog.create_segments(catalog.segments(scope, name, stream))
+        # A crash may have cut off the making of more of them than this time.
+        left, there = stream.first + stream.count, catalog.container.state.segments
+        while segment(scope, name, left) in there:
+            catalog.delete_segments([segment(scope, name, left)])
+            left += 1
         catalog.save_stream(scope, name, stream)
 
     def update(self, request: Message, caller: Caller) -> Message:
