@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from itertools import groupby
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from gateway.interfaces import Refusal
@@ -60,6 +61,8 @@ class _Field:
 
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any], bytes]
+    code: str = ""
+    """Of `struct`, if the values are of one size."""
 
 
 def _fixed(code: str) -> _Field:
@@ -70,7 +73,7 @@ def _fixed(code: str) -> _Field:
             raise _Short
         return packing.unpack_from(raw, at)[0], at + packing.size
 
-    return _Field(read, packing.pack)
+    return _Field(read, packing.pack, code)
 
 
 _BYTE, _INT, _LONG, _BOOL = (_fixed(code) for code in "biq?")
@@ -216,7 +219,7 @@ Byte = Annotated[int, _BYTE]
 Int = Annotated[int, _INT]
 Long = Annotated[int, _LONG]
 Bool = Annotated[bool, _BOOL]
-Uuid = Annotated[bytes, _Field(_read_uuid, bytes)]
+Uuid = Annotated[bytes, _Field(_read_uuid, bytes, "16s")]
 Text = Annotated[str, _Field(_read_text, _write_text)]
 Data = Annotated[bytes, _Field(_read_data, _write_data)]
 EventData = Annotated[bytes, _Field(_read_event, _write_event)]
@@ -239,6 +242,7 @@ class Message:
 
 _CODES: dict[type[Message], int] = {}
 _LAYOUTS: dict[type[Message], list[tuple[str, _Field, Any]]] = {}
+_STEPS: dict[type[Message], list[_Step]] = {}
 
 #: What clients send, and what they are sent, by type.
 REQUESTS: dict[int, type[Message]] = {}
@@ -287,18 +291,65 @@ def _layout(cls: type[Message]) -> list[tuple[str, _Field, Any]]:
     return found
 
 
+@dataclass(slots=True, frozen=True)
+class _Step:
+    """One field, or as many that follow each other as `struct` takes at once."""
+
+    names: list[str]
+    packing: struct.Struct | None
+    field: _Field
+    """The only one, if there is no `packing`."""
+
+
+def _steps(cls: type[Message]) -> list[_Step]:
+    found = _STEPS.get(cls)
+    if found is None:
+        found = _STEPS[cls] = []
+        for fixed, some in groupby(_layout(cls), lambda one: bool(one[1].code)):
+            group = list(some)
+            if fixed:
+                packing = struct.Struct(
+                    ">" + "".join(each.code for _, each, _ in group)
+                )
+                names = [name for name, _, _ in group]
+                found.append(_Step(names, packing, group[0][1]))
+            else:
+                found += [_Step([name], None, field) for name, field, _ in group]
+    return found
+
+
 def encode(sent: Message) -> bytes:
     """The message's frame."""
     cls = type(sent)
-    return frame(
-        _CODES[cls],
-        *[field.write(getattr(sent, name)) for name, field, _ in _layout(cls)],
-    )
+    parts = []
+    for step in _steps(cls):
+        values = [getattr(sent, name) for name in step.names]
+        pack = step.field.write if step.packing is None else step.packing.pack
+        parts.append(pack(*values))
+    return frame(_CODES[cls], *parts)
 
 
 def decode(code: int, payload: bytes) -> Message:
     """The message of a frame whose type is one of ours; raises `Refusal`."""
     cls = REQUESTS.get(code) or REPLIES[code]
+    values: list[Any] = []
+    at = 0
+    try:
+        for step in _steps(cls):
+            packing = step.packing
+            if packing is None:
+                value, at = step.field.read(payload, at)
+                values.append(value)
+            else:
+                values += packing.unpack_from(payload, at)
+                at += packing.size
+    except (_Short, struct.error):
+        return _decode_short(cls, payload)
+    return cls(*values)
+
+
+def _decode_short(cls: type[Message], payload: bytes) -> Message:
+    """A message that ends early: an older peer's, or a broken one."""
     values: list[Any] = []
     at = 0
     for name, field, default in _layout(cls):
