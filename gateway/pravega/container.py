@@ -23,7 +23,7 @@ from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments, Written
 from gateway.pravega.snapshot import Saving, restore
 
-__all__ = ["Container", "Owner", "Reader", "Waiting"]
+__all__ = ["PROTOCOL", "Container", "Owner", "Reader", "Waiting"]
 
 PROTOCOL = "pravega"
 

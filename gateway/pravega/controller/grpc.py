@@ -30,7 +30,7 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
 from gateway.interfaces import Refusal
@@ -109,13 +109,15 @@ class Calls:
         self._h2 = H2Connection(
             H2Configuration(client_side=False, header_encoding=None)
         )
-        self._h2.local_settings.update(
-            {
+        # Before the greeting: what is changed later waits for the client's consent.
+        self._h2.local_settings = Settings(
+            client=False,
+            initial_values={
                 SettingCodes.MAX_CONCURRENT_STREAMS: streams,
                 SettingCodes.MAX_HEADER_LIST_SIZE: _HEADER_BYTES,
-                SettingCodes.ENABLE_PUSH: 0,
-            }
+            },
         )
+        self._h2.decoder.max_header_list_size = _HEADER_BYTES
         self._h2.initiate_connection()
         self._goaway = b""
         self.left = False

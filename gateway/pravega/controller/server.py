@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
+from gateway.pravega.container import PROTOCOL
 from gateway.pravega.controller.calling import Caller
 from gateway.pravega.controller.controller import Controller
 from gateway.pravega.controller.grpc import Call, Calls, Code, Failed
@@ -21,8 +22,8 @@ from gateway.pravega.segments import Change
 
 __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 
-_STREAMS = 100
-"""Calls of one connection at once."""
+_STREAMS = 1000
+"""Calls of one connection at once.  Clients of Java begin without waiting for it."""
 _MESSAGE_BYTES = 1 << 20
 """Calls are small: the largest is a stream cut of ten thousand segments."""
 
@@ -69,7 +70,7 @@ class ControllerServer:
         """Answers, and the change that each waits for."""
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._held = 0
-        self._draining = self._over = self._asked = False
+        self._draining = self._over = self._asked = self._told = False
 
     # -- what the network tells --------------------------------------------------------
 
@@ -103,6 +104,8 @@ class ControllerServer:
             answer = self._answer(call)
         except Failed as why:
             self._calls.fail(call, why.code, why.text)
+            if why.code is Code.RESOURCE_EXHAUSTED:
+                self._tell(why.text)
             if why.code is Code.UNAUTHENTICATED:
                 self._calls.drain()
                 key = "options.users, options.tokens"
@@ -125,7 +128,9 @@ class ControllerServer:
         origin = self._connection.origin
         if name and origin.principal is None:
             origin.principal = name
-        caller = Caller(call.authority, name, self, origin)
+        # A batch of another protocol would not come back to the container.
+        ours = origin if origin.protocol == PROTOCOL else None
+        caller = Caller(call.authority, name, self, ours)
         try:
             return self._controller.call(call.path, call.message, caller)
         except Failed:
@@ -135,6 +140,17 @@ class ControllerServer:
             self._log.failure("{path} failed", path=call.path)
             text = "the controller failed; its log says why"
             raise Failed(Code.INTERNAL, text) from None
+
+    def _tell(self, why: str) -> None:
+        """Once for each connection: clients try again and again."""
+        if not self._told:
+            self._told = True
+            self._log.warn(
+                "{listener}: {peer} refused: {why}",
+                listener=self._connection.origin.listener,
+                peer=self._connection.origin.peer,
+                why=why,
+            )
 
     def _late(self, call: Call) -> None:
         del self._deadlines[call]

@@ -116,6 +116,25 @@ def test_commit(txn: Txn) -> None:
     assert txn.state() == COMMITTED
 
 
+def test_whose_events_they_are(make_service: Make, config: Make) -> None:
+    """Rows of a commit tell who made it; not if the port has another protocol's name,
+    as its batches would not come back after a restart.
+    """
+    service = make_service(users={"ann": "x"})
+    for protocol, principal in (("pravega", "ann"), ("other", None)):
+        peer = service.peer(authorization="Basic YW5uOng=")
+        peer.connection.origin.protocol = protocol
+        peer.call("createScope", new("ScopeInfo", scope="sc"))
+        peer.call("createStream", config("st", 2))
+        txn = Txn(peer)
+        txn.write(0, b"one")
+        assert txn.commit() == 0
+        origin = [each.batch for each in service.journal.stored if each.batch.count][
+            -1
+        ].origin
+        assert (origin.protocol, origin.principal) == ("pravega", principal)
+
+
 def test_commit_again(txn: Txn) -> None:
     """A client that asks twice hears the same, and nothing is stored twice."""
     txn.write(0, b"one")

@@ -212,14 +212,22 @@ def test_a_ping_is_answered(peer: Any) -> None:
 
 def test_calls_at_once_are_limited(peer: Any) -> None:
     """As the settings say; who does not care is cut off with GOAWAY."""
-    assert peer.h2.remote_settings.max_concurrent_streams == 100
-    peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 1000
+    assert peer.h2.remote_settings.max_concurrent_streams == 1000
+    assert peer.h2.remote_settings.max_header_list_size == 16384
+    peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 2000
     peer.h2.remote_settings.acknowledge()
-    for _ in range(101):
+    for _ in range(1001):
         peer.begin("createScope")
     peer.connection.deliver(peer.output())
     assert "HTTP/2" in str(peer.connection.refused)
     peer.h2.receive_data(peer.connection.sent)
+
+
+def test_headers_are_limited(peer: Any) -> None:
+    """More than 16 KiB of them are no call."""
+    peer.begin("createScope", {"x-much": "x" * 17_000})
+    peer.connection.deliver(peer.output())
+    assert "HTTP/2" in str(peer.connection.refused)
 
 
 def test_another_language(service: Any) -> None:
