@@ -220,6 +220,7 @@ def tap(home: Path, report: Report, seconds: float) -> None:
                 found = reading.until("measured")
                 used, _ = gateway.usage().since(before)
                 grown = (memory.stop() - before.rss) / 2**20
+                fed = feeding.until("measured")["events_per_second"]
                 feeding.until("drained")
             consumer.stop()
         cost[count] = used
@@ -229,6 +230,7 @@ def tap(home: Path, report: Report, seconds: float) -> None:
         report.add(
             f"tap: slowest of {count - slow} that read", min(found["others"]), "/s"
         )
+    report.add("tap: published meanwhile", fed, "/s")
     report.add("tap: the one that crawls", found["slow"][0], "/s")
     report.add("tap: each further subscriber", (cost[10] - cost[1]) / 9, "cores")
     what = "tap: events/s to the slowest of 9, beside one that crawls"
