@@ -1,0 +1,157 @@
+"""`/api/tap`: server-sent events, in HTTP as it comes out of the admin port."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from gateway.admin.site import AdminSite
+from gateway.config.endpoint import Tcp
+from gateway.feeds import tap_page
+
+
+class Viewer:
+    """A connection to the page."""
+
+    def __init__(self, site: AdminSite, world: Any, target: str, method: str) -> None:
+        self.world = world
+        self.transport = StringTransport()
+        self.protocol: Any = site.buildProtocol(None)
+        self.protocol.makeConnection(self.transport)
+        head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n"
+        self.protocol.dataReceived(f"{head}Authorization: Bearer t\r\n\r\n".encode())
+
+    def wait(self, seconds: float = 0.25) -> None:
+        for _ in range(int(seconds / 0.25)):
+            self.world.clock.advance(0.25)
+            while self.world.threads.run():
+                pass
+
+    @property
+    def head(self) -> str:
+        found: bytes = self.transport.value().partition(b"\r\n\r\n")[0]
+        return found.decode()
+
+    @property
+    def status(self) -> int:
+        return int(self.head.split()[1])
+
+    @property
+    def shown(self) -> list[Any]:
+        """The data so far."""
+        lines = self.transport.value().split(b"\n")
+        return [json.loads(each[6:]) for each in lines if each.startswith(b"data: ")]
+
+    @property
+    def lsns(self) -> list[int]:
+        return [each["lsn"] for each in self.shown if "lsn" in each]
+
+    def lose(self) -> None:
+        self.protocol.connectionLost(Failure(ConnectionDone()))
+
+
+@pytest.fixture
+def look(world: Any) -> Any:
+    """Ask for the page."""
+    site = AdminSite(
+        Tcp("127.0.0.1", 0),
+        "t",
+        health={},
+        pages={"/api/tap": tap_page(world.tap, world.clock)},
+        posts={},
+        clock=world.clock,
+    )
+    return lambda target="/api/tap", method="GET": Viewer(site, world, target, method)
+
+
+def test_events_as_they_come(world: Any, look: Any) -> None:
+    """An event is one `data:` with its JSON."""
+    viewer = look()
+    assert viewer.status == 200
+    assert "Content-Type: text/event-stream" in viewer.head
+    world.commit(2, 1)
+    viewer.wait(0.5)
+    assert viewer.lsns == [1, 2, 3]
+    assert viewer.shown[0]["payload"] == {"n": 1}
+
+
+def test_a_sample(world: Any, look: Any) -> None:
+    """No more than `rate` a second; what is left out is told."""
+    viewer = look("/api/tap?rate=8&channel=odd")
+    for _ in range(20):
+        world.commit(40)
+        viewer.wait()
+    assert 30 <= len(viewer.shown) <= 60
+    assert all(lsn % 2 for lsn in viewer.lsns)
+    assert viewer.lsns == sorted(viewer.lsns)
+    assert viewer.lsns[-1] > 700
+    assert {"gap"} in [set(each) for each in viewer.shown]
+
+
+def test_nobody_reads(world: Any, look: Any) -> None:
+    """A viewer whose network is stuck gets nothing more written, and costs nothing."""
+    viewer = look("/api/tap?rate=10000")
+    viewer.transport.producer.pauseProducing()
+    before = viewer.transport.value()
+    world.commit(9)
+    viewer.wait(30)
+    assert viewer.transport.value() == before
+    viewer.transport.producer.resumeProducing()
+    viewer.wait()
+    assert viewer.lsns == list(range(1, 10))
+
+
+def test_a_sign_of_life(look: Any) -> None:
+    """Where nothing happens, a comment now and then keeps the connection."""
+    viewer = look()
+    viewer.wait(16)
+    assert viewer.transport.value().rstrip().endswith(b":")
+
+
+def test_the_viewer_goes(world: Any, look: Any) -> None:
+    """Nothing is left of it."""
+    viewer = look()
+    viewer.lose()
+    assert world.live.subscribers == 0
+    assert not world.clock.getDelayedCalls()
+
+
+def test_so_many_viewers(look: Any) -> None:
+    """16, and then when one goes."""
+    viewers = [look() for _ in range(16)]
+    assert look().status == 503
+    viewers[0].lose()
+    assert look().status == 200
+
+
+def test_the_gateway_stops(world: Any, look: Any) -> None:
+    """The answer ends."""
+    viewer = look()
+    world.live.stop()
+    viewer.wait()
+    assert viewer.transport.value().endswith(b"0\r\n\r\n")
+    assert world.live.subscribers == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("rate=0", 400), ("rate=x", 400), ("colour=red", 400), ("format=arrow", 400)],
+)
+def test_a_wrong_query(look: Any, query: str, status: int) -> None:
+    """It is refused with a word about it, in JSON."""
+    viewer = look(f"/api/tap?{query}")
+    assert viewer.status == status
+    body = viewer.transport.value().partition(b"\r\n\r\n")[2]
+    assert json.loads(body)["error"]
+
+
+def test_head(world: Any, look: Any) -> None:
+    """HEAD says what it would be, and ends."""
+    viewer = look(method="HEAD")
+    assert viewer.status == 200
+    assert world.live.subscribers == 0

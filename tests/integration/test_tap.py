@@ -1,0 +1,182 @@
+"""The daemon's events, seen from outside: gateway tap, both clients, the admin port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.rsio.client import StreamFailed
+from gateway.rsio.client.on_asyncio import connect
+
+_START = "import sys; from gateway.cli import main; sys.exit(main())"
+_READERS = {
+    "name": "readers",
+    "protocol": "rsio",
+    "listen": "tcp:127.0.0.1:0",
+    "options": {"subscribe": ["events"], "publish": ["tap", "events"]},
+}
+_BEATS = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+
+
+class Gate:
+    """A daemon with a port for readers, and what feeds and reads it."""
+
+    def __init__(self, daemon: Any, command: Callable[..., Any]) -> None:
+        self.daemon = daemon
+        self.command = command
+        self.address = "{}:{}".format(*daemon.address("readers"))
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def send(self, count: int) -> None:
+        beats = "{}:{}".format(*self.daemon.address("beats"))
+        done = self.command("send", "lumberjack", beats, "--generate", count)
+        assert done.returncode == 0, done.stderr
+
+    def tap(self, *words: object, **more: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, "tap", self.address, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **more,
+        )
+        self.processes.append(process)
+        return process
+
+
+@pytest.fixture
+def gate(
+    start: Callable[..., Any], gateway_command: Callable[..., Any]
+) -> Iterator[Gate]:
+    gate = Gate(start(listeners=[_BEATS, _READERS]), gateway_command)
+    yield gate
+    for process in gate.processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def lsns(output: bytes) -> list[int]:
+    return [json.loads(line)["lsn"] for line in output.splitlines()]
+
+
+def test_all_events_from_the_first_on(gate: Gate) -> None:
+    """Published, journalled and still to come: each lsn once, then the end."""
+    gate.send(3000)
+    gate.daemon.settled()
+    gate.send(3000)
+    reading = gate.tap("--from", 1, "--count", 7000)
+    assert reading.stdout is not None
+    first = reading.stdout.readline()
+    gate.send(1000)
+    rest = reading.stdout.read()
+    assert reading.wait(20) == 0
+    assert lsns(first + rest) == list(range(1, 7001))
+
+
+def test_arrow(gate: Gate) -> None:
+    """One IPC stream that Arrow reads as a table."""
+    gate.send(2000)
+    done = gate.tap("--from", "earliest", "--to", 1500, "--format", "arrow")
+    output, errors = done.communicate(timeout=60)
+    assert done.returncode == 0, errors
+    with pa.ipc.open_stream(output) as reader:
+        table = reader.read_all()
+    assert table["lsn"].to_pylist() == list(range(1, 1501))
+
+
+def test_interrupted(gate: Gate) -> None:
+    """^C ends it at once, without a trace, and the gateway lets go."""
+    gate.send(1)
+    tap = gate.tap("--from", 1)
+    assert tap.stdout is not None
+    tap.stdout.readline()
+    tap.send_signal(signal.SIGINT)
+    _, errors = tap.communicate(timeout=20)
+    assert (tap.returncode, errors) == (130, b"")
+
+
+def test_a_reader_that_stops(gate: Gate) -> None:
+    """`| head` ends it."""
+    gate.send(5000)
+    tap = gate.tap("--from", 1)
+    assert tap.stdout is not None
+    tap.stdout.readline()
+    tap.stdout.close()
+    assert tap.wait(20) == 141
+
+
+def test_a_stuck_reader(gate: Gate) -> None:
+    """Nobody reads its output: it asks for no more, and still answers ^C."""
+    tap = gate.tap("--from", 1)
+    gate.send(20_000)
+    before = gate.daemon.memory()
+    gate.send(20_000)
+    assert gate.daemon.memory() - before < 64 << 20
+    tap.send_signal(signal.SIGINT)
+    assert tap.wait(20) == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--from", "999999"], "E416"),
+        (["--publisher", "nothing"], "E404"),
+        (["--publisher", "tap?form=1"], "E400"),
+    ],
+)
+def test_what_can_not_be_had(gate: Gate, words: list[str], says: str) -> None:
+    """Status 1, and a sentence."""
+    tap = gate.tap(*words)
+    output, errors = tap.communicate(timeout=60)
+    assert (tap.returncode, output) == (1, b"")
+    assert errors.decode().startswith(f"gateway tap: {says} ")
+
+
+def test_nobody_there(gateway_command: Callable[..., Any], free_port: Any) -> None:
+    """A port where nothing listens: status 1, a sentence, no trace."""
+    done = gateway_command("tap", f"127.0.0.1:{free_port()}")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_client_on_asyncio(gate: Gate) -> None:
+    """`async for` over a publisher's elements, and an error that can be caught."""
+
+    async def look() -> tuple[list[int], str]:
+        host, port = gate.daemon.address("readers")
+        async with connect(host, port) as peer:
+            stream = peer.subscribe("events?to=200", window=16)
+            found = [json.loads(element)["lsn"] async for element in stream]
+            try:
+                async for _ in peer.subscribe("events?from=99999"):
+                    pass
+            except StreamFailed as why:
+                return found, str(why)
+        return found, ""
+
+    gate.send(300)
+    found, why = asyncio.run(asyncio.wait_for(look(), 60))
+    assert found == list(range(1, 201))
+    assert why.startswith("E416 ")
+
+
+def test_the_page(gate: Gate) -> None:
+    """/api/tap has what comes, as server-sent events."""
+    with urllib.request.urlopen(
+        f"http://{gate.daemon._admin}/api/tap?protocol=lumberjack", timeout=20
+    ) as answer:
+        assert answer.readline().startswith(b":")
+        gate.send(10)
+        line = b""
+        while not line.startswith(b"data: "):
+            line = answer.readline()
+    assert json.loads(line[6:])["lsn"] == 1
