@@ -22,7 +22,7 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
-from gateway.pravega.framing import split
+from gateway.pravega.framing import alike, split
 
 __all__ = [
     "Append",
@@ -187,39 +187,56 @@ def unpack(body: bytes) -> Body:
 OCTETS = "application/octet-stream"
 
 
-def decode(body: bytes, content_type: str = OCTETS) -> Rows:
-    """The events of a batch.  Total on every body that `Segments` made.
-
-    *content_type* is what writers are said to write.
-    """
-    seqs = array("q")
-    rows = Rows([], seqs, content_type=content_type)
-    attributes: dict[str, str] = {}
-    merged: dict[str, None] = {}
-    for record in unpack(body).records:
-        if isinstance(record, Append) and record.count:
-            attributes["writer"] = str(UUID(bytes=record.writer))
-            attributes["event_number"] = str(record.number)
-            _split(record.segment, record.offset, record.data, rows, seqs)
-        elif isinstance(record, Merge) and record.count:
-            merged[record.source.rpartition("#")[2]] = None
-            _split(record.target, record.offset, record.data, rows, seqs)
-    if merged:
-        attributes["merged"] = " ".join(merged)
-    rows.attributes = attributes
+def decode(body: bytes) -> Rows:
+    """The events of a batch.  Total on every body that `Segments` made."""
+    written = [
+        record
+        for record in unpack(body).records
+        if isinstance(record, Append | Merge) and record.count
+    ]
+    rows = Rows([], content_type="application/octet-stream", attributes=_about(written))
+    if len(written) == 1:
+        raw = bytes(written[0].data)
+        found = alike(raw)
+        if found is not None:
+            rows.block, rows.size = found
+            begin, stride = written[0].offset, 8 + rows.size
+            rows.seqs = range(begin, begin + len(raw), stride)
+            rows.channel = _segment(written[0])
+            return rows
+    rows.seqs = seqs = array("q")
+    for record in written:
+        _split(_segment(record), record.offset, bytes(record.data), rows, seqs)
     return rows
 
 
+def _segment(record: Append | Merge) -> str:
+    return record.segment if isinstance(record, Append) else record.target
+
+
+def _about(written: Sequence[Append | Merge]) -> dict[str, str]:
+    """Attributes of the rows: who wrote them, or what they came with."""
+    about: dict[str, str] = {}
+    merged: dict[str, None] = {}
+    for record in written:
+        if isinstance(record, Append):
+            about["writer"] = str(UUID(bytes=record.writer))
+            about["event_number"] = str(record.number)
+        else:
+            merged[record.source.rpartition("#")[2]] = None
+    if merged:
+        about["merged"] = " ".join(merged)
+    return about
+
+
 def _split(
-    segment: str, offset: int, data: memoryview, rows: Rows, seqs: array[int]
+    segment: str, offset: int, data: bytes, rows: Rows, seqs: array[int]
 ) -> None:
     first = len(rows.payloads)
-    raw = bytes(data)
-    found = split(raw, offset)
+    found = split(data, offset)
     if found is None:
         rows.flaws[first] = _UNFRAMED
-        rows.content_types[first] = OCTETS
-        found = [raw], array("q", (offset,))
+        found = [data], array("q", (offset,))
     payloads, offsets = found
     if first:
         rows.payloads += payloads

@@ -106,7 +106,7 @@ class _Run:
 
     def keep(self, change: Change) -> None:
         rows = decode(change.body)
-        assert len(rows.payloads) == len(rows.seqs or ()) == change.count
+        assert rows.count == len(rows.seqs or ()) == change.count
         self.bodies.append((change.body, self.lsn))
         for what in self.state.stored(change.body, self.lsn):
             if isinstance(what, Written):

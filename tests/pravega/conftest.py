@@ -181,10 +181,10 @@ class Store:
         found = []
         for stored in self.journal.stored:
             rows = decode_rows(stored.batch.body)
-            assert len(rows.payloads) == stored.batch.count
+            assert rows.count == stored.batch.count
             found += [
                 (rows.channels.get(n, rows.channel), payload)
-                for n, payload in enumerate(rows.payloads)
+                for n, payload in enumerate(rows.each())
             ]
         return found
 

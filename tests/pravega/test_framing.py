@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pravega.framing import Framing, count_events, rows_in, split
+from gateway.pravega.framing import Framing, alike, count_events, rows_in, split
 from gateway.pravega.staged import Staged
 
 EVENTS = st.one_of(
@@ -97,3 +97,15 @@ def test_staged_bytes_are_read_anywhere(block: Callable[..., bytes]) -> None:
     for offset in range(len(whole) + 1):
         assert staged.read(offset, 7) == whole[offset : offset + 7]
     assert staged.rows == 2
+
+
+@given(st.integers(0, 3), st.integers(0, 200), st.booleans())
+def test_events_of_one_size_stay_in_one_piece(size: int, count: int, odd: bool) -> None:
+    """Many of them lose their headers and nothing else; others are left to `split`."""
+    events = [bytes([n % 256]) * size for n in range(count)] + [b"four"] * odd
+    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    found = alike(data)
+    if odd or not size or count < 64:
+        assert found is None
+    else:
+        assert found == (b"".join(events), size)

@@ -395,7 +395,7 @@ def test_18_rows_are_the_events(events: list[bytes]) -> None:
     data = b"".join(b"\0\0\0\0" + len(e).to_bytes(4) + e for e in events)
     change = state.append("s", W, 9, data, 0, claimed=len(events), last=NEVER)
     rows = records.decode(change.body)
-    assert rows.payloads == events
+    assert list(rows.each()) == events
     assert change.count == len(events)
     assert change.payload_bytes == sum(map(len, events))
     assert rows.seqs is not None
@@ -404,6 +404,18 @@ def test_18_rows_are_the_events(events: list[bytes]) -> None:
     if events:
         assert rows.channel == "s"
         assert rows.attributes["event_number"] == "9"
+
+
+@pytest.mark.parametrize("count", [3, 63, 64, 1000])
+def test_rows_of_one_size(model: Any, block: Callable[..., bytes], count: int) -> None:
+    """Many or few events of one size: the same rows."""
+    events = [b"%08d" % n for n in range(count)]
+    model.append(block(b"before"), 1)
+    rows = records.decode(model.append(block(*events), 2).body)
+    assert list(rows.each()) == events
+    assert list(rows.seqs or ()) == [14 + 16 * n for n in range(count)]
+    assert rows.channel == "s"
+    assert rows.attributes["event_number"] == "2"
 
 
 def test_a_body_of_another_format() -> None:
