@@ -184,6 +184,7 @@ def doors(listener: config.Listener, shared: Shared) -> Iterator[Door]:
                 update={
                     "name": f"{listener.name}.controller",
                     "listen": options.controller,
+                    "websocket": None,  # gRPC is never carried over one
                 }
             ),
             controller.accept(listener, shared.controller),

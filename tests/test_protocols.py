@@ -145,12 +145,14 @@ def test_definitions_that_can_not_be_used(load: Load) -> None:
 
 def test_a_controller_is_a_door_of_its_own(load: Load) -> None:
     """With the listener's limits and certificate, HTTP/2, and a name that tells."""
-    listener = load("{controller: tcp:9090}", "pravega")
+    listener = load("{controller: tcp:9090}, websocket: {}", "pravega")
     segments, controller = doors(listener, shared_by_all())
     assert segments.settings is listener
     assert controller.settings.name == "game.controller"
     assert str(controller.settings.listen) == "tcp:9090"
     assert controller.settings.limits == listener.limits
+    assert segments.settings.websocket is not None
+    assert controller.settings.websocket is None
     assert controller.port["http2"]
     assert len(list(doors(load("{}", "pravega"), shared_by_all()))) == 1
 
