@@ -60,11 +60,15 @@ def event(data: bytes) -> bytes:
     return bytes(4) + len(data).to_bytes(4) + data
 
 
-def block(seed: int, count: int, size: int) -> bytes:
-    """*count* events of *size* bytes that compress as game events do."""
+def block(seed: int, count: int, mean: int, *, mixed: bool = False) -> bytes:
+    """*count* events of *mean* bytes that compress as game events do.
+
+    *mixed*: no two sizes that follow each other are alike, and their mean is that.
+    """
     random.seed(seed)
     out = []
     for number in range(count):
+        size = mean + (number % 51 - 25) * mean // 50 if mixed else mean
         head = b'{"n":%d,"id":"%x","text":"' % (number, random.getrandbits(64))
         words = b" ".join(random.choices(WORDS, k=1 + min(size, 1000) // 6))
         body = (head + words * (1 + size // max(1, len(words))))[: size - 2]
@@ -119,7 +123,10 @@ class Appends(Load):
         options = self.options
         count = max(1, options.block // (options.event + _EVENT))
         pool = max(1, options.pool // (count * options.event))
-        made = [block(seed, count, options.event) for seed in range(pool)]
+        made = [
+            block(seed, count, options.event, mixed=options.mixed)
+            for seed in range(pool)
+        ]
         return [memoryview(each) for each in made], count
 
     def connect(self) -> None:
@@ -182,6 +189,7 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.set_defaults(connections=10, in_flight=4)
     parser.add_argument("--event", type=int, default=100, help="bytes of each")
+    parser.add_argument("--mixed", action="store_true", help="that is their mean")
     parser.add_argument("--block", type=int, default=1 << 17, help="bytes of each")
     parser.add_argument("--pool", type=int, default=1 << 23, help="distinct bytes")
     parser.add_argument("--stream", default="bench/load")
