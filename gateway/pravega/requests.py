@@ -9,7 +9,7 @@ No I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import singledispatchmethod
 from typing import Any, TypeAlias
 
@@ -42,7 +42,7 @@ from gateway.pravega.wire import (
     TableSegmentNotEmpty,
 )
 
-__all__ = ["Answered", "Requests", "denied", "subject"]
+__all__ = ["Answered", "Requests", "denied", "sources", "subject"]
 
 Answered: TypeAlias = tuple[Change | None, Message]
 
@@ -54,6 +54,16 @@ def subject(message: Any) -> str:
         if name is not None:
             return name
     return ""
+
+
+def sources(message: Any) -> Sequence[str]:
+    """The segments that a request takes away."""
+    match message:
+        case ws.MergeSegments():
+            return (message.source,)
+        case ws.MergeSegmentsBatch():
+            return message.sources
+    return ()
 
 
 def denied(message: Any, why: Denied) -> Message:

@@ -19,7 +19,7 @@ from gateway.pravega.denied import Denied
 from gateway.pravega.frames import Frames
 from gateway.pravega.limits import Limits
 from gateway.pravega.reading import Answer, Read
-from gateway.pravega.requests import Requests, denied, subject
+from gateway.pravega.requests import Requests, denied, sources, subject
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.tokens import Check, anyone, demand
 from gateway.pravega.wire import (
@@ -130,8 +130,10 @@ class Session:
 
     def _allow(self, message: Any) -> None:
         token: str | None = getattr(message, "token", None)
-        if token is not None:
-            demand(self._check, token, subject(message), message.request_id)
+        if token is None:
+            return
+        for name in (subject(message), *sources(message)):
+            demand(self._check, token, name, message.request_id)
 
     def answer(self, read: Read, answer: Answer) -> bytes:
         """The reply to a read."""

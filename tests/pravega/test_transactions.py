@@ -17,9 +17,11 @@ from gateway.pravega.segments import Segments
 from gateway.pravega.wire import (
     NEVER,
     AppendBlockEnd,
+    AuthTokenCheckFailed,
     ConditionalBlockEnd,
     DataAppended,
     NoSuchSegment,
+    SetupAppend,
 )
 from gateway.pravega.wire_segments import (
     CreateSegment,
@@ -27,6 +29,7 @@ from gateway.pravega.wire_segments import (
     DeleteSegment,
     GetStreamSegmentInfo,
     MergeSegments,
+    MergeSegmentsBatch,
     ReadSegment,
     SegmentAttributeUpdated,
     SegmentRead,
@@ -234,6 +237,29 @@ def test_memory_has_a_limit(make_store: Callable[..., Any], block: Block) -> Non
     commit(again, "s")
     again.store()
     assert again.container.state.staged_bytes == 0
+
+
+def test_nobody_merges_what_is_not_his(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """A token must be good for the source as well: data do not change their owner."""
+    store = make_store(
+        check=lambda token, segment: None if segment[0] in token else 0,
+    )
+    mine, other = store.peer(), store.peer()
+    mine.ask(CreateSegment(1, "s" + END, 0, 0, "s"))
+    data = block(b"secret")
+    mine.ask(SetupAppend(1, W, "s" + END, "s"), AppendBlockEnd(W, 14, data, 1, 1, 9))
+    other.ask(CreateSegment(1, "t", 0, 0, "t"))
+    for request in (
+        MergeSegments(2, "t", "s" + END, "t"),
+        MergeSegmentsBatch(2, "t", ["s" + END], "t"),
+    ):
+        thief = store.peer()
+        assert thief.ask(request) == [AuthTokenCheckFailed(2, "", 0)]
+    assert store.rows == []
+    assert mine.ask(MergeSegments(3, "s", "s" + END, "s")) != []
+    assert store.rows == [("s", b"secret")]
 
 
 def test_a_large_event(store: Any, block: Block) -> None:
