@@ -162,7 +162,8 @@ class History:
         With each, the lsn behind it; 0 if there may be more before that.
         """
         at = max(0, bisect_right(self._files, (lsn, 2**63, "")) - 1)
-        for first, last, name in self._files[at:]:
+        for number in range(at, len(self._files)):
+            first, last, name = self._files[number]
             if last >= lsn:
                 if first > lsn:
                     break  # in between is what is not published yet, or gone
