@@ -187,14 +187,17 @@ def unpack(body: bytes) -> Body:
 OCTETS = "application/octet-stream"
 
 
-def decode(body: bytes) -> Rows:
-    """The events of a batch.  Total on every body that `Segments` made."""
+def decode(body: bytes, content_type: str = OCTETS) -> Rows:
+    """The events of a batch.  Total on every body that `Segments` made.
+
+    *content_type* is what writers are said to write.
+    """
     written = [
         record
         for record in unpack(body).records
         if isinstance(record, Append | Merge) and record.count
     ]
-    rows = Rows([], content_type="application/octet-stream", attributes=_about(written))
+    rows = Rows([], content_type=content_type, attributes=_about(written))
     if len(written) == 1:
         raw = bytes(written[0].data)
         found = alike(raw)
@@ -236,6 +239,7 @@ def _split(
     found = split(data, offset)
     if found is None:
         rows.flaws[first] = _UNFRAMED
+        rows.content_types[first] = OCTETS
         found = [data], array("q", (offset,))
     payloads, offsets = found
     if first:
