@@ -191,7 +191,10 @@ class Subscriber:
         sock.sendall(b"\x10" + string(publisher) + b"\x01" + varint(_FOREVER))
 
     def read(self) -> None:
-        data = self.sock.recv(_SLOW_BYTES if self.slow else 1 << 18)
+        try:
+            data = self.sock.recv(_SLOW_BYTES if self.slow else 1 << 18)
+        except BlockingIOError:
+            return
         if not data:
             raise Lost("the gateway closed a connection")
         self.bytes += len(data)
@@ -325,6 +328,7 @@ def subscribe(options: argparse.Namespace) -> None:
     peers: dict[int, Subscriber] = {}
     for at in range(options.connections):
         sock = connect(options.reader)
+        sock.setblocking(False)
         peer = Subscriber(sock, options.tap, slow=at < options.slow)
         if peer.slow:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
