@@ -173,8 +173,8 @@ class Streams:
         catalog.create_segments(catalog.segments(scope, name, stream))
         # A crash may have cut off the making of more of them than this time.
         left, there = stream.first + stream.count, catalog.container.state.segments
-        while segment(scope, name, left) in there:
-            catalog.delete_segments([segment(scope, name, left)])
+        while (found := there.get(segment(scope, name, left))) and not found.length:
+            catalog.delete_segments([found.name])
             left += 1
         catalog.save_stream(scope, name, stream)
 

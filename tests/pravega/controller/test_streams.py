@@ -395,3 +395,18 @@ def test_a_crash_at_any_change(stream: Any, stream_info: Make, config: Make) -> 
         assert again.status("createStream", config("st", 2)) == 0
         assert len(again.call("getCurrentSegments", stream_info()).ranges) == 2
     assert len(wanted) == 2
+
+
+def test_segments_that_were_there_before(peer: Any, config: Make) -> None:
+    """Made by clients without a controller: a stream of that name has them; one with
+    data that is no part of it stays as it is, an empty one is what a crash left.
+    """
+    container = peer.service.container
+    for number in range(4):
+        name = f"sc/st/{number}.#epoch.0"
+        container.submit(container.state.create(name, 0))
+        if number in (0, 2):
+            peer.service.append(name, b"data")
+    peer.call("createScope", scope("sc"))
+    assert peer.status("createStream", config("st", 1)) == 0
+    assert peer.service.names == {f"sc/st/{number}.#epoch.0" for number in (0, 2, 3)}
