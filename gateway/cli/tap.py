@@ -122,11 +122,13 @@ class _Lines:
         gaps = sum(element.startswith(b'{"gap":') for element in elements)
         if most is not None and len(elements) - gaps > most:
             elements, gaps = _first(elements, most)
-        text = b"\n".join(elements) + b"\n"
+        count = len(elements) - gaps
         if self._terminal:
-            lines = text.decode("utf-8", "backslashreplace").splitlines()
-            text = "".join(f"{printable(line)}\n" for line in lines).encode()
-        return text, len(elements) - gaps
+            elements = [
+                printable(element.decode("utf-8", "backslashreplace")).encode()
+                for element in elements
+            ]
+        return b"\n".join(elements) + b"\n", count
 
     def end(self) -> bytes:
         return b""

@@ -1,0 +1,117 @@
+"""`gateway tap`: what it subscribes to, and what it shows of that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway import cli
+from gateway.cli import WrongUse, tap
+from gateway.event import SCHEMA
+from gateway.feeds import columns
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    tap.add_arguments(parser)
+    return parser.parse_args(["127.0.0.1:1", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "publisher"),
+    [
+        ([], "tap"),
+        (["--protocol", "pomelo"], "tap?protocol=pomelo"),
+        (["--channel", "a b/ü&c=1"], "tap?channel=a+b%2F%C3%BC%26c%3D1"),
+        (["--from", "7"], "events?from=7"),
+        (["--from", "earliest", "--to", "9"], "events?from=earliest&to=9"),
+        (["--kind", "data", "--format", "arrow"], "tap?kind=data&format=arrow"),
+        (["--publisher", "tap?kind=data"], "tap?kind=data"),
+        (["--publisher", "tap", "--format", "arrow"], "tap?format=arrow"),
+        (["--publisher", "x?a=1", "--format", "arrow"], "x?a=1&format=arrow"),
+    ],
+)
+def test_what_it_subscribes_to(words: list[str], publisher: str) -> None:
+    """The options make a publisher's name, escaped."""
+    assert tap._publisher(parsed(*words)) == publisher
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--to", "9"],
+        ["--publisher", "tap", "--from", "1"],
+        ["--publisher", "tap", "--kind", "data"],
+        ["--count", "0"],
+        ["--token-file", "/nowhere"],
+        ["--ca", "/nowhere"],
+        ["--token", "a", "--token-file", "b"],
+    ],
+)
+def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Options that contradict each other: status 2, and a word about it."""
+    assert cli.main(["tap", "127.0.0.1:1", *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err
+
+
+def test_a_token_in_a_file(tmp_path: Path) -> None:
+    """Its line break is not part of it; bytes that are no text are refused."""
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    assert tap._token(parsed("--token-file", str(path))) == "secret"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(WrongUse, match="token"):
+        tap._token(parsed("--token-file", str(path)))
+
+
+def test_lines() -> None:
+    """Elements as they are, a line each; gaps are shown, and do not count."""
+    lines = tap._Lines(terminal=False)
+    elements = [b'{"lsn":1}', b'{"gap":{"from":2,"to":3}}', b'{"lsn":4}', b'{"lsn":5}']
+    assert lines.shown(elements, None) == (b"\n".join(elements) + b"\n", 3)
+    assert lines.shown(elements, 2) == (b"\n".join(elements[:3]) + b"\n", 2)
+    assert lines.shown(elements, 3)[1] == 3
+    assert lines.end() == b""
+
+
+def test_a_terminal_is_not_played_with() -> None:
+    """What is not printable is spelled, and means the same."""
+    data, _ = tap._Lines(terminal=True).shown(['{"a":"\x9b2Jü\u2028"}'.encode()], None)
+    assert data == '{"a":"\\u009b2Jü\\u2028"}\n'.encode()
+    assert json.loads(data) == {"a": "\x9b2Jü\u2028"}
+
+
+def test_arrow_is_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    """Many elements become one stream; a gap is told where it does not disturb."""
+    form = tap._Arrow()
+    output = b""
+    shown = []
+    for names in (["a", "b"], ["c"], ["a", "d", "e"]):
+        data, events = form.shown([element(names), columns.gap(3, 9)], None)
+        output += data
+        shown.append(events)
+    data, events = form.shown([element(["f", "g", "h"])] * 2, 4)
+    output += data + form.end()
+    assert [*shown, events] == [2, 1, 3, 4]
+    with pa.ipc.open_stream(output) as reader:
+        table = reader.read_all()
+    assert "".join(table["session"].to_pylist()) == "abcadefghf"
+    assert capsys.readouterr().err == '{"gap": {"from": 3, "to": 9}}\n' * 3
+
+
+def element(sessions: list[str]) -> bytes:
+    row: dict[str, Any] = dict.fromkeys(
+        ["node", "protocol", "listener", "peer", "kind", "content_type"], "x"
+    )
+    row |= {"lsn": 1, "received_at": 0, "payload": b"", "principal": None}
+    row |= {"channel": None, "seq": None, "attributes": None, "flaw": None}
+    batch = pa.RecordBatch.from_pylist([row | {"session": s} for s in sessions], SCHEMA)
+    [made], _ = columns.streams(batch)
+    return made
