@@ -173,7 +173,9 @@ class Streams:
         catalog.create_segments(catalog.segments(scope, name, stream))
         # A crash may have cut off the making of more of them than this time.
         left, there = stream.first + stream.count, catalog.container.state.segments
-        while (found := there.get(segment(scope, name, left))) and not found.length:
+        while (found := there.get(segment(scope, name, left))) is not None:
+            if found.length or found.table is not None:
+                break
             catalog.delete_segments([found.name])
             left += 1
         catalog.save_stream(scope, name, stream)
