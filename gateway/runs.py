@@ -24,6 +24,10 @@ __all__ = ["Group", "Run", "of_batches"]
 
 _UNFRAMED = "unframed"
 _HEADER_BYTES = 8
+
+#: Of fewer rows it does not pay to take columns.
+_FEW = 32
+
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -106,19 +110,22 @@ class Group:
         if self._body is None:
             self._body = _body(file, number)
         data, starts, seqs = self._body
-        ends = starts[rows + 1]
-        starts = starts[rows]
-        offsets = seqs[rows]
-        breaks = np.flatnonzero(offsets[1:] != (offsets + ends - starts)[:-1]) + 1
-        run = Run(_gathered(data, starts, ends))
-        position = 0
-        for first, behind in _stretches(breaks, len(rows)):
-            size = int((ends[first:behind] - starts[first:behind]).sum())
-            offset = int(offsets[first])
-            lsn = self._first_lsn + int(rows[behind - 1])
-            run.add(offset, offset + size, lsn, position)
-            position += size
+        run = Run(_gathered(data, starts[rows], starts[rows + 1]))
+        sizes = starts[rows + 1] - starts[rows]
+        _extend(run, 0, sizes, seqs[rows], self._first_lsn + rows)
         return run
+
+
+def _extend(
+    run: Run, position: int, sizes: _Numbers, offsets: _Numbers, lsns: _Numbers
+) -> None:
+    """Rows whose bytes begin at *position*, one behind the other."""
+    breaks = np.flatnonzero(offsets[1:] != (offsets + sizes)[:-1]) + 1
+    for first, behind in _stretches(breaks, len(sizes)):
+        size = int(sizes[first:behind].sum())
+        offset = int(offsets[first])
+        run.add(offset, offset + size, int(lsns[behind - 1]), position)
+        position += size
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[_Numbers, dict[str, int]]:
@@ -135,21 +142,27 @@ def _codes(column: pa.ChunkedArray) -> tuple[_Numbers, dict[str, int]]:
 def _body(file: pq.ParquetFile, number: int) -> tuple[memoryview, _Numbers, _Numbers]:
     """All rows' bytes in one piece, where each begins (and the end), and their seqs."""
     table = file.read_row_group(number, columns=["seq", "payload", "flaw"])
-    payloads = table["payload"].combine_chunks()
-    sizes = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
     flaws, names = _codes(table["flaw"])
     framed = flaws != names.get(_UNFRAMED, -2)
+    data, starts = _framed(table["payload"].combine_chunks(), framed)
+    seqs = table["seq"].combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
+    return data, starts, seqs
+
+
+def _framed(payloads: pa.Array, framed: _Numbers) -> tuple[memoryview, _Numbers]:
+    """The rows' bytes in one piece; where each begins, and the end."""
+    sizes = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
+    headers = np.where(framed, _HEADER_BYTES, 0)
     # Type 0 and then the length: together the length, in eight bytes.
-    heads = _binary(sizes[framed].astype(">u8"), np.where(framed, _HEADER_BYTES, 0))
+    heads = _binary(sizes[framed].astype(">u8"), headers)
     joined = pc.binary_join_element_wise(heads, payloads, pa.scalar(b"", pa.binary()))
     starts = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes + np.where(framed, _HEADER_BYTES, 0), out=starts[1:])
-    seqs = table["seq"].combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
+    np.cumsum(sizes + headers, out=starts[1:])
     data = joined.buffers()[2]
-    return memoryview(b"" if data is None else data), starts, seqs
+    return memoryview(b"" if data is None else data), starts
 
 
-def _binary(data: _Numbers, sizes: _Numbers) -> pa.Array:
+def _binary(data: _Numbers | bytes, sizes: _Numbers) -> pa.Array:
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
@@ -179,21 +192,49 @@ def of_batches(
     for stored in batches:
         batch = stored.batch
         if batch.origin.protocol == protocol and batch.count:
-            _take(decode(batch.body), stored.lsn, runs)
+            rows = decode(batch.body)
+            if rows.count < _FEW or rows.channels or rows.flaws:
+                _take_each(rows, stored.lsn, runs)
+            else:
+                _take_all(rows, stored.lsn, runs)
     return runs
 
 
-def _take(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
+def _take_all(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
+    """Rows of one channel, all of them framed."""
+    assert rows.channel is not None
+    run, data = _begun(runs, rows.channel)
+    if rows.size:
+        sizes = np.full(rows.count, rows.size, np.int64)
+        payloads = _binary(rows.block, sizes)
+    else:
+        payloads = pa.array(rows.payloads, pa.binary())
+    more, starts = _framed(payloads, np.ones(rows.count, bool))
+    seqs = rows.seqs
+    if isinstance(seqs, range):  # which numpy would count one by one
+        offsets = np.arange(seqs.start, seqs.stop, seqs.step, np.int64)
+    else:
+        offsets = np.array(seqs, np.int64)
+    position = len(data)
+    data += more
+    _extend(run, position, np.diff(starts), offsets, lsn + np.arange(rows.count))
+
+
+def _begun(runs: dict[str, Run], channel: str) -> tuple[Run, bytearray]:
+    run = runs.get(channel)
+    if run is None:
+        run = runs[channel] = Run(bytearray())
+    assert isinstance(run.data, bytearray)
+    return run, run.data
+
+
+def _take_each(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
     seqs, channels, flaws = rows.seqs, rows.channels, rows.flaws
     assert seqs is not None
     for row, payload in enumerate(rows.each()):
         channel = channels.get(row, rows.channel) if channels else rows.channel
         assert channel is not None
-        run = runs.get(channel)
-        if run is None:
-            run = runs[channel] = Run(bytearray())
-        data = run.data
-        assert isinstance(data, bytearray)
+        run, data = _begun(runs, channel)
         position = len(data)
         if not flaws or flaws.get(row) != _UNFRAMED:
             data += len(payload).to_bytes(_HEADER_BYTES)

@@ -132,6 +132,21 @@ def test_wherever_it_lies(places: Places, published: int) -> None:
         assert places.whole(history, name) == places.bytes[name]
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_large_batches(places: Places, *, published: bool) -> None:
+    """Many events in a batch, of one size or of many, with others between them."""
+    for n in range(3):
+        places.append(events(*(b"%09d" % at for at in range(n, 200))))
+        places.append(events(*(b"x" * at for at in range(n, 100))), "t")
+        places.append(b"raw bytes %d" % n, "t")
+        places.append(events(*(b"y" * (at % 7) for at in range(n, 100))))
+    if published:
+        places.publish()
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name, size=500) == places.bytes[name]
+
+
 def test_files_that_move_meanwhile(places: Places) -> None:
     """What was in the journal a moment ago is found in the spool, then the archive."""
     fill(places)
