@@ -72,14 +72,14 @@ class Shelves:
         self._segments: OrderedDict[Path, list[Stored]] = OrderedDict()
         self._rows: OrderedDict[int, Rows] = OrderedDict()
 
-    def oldest(self) -> int | None:
-        """The oldest event that is there, if there is any."""
+    def oldest(self, lsn: int = 0) -> int | None:
+        """The first lsn of the oldest file that begins there or later, if any does."""
         with self._lock:
             # In the order in which events move, so none is missed.
             firsts = [first for first, _, _ in self._list_segments()]
             self._refresh()
-            firsts += [first for first, _, _ in self._files[:1]]
-        return min(firsts, default=None)
+            firsts += [first for first, _, _ in self._files]
+        return min((first for first in firsts if first >= lsn), default=None)
 
     def find(self, lsn: int, end: int) -> Iterator[pa.RecordBatch] | Sequence[Stored]:
         """Events from *lsn* or some before it on: of a file, or some of the journal.
@@ -99,16 +99,7 @@ class Shelves:
                 found = self._in_journal(lsn, end, lost=attempt > 1)
                 if found:
                     return found
-        oldest = self.oldest_from(lsn)
-        raise Gone(lsn, oldest)
-
-    def oldest_from(self, lsn: int) -> int | None:
-        """The oldest event from *lsn* on that is there."""
-        with self._lock:
-            firsts = [first for first, _, _ in self._list_segments()]
-            self._refresh()
-            firsts += [first for first, _, _ in self._files]
-        return min((first for first in firsts if first >= lsn), default=None)
+        raise Gone(lsn, self.oldest(lsn))
 
     def decoded(self, batch: Stored) -> Rows:
         """The events of a batch of the journal; a large one is kept for the next."""

@@ -209,6 +209,20 @@ def test_encoded_once() -> None:
     assert elements.encoded(1) == b"\x21\x01\x01a\x21\x01\x02bc"
 
 
+def test_many_small_elements_are_encoded_once(gate: Any, make_gate: Any) -> None:
+    """However many they are together: one subscriber's messages are the next one's."""
+    shared = Elements([b"x" * 1000] * 200)
+    encoded = []
+    for each in (gate, make_gate()):
+        tap = Tap()
+        each.publishers.add("tap", tap)
+        tap.take = lambda most: shared if most >= 200 else None  # type: ignore[method-assign]
+        each.say(HELLO, Subscribe("tap", 1, 200))
+        assert (1, [b"x" * 1000] * 200) in each.heard()
+        encoded.append(shared._encoded)
+    assert encoded[0] is encoded[1] is not None
+
+
 def test_names_are_taken_once() -> None:
     """Two publishers of one name would be a mistake of ours."""
     publishers = Publishers({"tap": Tap()})
