@@ -8,7 +8,7 @@ row by row: a reader that catches up asks for millions of events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -210,14 +210,17 @@ def _take_all(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
     else:
         payloads = pa.array(rows.payloads, pa.binary())
     more, starts = _framed(payloads, np.ones(rows.count, bool))
-    seqs = rows.seqs
-    if isinstance(seqs, range):  # which numpy would count one by one
-        offsets = np.arange(seqs.start, seqs.stop, seqs.step, np.int64)
-    else:
-        offsets = np.array(seqs, np.int64)
+    assert rows.seqs is not None
     position = len(data)
     data += more
-    _extend(run, position, np.diff(starts), offsets, lsn + np.arange(rows.count))
+    lsns = lsn + np.arange(rows.count)
+    _extend(run, position, np.diff(starts), _numbers(rows.seqs), lsns)
+
+
+def _numbers(seqs: Sequence[int]) -> _Numbers:
+    if isinstance(seqs, range):  # which numpy would count one by one
+        return np.arange(seqs.start, seqs.stop, seqs.step, dtype=np.int64)
+    return np.asarray(seqs, np.int64)
 
 
 def _begun(runs: dict[str, Run], channel: str) -> tuple[Run, bytearray]:
