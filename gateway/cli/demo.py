@@ -113,6 +113,13 @@ def _play(stage: Stage, events: int, rate: int, console: Console) -> None:
                 break
             time.sleep(0.5)
     console.print(view.table())
+    for event in stage.tapped():
+        reading = event["payload"]
+        console.print(
+            f"  gateway tap shows: lsn {event['lsn']} in {event['channel']}: "
+            f"{reading['sensor']} is at {reading['celsius']} °C",
+            markup=False,
+        )
     _show_pushes(stage, console)
 
 
@@ -188,6 +195,7 @@ class _View:
 
 def _finish(stage: Stage, console: Console) -> int:
     from gateway.audit import Places, audit
+    from gateway.audit.acknowledged import search
     from gateway.demo.curtain import next_steps, rows, sample, tables
 
     acknowledged = 0
@@ -203,7 +211,9 @@ def _finish(stage: Stage, console: Console) -> int:
     stage.daemon.stop()
     stage.spark.stop()
     data = stage.scene.data
-    report = audit(Places.under(data))
+    places = Places.under(data)
+    report = audit(places)
+    found = search(places, stage.acknowledged_ids(), {})
     count = rows(data / "lake/events") + rows(data / "lake/quarantine")
     console.rule("[bold]what is there now")
     for table, listener, number in tables(data / "lake"):
@@ -217,7 +227,12 @@ def _finish(stage: Stage, console: Console) -> int:
     console.rule("[bold]the proof")
     console.print(f"  acknowledged, say the senders   {acknowledged:>9,}")
     console.print(f"  rows in the tables              {count:>9,}")
-    fine = report.complete and count == acknowledged == report.events
+    console.print(f"  ids that the senders noted      {found.ids:>9,}")
+    console.print(
+        f"  of them in the tables           {found.ids - len(found.missing):>9,}"
+    )
+    fine = report.complete and count == acknowledged == report.events == found.ids
+    fine = fine and not (found.missing or found.resent)
     if fine:
         console.print(
             f"[bold green]complete: {report.events:,} events, each exactly once[/]"
@@ -225,7 +240,8 @@ def _finish(stage: Stage, console: Console) -> int:
     else:
         console.print(
             f"[bold red]INCOMPLETE[/]: the audit counts {report.events:,} acknowledged; "
-            f"see gateway audit --config {stage.scene.config}"
+            f"see gateway audit --config {stage.scene.config} "
+            f"--acknowledged {stage.scene.directory}/*.acked"
         )
     console.rule("[bold]where everything is")
     where = stage.scene.directory

@@ -39,9 +39,11 @@ listeners:
   - name: sensors
     protocol: pravega
     listen: tcp:127.0.0.1:0
+    options: {{content_type: application/json}}
   - name: meters
     protocol: rsio
     listen: tcp:127.0.0.1:0
+    options: {{publish: [tap, events]}}
 admin: {{listen: "tcp:127.0.0.1:{admin}"}}
 spark:
   stats_window: 5s

@@ -97,6 +97,7 @@ class Stage:
         self.spark: Process | None = None
         self.senders: list[Sender] = []
         self.players: Process | None = None
+        self.tap: Process | None = None
 
     def start_daemon(self) -> None:
         """Start it and wait until it takes events."""
@@ -142,14 +143,30 @@ class Stage:
             [sys.executable, "-m", "gateway.demo.players", addresses["game"]],
             self.scene.directory / "players.log",
         )
+        self.tap = Process(
+            "the tap",
+            [
+                sys.executable, "-m", "gateway.cli", "tap", addresses["meters"],
+                "--protocol", "pravega", "--count", "3",
+            ],
+            self.scene.directory / "tap.log",
+        )  # fmt: skip
+
+    def acknowledged_ids(self) -> Sequence[str]:
+        """Of the events that the senders count on."""
+        return [
+            name
+            for sender in self.senders
+            for name in sender.acknowledged_ids.read_text().splitlines()
+        ]
+
+    def tapped(self) -> Sequence[Mapping[str, Any]]:
+        """A few events, as `gateway tap` showed them while they came."""
+        return _objects(self.tap)
 
     def pushes(self) -> Sequence[Mapping[str, Any]]:
         """What reached the players so far."""
-        if self.players is None:
-            return []
-        whole, _, _ = self.players.log.read_text(errors="replace").rpartition("\n")
-        lines = whole.splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return _objects(self.players)
 
     def status(self) -> Mapping[str, Any]:
         """`/api/status` now.  Raises OSError."""
@@ -185,12 +202,21 @@ class Stage:
         finally:
             for process in (
                 *self.senders,
+                self.tap,
                 self.players,
                 self.daemon,
                 self.spark,
             ):
                 if process is not None:
                     process.stop()
+
+
+def _objects(process: Process | None) -> Sequence[Mapping[str, Any]]:
+    """The lines of JSON that it has written so far, whole."""
+    if process is None:
+        return []
+    whole, _, _ = process.log.read_text(errors="replace").rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
 def tail(path: Path, lines: int = 15) -> str:

@@ -25,6 +25,20 @@ def test_its_configuration_is_one(tmp_path: Path) -> None:
     assert set(PLAYERS.values()) == {True, False}
 
 
+def test_every_protocol_takes_part(tmp_path: Path) -> None:
+    """… and a few events are seen as they come."""
+    scene = prepare(tmp_path / "demo")
+    assert {one.protocol for one in scene.traffic} == {
+        "lumberjack", "pomelo", "pravega", "rsio"
+    }  # fmt: skip
+    titles = [one.title for one in scene.traffic]
+    assert len(set(titles)) == len(titles)
+    listeners = {one.name: one.options for one in config.load(scene.config).listeners}
+    options = listeners["meters"]
+    assert isinstance(options, config.RsioOptions)
+    assert "tap" in options.publish
+
+
 def test_what_is_not_a_demos_stays(tmp_path: Path) -> None:
     """A directory with something else in it is not replaced; an earlier demo's is."""
     prepare(tmp_path / "demo")
