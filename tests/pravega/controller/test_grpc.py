@@ -98,6 +98,20 @@ def test_a_large_message_is_refused_by_its_length(make_service: Any) -> None:
     assert peer.send("checkScopeExists", CREATE).status == 0
 
 
+def test_what_comes_behind_a_refusal_costs_no_window(make_service: Any) -> None:
+    """Bytes on their way when a call is refused are taken off, and made room for."""
+    peer = make_service(message_bytes=100).peer()
+    for _ in range(6):
+        stream = peer.begin("createScope")
+        peer.h2.send_data(stream, b"\0" + (200_000).to_bytes(4))
+        for _ in range(3):
+            peer.connection.deliver(peer.output())
+            peer.h2.send_data(stream, bytes(10_000))
+        peer.exchange()
+        assert peer.answers[stream].status == Code.RESOURCE_EXHAUSTED
+    assert peer.service.journal.reserved == 0
+
+
 @pytest.mark.parametrize("body", [b"", b"\0\0\0", b"\0\0\0\0\x09sc"])
 def test_a_message_that_is_cut_off(peer: Any, body: bytes) -> None:
     """INVALID_ARGUMENT when the client has ended its side."""
