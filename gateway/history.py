@@ -97,6 +97,7 @@ class History:
         self._in_thread = in_thread
         self._lock = threading.Lock()
         self._files: list[tuple[int, int, str]] = []
+        self._nowhere = True
         self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
         self._groups: _Kept[Group] = _Kept(_GROUP_BYTES)
         self._runs: _Kept[Run] = _Kept(_RUN_BYTES)
@@ -111,17 +112,19 @@ class History:
 
     def refresh(self) -> None:
         """Look which files there are."""
+        # In the order in which events move, so that none is missed on its way.
+        firsts = [first for first, _, _ in self._segments()]
         files = set()
-        for place in self._places:  # a file moves from the first to the second
+        for place in self._places:
             for name in self._disk.names(place):
                 parsed = parse_file_name(name)
                 if parsed is not None and parsed[0] == self._node:
                     files.add((parsed[1], parsed[2], name))
         self._files = sorted(files)
-        firsts = [first for first, _, _ in self._files]
-        firsts += [first for first, _, _ in self._segments()]
+        firsts += [first for first, _, _ in self._files]
         # Without any file nothing is known; what is stored next will be in one.
-        self.first_lsn = max(self.first_lsn, min(firsts, default=0))
+        self._nowhere = not firsts
+        self.first_lsn = min(firsts, default=self.first_lsn)
 
     def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         """At most *size* bytes of a segment from *offset* on, and at least one.
@@ -136,15 +139,9 @@ class History:
                     if found:
                         return found
                 self.refresh()
-            if not self._holds(lsn):
+            if self._nowhere:
                 self.first_lsn = max(self.first_lsn, lsn + 1)
         raise Gone(f"{segment} at {offset} is not in any file (lsn {lsn})")
-
-    def _holds(self, lsn: int) -> bool:
-        at = bisect_right(self._files, (lsn, 2**63, "")) - 1
-        if at >= 0 and self._files[at][1] >= lsn:
-            return True
-        return any(first <= lsn for first, _, _ in self._segments())
 
     def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         begin = max(lsn, self._hints.get((segment, offset)) or 0)

@@ -158,6 +158,27 @@ def test_files_that_move_meanwhile(places: Places) -> None:
     assert places.whole(history, "t") == places.bytes["t"]
 
 
+def test_a_file_that_moves_while_we_look(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is published between two looks is seen by one of them."""
+    fill(places)
+    history = places.history()
+    names, looked = places.disk.names, []
+
+    def and_then_publish(directory: Path) -> list[str]:
+        found = names(directory)
+        looked.append(directory)
+        if len(looked) == 1:
+            places.publish()
+        return found
+
+    monkeypatch.setattr(places.disk, "names", and_then_publish, raising=False)
+    history.refresh()
+    assert history.first_lsn == 1
+    assert len(looked) == 3
+
+
 def test_what_is_gone(places: Places) -> None:
     """A file that was deleted takes its bytes along; the first lsn says so."""
     fill(places)
