@@ -91,16 +91,17 @@ class Transactions:
 
     def start(self) -> None:
         """Finish what a crash has cut off; watch the leases of what is open."""
-        there = self._catalog.container.state.segments
+        state = self._catalog.container.state
         for key, found in list(self._catalog.transactions.items()):
             names = [name for _, name in self._pairs(key)]
             if found.state == ABORTED:
                 self._catalog.delete_segments(names)
-            elif found.state == OPEN and any(name in there for name in names):
+            elif found.state == OPEN and any(name in state.segments for name in names):
                 self._lease(key, found)
             elif found.state == OPEN:
-                # Only the merge takes them away from an open one: it was durable.
-                self._end(key, found, COMMITTED)
+                # Cut off between its merge and this; or before its first segment.
+                merged = any(map(state.was_merged, names))
+                self._end(key, found, COMMITTED if merged else ABORTED)
 
     def stop(self) -> None:
         """No timer fires any more."""
