@@ -91,8 +91,8 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
         disk.fault = fault
         work_with_metadata(gateway)
         disk.fault = None
-        turn = fault.nth % 2
-        states += crash.survey(crash.wrecks(disk, most=6, every=2, begin=turn))
+        turn = fault.nth % 4
+        states += crash.survey(crash.wrecks(disk, most=5, every=4, begin=turn))
         states += crash.survey([(f"the end, with {fault.failed}", disk)])
     assert states > 1000
 
