@@ -2,8 +2,10 @@
 //
 // One frontend server with pomelo's own components: hybridconnector, sessions, filters,
 // handlers, direct push scheduler.  Left out is the monitor, which would look for a
-// master.  Prints a line once it listens.
+// master.  Prints a line once it listens, and ends with its standard input.
 'use strict';
+
+process.stdin.resume().on('end', () => process.exit());
 
 const fs = require('fs');
 const path = require('path');

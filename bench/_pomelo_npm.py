@@ -66,7 +66,8 @@ class Echo:
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 self._command,
-                stdout=subprocess.PIPE, stderr=errors, cwd=self.home,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                cwd=self.home,
                 env=self._environment, start_new_session=True,
             )  # fmt: skip
         assert self.process.stdout is not None
