@@ -171,6 +171,8 @@ def test_a_file_that_moves_while_we_look(
         looked.append(directory)
         if len(looked) == 1:
             places.publish()
+            for path in (places.root / "journal").glob("*.journal"):
+                path.unlink()
         return found
 
     monkeypatch.setattr(places.disk, "names", and_then_publish, raising=False)
