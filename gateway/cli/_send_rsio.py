@@ -16,7 +16,7 @@ from gateway.rsio.sample import meters
 __all__ = ["Sending"]
 
 #: Of events; the gateway's demand decides how many of them are on their way.
-_LOT, _LOTS = 512, 8
+_LOT, _LOTS = 128, 8
 
 
 class Sending(Feeding):

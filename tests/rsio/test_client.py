@@ -452,9 +452,9 @@ def test_asyncio_no_one_there() -> None:
         asyncio.run(run())
 
 
-def test_an_outbox_that_begins_anew() -> None:
+def test_an_outbox_of_another_life() -> None:
     """Its elements come behind what the subscriber has, whatever that was."""
-    outbox = Outbox(anew=True)
+    outbox = Outbox()
     outbox.add(b"1")
     outbox.rewind(None)
     outbox.rewind(7)
@@ -466,6 +466,32 @@ def test_an_outbox_that_begins_anew() -> None:
     assert (outbox.resent, outbox.take(9)) == (1, [b"2"])
     with pytest.raises(ValueError, match="asked to go on"):
         outbox.rewind(7)
+
+
+def test_an_outbox_of_all_elements() -> None:
+    """… or they are given again from the first, and what is safe is not sent."""
+    outbox = Outbox(whole=True)
+    for element in (b"1", b"2", b"3"):
+        outbox.add(element)
+    outbox.rewind(2)
+    assert (outbox.confirmed, outbox.take(9)) == (2, [b"3"])
+    with pytest.raises(ValueError, match="asked to go on"):
+        Outbox(whole=True).rewind(1)
+
+
+def test_a_sender_that_was_started_again(gate: Any) -> None:
+    """The same name and a new outbox: what it sends now comes behind what it sent."""
+
+    async def life(endpoint: Endpoint, element: bytes) -> None:
+        async with connect(endpoint, clock=gate.clock, name="meter") as peer:
+            async with peer.publisher("events") as publisher:
+                await publisher.send(element)
+
+    for element in (b"1", b"2"):
+        endpoint = Endpoint(gate)
+        Running(endpoint, life(endpoint, element)).finish()
+    rows = [decode(batch.body) for batch in gate.journal.submitted]
+    assert [list(each.seqs) for each in rows] == [[1], [2]]
 
 
 def test_a_sender(gate: Any) -> None:

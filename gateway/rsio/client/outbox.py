@@ -15,17 +15,17 @@ class Outbox:
     least once.
     """
 
-    def __init__(self, *, anew: bool = False) -> None:
-        """*anew*: whatever the first subscriber had before, ours come behind it.
+    def __init__(self, *, whole: bool = False) -> None:
+        """*whole*: these are all the elements that we ever publish under this name,
+        from an earlier life too; what the gateway has of them is not sent.
 
-        That is for who remembers nothing of an earlier life; who does gives its
-        elements again, and those that are safe are not sent.
+        Else they come behind whatever it has when it first says so.
         """
         self.first = 0
         """How many elements the subscriber had before ours."""
         self.resent = 0
         """How many were sent more than once."""
-        self._anew = anew
+        self._placed = whole
         self.confirmed = 0
         """How many elements, from the first on, are safe."""
         self.sent = 0
@@ -68,8 +68,8 @@ class Outbox:
         """
         sent = self.sent
         if offset is not None:
-            if self._anew:
-                self._anew, self.first = False, offset
+            if not self._placed:
+                self._placed, self.first = True, offset - self.confirmed
             offset -= self.first
             if not self.confirmed <= offset <= self.confirmed + len(self._elements):
                 raise ValueError(

@@ -57,7 +57,7 @@ class Sender:
         self._publisher = publisher
         self._clock = clock
         self._size = size
-        self._outbox = Outbox(anew=True)
+        self._outbox = Outbox()
         self._publishing: Publishing | None = None
         self._waiting: list[Deferred[None]] = []
         self._running: Deferred[Any] = succeed(None)
