@@ -163,7 +163,6 @@ def test_a_file_that_moves_while_we_look(
 ) -> None:
     """What is published between two looks is seen by one of them."""
     fill(places)
-    history = places.history()
     names, looked = places.disk.names, []
 
     def and_then_publish(directory: Path) -> list[str]:
@@ -176,8 +175,7 @@ def test_a_file_that_moves_while_we_look(
         return found
 
     monkeypatch.setattr(places.disk, "names", and_then_publish, raising=False)
-    history.refresh()
-    assert history.first_lsn == 1
+    assert places.history().first_lsn == 1
     assert len(looked) == 3
 
 
