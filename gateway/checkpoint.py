@@ -51,6 +51,7 @@ _VERSION = 1
 _HEAD = struct.Struct("<8sHHQ")
 _CRC = struct.Struct("<I")
 _SUFFIX = ".state"
+_SHARE = 8
 _RETRY_SECONDS = 10.0
 _STOP_SECONDS = 10.0
 
@@ -87,12 +88,12 @@ class Checkpoint:
         in_thread: Callable[..., Deferred[Any]],
         *,
         interval: float = 60.0,
-        most_bytes: int = 256 * 2**20,
+        most_bytes: int = 128 * 2**20,
     ) -> None:
         """*in_thread* is `twisted.internet.threads.deferToThread`.
 
         Saves *interval* seconds after there is something to let go of, or as soon as
-        it has *most_bytes*.
+        that has *most_bytes* and is some times larger than what has to be written.
         """
         self.kept_bytes = 0
         """Size of the segments that are published and still needed."""
@@ -186,7 +187,8 @@ class Checkpoint:
         """Save now, later, or not."""
         if self._saving is not None or self._stopped or not self._kept:
             return
-        if self.kept_bytes >= self._most_bytes and not self._failed:
+        most = max(self._most_bytes, _SHARE * self.reserved_bytes)
+        if self.kept_bytes >= most and not self._failed:
             self._save()
         elif self._due is None:
             seconds = _RETRY_SECONDS if self._failed else self._interval

@@ -218,6 +218,18 @@ def test_much_is_saved_at_once(place: Place) -> None:
     assert not place.clock.getDelayedCalls()
 
 
+def test_a_large_state_is_not_written_for_little(place: Place) -> None:
+    """What is let go of is some times what must be written for it, or waits."""
+    checkpoint, words = place.running(most_bytes=1)
+    words.words = [b"w" * 100]
+    checkpoint.published(place.sealed(b"1" * 300))
+    assert place.segments() == []
+    checkpoint.published(place.sealed(b"2"))
+    assert len(place.segments()) == 1
+    checkpoint.published(place.sealed(b"x" * 1000))
+    assert place.segments() == []
+
+
 def test_the_first_start_leaves_a_file(place: Place) -> None:
     """From then on whoever starts knows that there is something to remember."""
     assert known(place.state, place.disk) == []

@@ -16,6 +16,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from gateway import checkpoint
 from gateway.checkpoint import Checkpoint
 from gateway.interfaces import NotStored
 from gateway.journal import Journal, Settings
@@ -120,9 +121,14 @@ class Running:
 @pytest.mark.parametrize("acknowledge_when_published", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_no_thread_is_too_early(
-    crash: Any, quick_files: None, seed: int, acknowledge_when_published: bool
+    crash: Any,
+    quick_files: None,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    acknowledge_when_published: bool,
 ) -> None:
     """Whatever the threads do meanwhile, a crash at any step forgets nothing."""
+    monkeypatch.setattr(checkpoint, "_SHARE", 0)
     chance = random.Random(seed)
     running = Running(
         crash,
