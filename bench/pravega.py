@@ -14,7 +14,8 @@ quiet    like top, at half of the rate that is promised
 tail     one event now and then, and a reader that waits for it on another connection
 memory   ten segments read from their beginning, while the gateway has them in memory
 spool    the same from Parquet, of 100 B events that ten writers wrote in turn; then
-         one of these segments alone
+         one of these segments alone, for which ten times as much must be unpacked.
+         The files are in the page cache, and the slower of the two is judged
 state    100 000 segments and 1 000 000 writers (times --scale), kill -9, start
 client   events of 100 B through the client library of --client-python
 
@@ -255,7 +256,7 @@ def reads(home: Path, options: argparse.Namespace, case: str, report: Report) ->
         rates.append(_read(gateway, names[:1], size, report, f"{case}: one alone"))
     limit = 200 if case == "memory" else 60
     what = f"catch-up reads from {'memory' if case == 'memory' else 'the spool'}"
-    report.claims.append(Claim(what, rates[0], "MB/s", limit, at_least=True))
+    report.claims.append(Claim(what, min(rates), "MB/s", limit, at_least=True))
 
 
 def write_some(address: str, size: int, home: Path) -> int:
