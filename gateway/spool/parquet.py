@@ -55,7 +55,7 @@ class _Names:
         names = pa.array(list(self._numbers), pa.string())
         mask = codes < 0 if self.nulls else None
         indices = pa.array(codes, pa.int32(), mask=mask)
-        return pa.DictionaryArray.from_arrays(indices, names)
+        return pa.DictionaryArray.from_arrays(indices, names, safe=False)
 
 
 @dataclass
@@ -201,10 +201,10 @@ class Columns:
     def _maps(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         codes = [numbers.setdefault(pairs, len(numbers)) for pairs in self._attributes]
-        distinct = pa.array(
-            [list(pairs) or None for pairs in numbers],
-            SCHEMA.field("attributes").type,
-        )
+        kind = SCHEMA.field("attributes").type
+        if not any(numbers):
+            return pa.nulls(self.rows, kind)
+        distinct = pa.array([list(pairs) or None for pairs in numbers], kind)
         return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
 
 
