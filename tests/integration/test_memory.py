@@ -1,0 +1,189 @@
+"""What the daemon remembers beside events, over kills, stops and other configurations."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.pravega.codec import REPLIES, decode, encode
+from gateway.pravega.frames import Frames
+from gateway.pravega.wire import (
+    NEVER,
+    AppendBlockEnd,
+    AppendSetup,
+    DataAppended,
+    Hello,
+    SetupAppend,
+)
+from gateway.pravega.wire_segments import (
+    CreateSegment,
+    GetSegmentAttribute,
+    GetStreamSegmentInfo,
+    SealSegment,
+    SegmentAttribute,
+    SegmentAttributeUpdated,
+    SegmentCreated,
+    SegmentSealed,
+    StreamSegmentInfo,
+    UpdateSegmentAttribute,
+)
+
+WRITER, ATTRIBUTE = b"w" * 16, b"a" * 16
+BEATS = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+STREAMS = {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"}
+
+
+class Client:
+    """Asks one thing at a time; raises OSError when the daemon is gone."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._frames = Frames(REPLIES)
+        self._replies: list[Any] = []
+        self.ask(Hello(17, 5), Hello)
+
+    def ask(self, message: Any, reply: type) -> Any:
+        self._socket.sendall(encode(message))
+        while not self._replies:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionResetError
+            self._replies += [decode(*each) for each in self._frames.feed(data)]
+        found = self._replies.pop(0)
+        assert isinstance(found, reply), found
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Story:
+    """What was asked of the gateway, and which of it was answered."""
+
+    def __init__(self) -> None:
+        self.sealed: list[str] = []
+        self.attribute = NEVER
+        self.event = NEVER
+        self.asked = 0
+
+    def go_on(self, client: Client) -> None:
+        """For ever: a segment, a seal, a number, an event."""
+        last = client.ask(SetupAppend(1, WRITER, "s"), AppendSetup).last_event
+        assert last in (self.event, max(self.event, 0) + 1)
+        while True:
+            self.asked += 1
+            name = f"t{self.asked}"
+            client.ask(CreateSegment(1, name, 0, 0), SegmentCreated)
+            client.ask(SealSegment(1, name), SegmentSealed)
+            self.sealed.append(name)
+            last = max(last, 0) + 1
+            event = AppendBlockEnd(WRITER, 12, b"\0\0\0\0\0\0\0\4four", 1, last, 9)
+            client.ask(event, DataAppended)
+            self.event = last
+            found = client.ask(GetStreamSegmentInfo(1, "s"), StreamSegmentInfo)
+            assert found.write_offset == 12 * last
+            new = max(self.attribute, 0) + 1
+            update = UpdateSegmentAttribute(1, "s", ATTRIBUTE, new, self.attribute)
+            assert client.ask(update, SegmentAttributeUpdated).success
+            self.attribute = new
+
+    def check(self, client: Client) -> None:
+        """All that was answered is true."""
+        for name in self.sealed:
+            found = client.ask(GetStreamSegmentInfo(1, name), StreamSegmentInfo)
+            assert found.sealed, name
+        last = client.ask(SetupAppend(1, WRITER, "s"), AppendSetup).last_event
+        assert last in (self.event, max(self.event, 0) + 1)
+        found = client.ask(GetStreamSegmentInfo(1, "s"), StreamSegmentInfo)
+        assert found.write_offset == 12 * max(last, 0)
+        asked = GetSegmentAttribute(1, "s", ATTRIBUTE)
+        value = client.ask(asked, SegmentAttribute).value
+        assert value in (self.attribute, max(self.attribute, 0) + 1)
+        self.attribute = value
+
+
+@pytest.mark.slow
+def test_what_was_answered_survives_kills(
+    prepare: Callable[..., Any], gateway_command: Callable[..., Any]
+) -> None:
+    """Killed ten times, also just after it began; nothing that it said is forgotten."""
+    chance = random.Random(20261121)
+    daemon = prepare(listeners=[STREAMS]).start()
+    client = Client(daemon.address("streams"))
+    client.ask(CreateSegment(1, "s", 0, 0), SegmentCreated)
+    client.close()
+    story = Story()
+    for turn in range(10):
+        client = Client(daemon.address("streams"))
+        story.check(client)
+        killer = threading.Timer(chance.random() * (turn % 3), daemon.kill)
+        killer.start()
+        with pytest.raises(OSError, match=r".*"):
+            story.go_on(client)
+        killer.join()
+        client.close()
+        daemon.start()
+    client = Client(daemon.address("streams"))
+    story.check(client)
+    client.close()
+    assert daemon.terminate() in (0, -15, 143)
+    assert daemon.segments() == []
+    assert len(story.sealed) > 20
+    audit = gateway_command("audit", "--config", daemon.config, "--json")
+    assert audit.returncode == 0, audit.stdout
+    rows = daemon.rows()
+    assert len(rows) in (story.event, story.event + 1)
+    assert [row["seq"] for row in rows] == [12 * n for n in range(len(rows))]
+
+
+def test_it_is_remembered_by_whoever_serves_what(prepare: Callable[..., Any]) -> None:
+    """A protocol that is taken out of the configuration for a while forgets nothing."""
+    daemon = prepare(listeners=[STREAMS, BEATS]).start()
+    client = Client(daemon.address("streams"))
+    for name in ("a", "b"):
+        client.ask(CreateSegment(1, name, 0, 0), SegmentCreated)
+    client.ask(SealSegment(1, "a"), SegmentSealed)
+    client.close()
+    settings = json.loads(daemon.config.read_text())
+    daemon.kill()
+    for listeners in ([BEATS], [BEATS], [STREAMS]):
+        daemon.config.write_text(json.dumps({**settings, "listeners": listeners}))
+        daemon.start()
+        if listeners == [BEATS]:
+            daemon.terminate()
+            assert daemon.segments() == []
+    client = Client(daemon.address("streams"))
+    found = client.ask(GetStreamSegmentInfo(1, "a"), StreamSegmentInfo)
+    assert (found.exists, found.sealed) == (True, True)
+    found = client.ask(GetStreamSegmentInfo(1, "b"), StreamSegmentInfo)
+    assert (found.exists, found.sealed) == (True, False)
+    client.close()
+
+
+def test_a_damaged_state_file_stops_the_start(prepare: Callable[..., Any]) -> None:
+    """It says which file, and what can be done; nothing is changed by that."""
+    daemon = prepare(listeners=[STREAMS]).start()
+    daemon.terminate()
+    path = daemon.data / "state" / "gw-1" / "pravega.state"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    done = daemon.run()
+    assert done.returncode == 1
+    assert "gateway can not start" in done.stderr
+    assert str(path) in done.stderr
+    assert "move it away" in done.stderr
+    assert path.read_bytes() == whole[:-1]
+    path.write_bytes(whole)
+    daemon.start()
+
+
+def test_who_has_nothing_to_remember_keeps_nothing(start: Callable[..., Any]) -> None:
+    """With Lumberjack alone no state file is made."""
+    daemon = start()
+    assert list((daemon.data / "state" / "gw-1").iterdir()) == []
