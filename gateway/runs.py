@@ -170,13 +170,18 @@ def _binary(data: _Numbers | bytes, sizes: _Numbers) -> pa.Array:
 
 
 def _gathered(data: memoryview, starts: _Numbers, ends: _Numbers) -> Any:
-    """The rows' bytes behind each other; no copy if they are so already."""
+    """The rows' bytes behind each other.
+
+    No copy if they are most of *data*, which a view of them keeps in memory.
+    """
     breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
     parts = [
         data[starts[first] : ends[behind - 1]]
         for first, behind in _stretches(breaks, len(starts))
     ]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(parts) == 1 and 2 * len(parts[0]) >= len(data):
+        return parts[0]
+    return b"".join(parts)
 
 
 def _stretches(breaks: _Numbers, count: int) -> Iterable[tuple[int, int]]:

@@ -18,6 +18,7 @@ from gateway.journal import log, segment
 from gateway.pravega import records
 from gateway.pravega.segments import Segments
 from gateway.pravega.wire import NEVER
+from gateway.runs import Group
 from gateway.spool import Catalog, Publisher, parquet
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
@@ -264,6 +265,19 @@ def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     assert places.whole(history, "s", size=10_000) == places.bytes["s"]
     numbers = [number for _, number in opened]
     assert numbers == sorted(set(numbers))
+
+
+def test_a_little_of_a_piece(places: Places) -> None:
+    """Whoever reads a small segment does not keep what lies around it in memory."""
+    places.append(events(b"small"))
+    places.append(events(b"x" * 1000), "t")
+    path = places.publish()
+    with pq.ParquetFile(path) as file:
+        group = Group(file, 0, 1, "pravega")
+        small, large = group.run(file, 0, "s"), group.run(file, 0, "t")
+    assert (small.data, large.data) == (places.bytes["s"], places.bytes["t"])
+    assert isinstance(small.data, bytes)
+    assert isinstance(large.data, memoryview)
 
 
 @pytest.mark.parametrize("published", [False, True])
