@@ -21,6 +21,7 @@ from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.lumberjack import wire
 from gateway.lumberjack.session import Limits, Ready, Session
+from gateway.pressure import Unfinished, Valve
 
 __all__ = ["Lumberjack", "LumberjackServer", "accept"]
 
@@ -96,7 +97,7 @@ class Lumberjack:
         self._interval = min(options.keepalive_interval, options.stall_timeout)
         self._due: dict[LumberjackServer, float] = {}  # in order: all wait as long
         self._ticking = False
-        self._arriving: dict[LumberjackServer, int] = {}
+        self.unfinished = Unfinished(journal, "an unfinished window")
 
     def __call__(self, connection: Connection) -> LumberjackServer:
         """The server of a new connection."""
@@ -113,25 +114,6 @@ class Lumberjack:
         """Its peer waits no more."""
         self._due.pop(server, None)
 
-    def hold(self, server: LumberjackServer, size: int) -> None:
-        """*server* holds *size* bytes of a window that is still arriving.
-
-        When all windows together are too large, the largest goes: its writer keeps
-        it, and sends it again.
-        """
-        before = self._arriving.pop(server, 0)
-        if size:
-            self._arriving[server] = size
-        if not self.journal.reserve(size - before) and self._arriving:
-            largest = max(self._arriving, key=lambda one: self._arriving[one])
-            largest.give_up(
-                Refusal(
-                    f"{self._arriving[largest]} bytes of an unfinished window, the "
-                    "largest while all of them together are too large",
-                    key="journal.memory_bytes",
-                )
-            )
-
     def _tick(self) -> None:
         now = self.clock.seconds()
         due = [server for server, at in self._due.items() if at <= now]
@@ -147,9 +129,8 @@ class Lumberjack:
 class LumberjackServer:
     """One connection's reader.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_asked", "_closed", "_connection", "_ending", "_listener", "_owed",
-                 "_paused", "_progress", "_refusal", "_session",
-                 "_unacknowledged")  # fmt: skip
+    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_owed", "_progress",
+                 "_refusal", "_session", "_unacknowledged", "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -160,7 +141,9 @@ class LumberjackServer:
         self._owed: deque[_Owed] | None = None
         self._unacknowledged = 0
         self._progress = 0.0
-        self._paused = self._asked = False
+        self._valve = Valve(
+            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
+        )
         self._ending = self._closed = False
         self._refusal: Refusal | None = None
         self._regulate()
@@ -193,7 +176,7 @@ class LumberjackServer:
             self.give_up(why)
         else:
             self._settle()
-            self._listener.hold(self, self.held_bytes)
+            self._listener.unfinished.hold(self, self.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -297,26 +280,18 @@ class LumberjackServer:
         """Read, or do not, as the journal and our own debt allow."""
         if self._ending or self._closed:
             return
-        journal, limit = self._listener.journal, self._listener.unacknowledged_bytes
-        full = journal.full
-        if full and not self._asked:
-            self._asked = True
-            journal.when_room().addCallback(self._has_room)
-        if not self._paused and (full or self._unacknowledged >= limit):
-            self._paused = True
-            self._connection.pause()
-            if self._owed is None and self._unread is not None:
-                self._begin_to_wait()
-        elif self._paused and not full and self._unacknowledged <= limit // 2:
-            if self._owed is None and self._unread is not None:
+        unread = self._unread is not None
+        self._valve.regulate(self._unacknowledged)
+        if self._owed is None and (self._unread is not None) != unread:
+            if unread:
                 self._end_to_wait()
-            self._paused = False
-            self._connection.resume()
+            else:
+                self._begin_to_wait()
 
     @property
     def _unread(self) -> int | None:
         """Version of a window whose rest we do not read: its writer waits as well."""
-        if not self._paused or self._session is None:
+        if not self._valve.paused or self._session is None:
             return None
         return self._session.arriving
 
@@ -328,10 +303,6 @@ class LumberjackServer:
     def _end_to_wait(self) -> None:
         self._listener.forget(self)
         self._connection.busy(False)
-
-    def _has_room(self, _: None) -> None:
-        self._asked = False
-        self._regulate()
 
     # The end
 
@@ -358,7 +329,7 @@ class LumberjackServer:
     def _drop_session(self) -> None:
         if self._session is not None:
             self._session = None
-            self._listener.hold(self, 0)
+            self._listener.unfinished.hold(self, 0)
 
     def _forget(self) -> None:
         self._closed = True

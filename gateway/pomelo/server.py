@@ -25,6 +25,7 @@ from gateway.pomelo.handshake import Greeter, Greeting, Terms
 from gateway.pomelo.options import Options
 from gateway.pomelo.registry import Registry
 from gateway.pomelo.session import HEARTBEAT, TICKS, Ready, Session, Working
+from gateway.pressure import Valve
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
 
@@ -139,9 +140,8 @@ class Pomelo:
 class PomeloServer:
     """One client's connection.  Implements `interfaces.Server`, and `Member`."""
 
-    __slots__ = ("_asked", "_closed", "_connection", "_ending", "_listener", "_paused",
-                 "_pending", "_reason", "_refusal", "_session", "_unacknowledged",
-                 "uid")  # fmt: skip
+    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_pending", "_reason",
+                 "_refusal", "_session", "_unacknowledged", "_valve", "uid")  # fmt: skip
 
     _log = Logger()
 
@@ -156,7 +156,9 @@ class PomeloServer:
         )
         self._pending = 0
         self._unacknowledged = 0
-        self._paused = self._asked = False
+        self._valve = Valve(
+            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
+        )
         self._ending = self._closed = False
         self._refusal: Refusal | None = None
         self._reason: str | None = None
@@ -225,7 +227,7 @@ class PomeloServer:
         if self._closed:
             return
         try:
-            if self._session.tick(deaf=self._paused or self._ending):
+            if self._session.tick(deaf=self._valve.paused or self._ending):
                 self._write(HEARTBEAT)
         except Refusal as why:
             self._overdue(why)
@@ -345,22 +347,7 @@ class PomeloServer:
         """Read, or do not, as the journal and our own debt allow."""
         if self._ending or self._closed:
             return
-        journal, limit = self._listener.journal, self._listener.unacknowledged_bytes
-        full = journal.full
-        if full and not self._asked:
-            self._asked = True
-            journal.when_room().addCallback(self._has_room)
-        if not self._paused:
-            if full or self._unacknowledged >= limit:
-                self._paused = True
-                self._connection.pause()
-        elif not full and self._unacknowledged <= limit // 2:
-            self._paused = False
-            self._connection.resume()
-
-    def _has_room(self, _: None) -> None:
-        self._asked = False
-        self._regulate()
+        self._valve.regulate(self._unacknowledged)
 
     # The end
 

@@ -23,6 +23,7 @@ from gateway.pravega.seed import SeedSession
 from gateway.pravega.segments import Change
 from gateway.pravega.session import Session, Step
 from gateway.pravega.tokens import Check, anyone
+from gateway.pressure import Unfinished, Valve
 
 __all__ = ["Pravega", "PravegaServer", "accept"]
 
@@ -97,7 +98,7 @@ class Pravega:
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.container = container
         self._check = check
-        self._arriving: dict[PravegaServer, int] = {}
+        self.unfinished = Unfinished(container.journal, "an unfinished message")
 
     def __call__(self, connection: Connection) -> PravegaServer:
         """The server of a new connection."""
@@ -110,34 +111,13 @@ class Pravega:
             return SeedSession(state, self.limits, self._check)
         return Session(state, self.limits, lambda: uuid4().hex, self._check)
 
-    def hold(self, server: PravegaServer, size: int) -> None:
-        """*server* holds *size* bytes of a message or block that is still arriving.
-
-        When all of them together are too large, the largest goes: its writer keeps it,
-        and sends it again.
-        """
-        before = self._arriving.pop(server, 0)
-        if size:
-            self._arriving[server] = size
-        if size == before:
-            return
-        if not self.container.journal.reserve(size - before) and self._arriving:
-            largest = max(self._arriving, key=lambda one: self._arriving[one])
-            largest.give_up(
-                Refusal(
-                    f"{self._arriving[largest]} bytes of an unfinished message, the "
-                    "largest while all of them together are too large",
-                    key="journal.memory_bytes",
-                )
-            )
-
 
 class PravegaServer:
     """One connection.  Implements `interfaces.Server` and `container.Owner`."""
 
-    __slots__ = ("_asked", "_closed", "_connection", "_container", "_ending", "_first",
-                 "_listener", "_paused", "_reads", "_refusal", "_session",
-                 "_unstored")  # fmt: skip
+    __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
+                 "_listener", "_reads", "_refusal", "_session", "_unstored",
+                 "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -149,7 +129,12 @@ class PravegaServer:
         self._first = b""
         self._reads: dict[Waiting, None] = {}
         self._unstored = 0
-        self._paused = self._asked = False
+        self._valve = Valve(
+            connection,
+            listener.container.journal,
+            listener.unacknowledged_bytes,
+            self._regulate,
+        )
         self._ending = self._closed = False
         self._refusal: Refusal | None = None
         self._regulate()
@@ -187,7 +172,7 @@ class PravegaServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._listener.hold(self, session.held_bytes)
+            self._listener.unfinished.hold(self, session.held_bytes)
             self.settle()
 
     def closed(self) -> None:
@@ -278,22 +263,7 @@ class PravegaServer:
         """Read, or do not, as the journal and our own debt allow."""
         if self._ending or self._closed:
             return
-        journal = self._container.journal
-        limit = self._listener.unacknowledged_bytes
-        full = journal.full
-        if full and not self._asked:
-            self._asked = True
-            journal.when_room().addCallback(self._has_room)
-        if not self._paused and (full or self._unstored >= limit):
-            self._paused = True
-            self._connection.pause()
-        elif self._paused and not full and self._unstored <= limit // 2:
-            self._paused = False
-            self._connection.resume()
-
-    def _has_room(self, _: None) -> None:
-        self._asked = False
-        self._regulate()
+        self._valve.regulate(self._unstored)
 
     # The end
 
@@ -306,7 +276,7 @@ class PravegaServer:
     def _end(self) -> None:
         """Take no more; hang up as soon as nothing is owed."""
         self._ending = True
-        self._listener.hold(self, 0)
+        self._listener.unfinished.hold(self, 0)
         if self._session is None:
             self._hang_up()
             return
@@ -327,7 +297,7 @@ class PravegaServer:
         if self._closed:
             return
         self._closed = True
-        self._listener.hold(self, 0)
+        self._listener.unfinished.hold(self, 0)
         self._container.unwatch(self)
         for waiting in list(self._reads):
             waiting.cancel()

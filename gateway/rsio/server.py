@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.pressure import Unfinished, Valve
 from gateway.rsio.checks import check_publishers
 from gateway.rsio.deadlines import Deadlines
 from gateway.rsio.decoder import Run
@@ -78,7 +79,7 @@ class Rsio:
         self.silences: Deadlines[RsioServer] = Deadlines(
             clock, options.keepalive_interval, RsioServer.silent
         )
-        self._arriving: dict[RsioServer, int] = {}
+        self.unfinished = Unfinished(journal, "unfinished elements")
 
     @property
     def offered(self) -> set[Extension]:
@@ -96,26 +97,6 @@ class Rsio:
         """The server of a new connection."""
         return RsioServer(self, connection)
 
-    def hold(self, server: RsioServer, size: int) -> None:
-        """*server* holds *size* bytes of elements that are still arriving.
-
-        When all connections hold too much together, the one that holds most goes.
-        """
-        before = self._arriving.pop(server, 0)
-        if size:
-            self._arriving[server] = size
-        if size == before:
-            return
-        if not self.journal.reserve(size - before) and self._arriving:
-            largest = max(self._arriving, key=lambda one: self._arriving[one])
-            largest.give_up(
-                Refusal(
-                    f"{self._arriving[largest]} bytes of unfinished elements, the "
-                    "most while all of them together are too many",
-                    key="journal.memory_bytes",
-                )
-            )
-
     def holder(self, secret: bytes) -> str | None:
         """Whose token it is."""
         found = None
@@ -128,9 +109,8 @@ class Rsio:
 class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_asked_room", "_busy", "_closed", "_connection", "_draining",
-                 "_heard", "_ingest", "_listener", "_named", "_paused", "_serving",
-                 "_session")  # fmt: skip
+    __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
+                 "_listener", "_named", "_serving", "_session", "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -150,8 +130,14 @@ class RsioServer:
             self._flush,
             listener.clock,
         )
+        self._valve = Valve(
+            connection,
+            listener.journal,
+            listener.unacknowledged_bytes,
+            self._has_room,
+        )
         self._named = self._heard = self._draining = False
-        self._paused = self._asked_room = self._busy = self._closed = False
+        self._busy = self._closed = False
         listener.greetings.watch(self)
 
     # What the network tells
@@ -177,7 +163,7 @@ class RsioServer:
         ingest.settle()
         self._serving.pump()
         self._flush()
-        self._listener.hold(self, self._session.held_bytes)
+        self._listener.unfinished.hold(self, self._session.held_bytes)
         self._regulate()
 
     def closed(self) -> None:
@@ -353,21 +339,12 @@ class RsioServer:
         """Read, or do not, as the journal and our own debt allow."""
         if self._closed:
             return
-        ingest, journal = self._ingest, self._listener.journal
-        limit = self._listener.unacknowledged_bytes
-        full = journal.full and ingest.flowing and not self._draining
-        if full and not self._asked_room:
-            self._asked_room = True
-            journal.when_room().addCallback(self._has_room)
-        if not self._paused and (full or ingest.unacknowledged >= limit):
-            self._paused = True
-            self._connection.pause()
-        elif self._paused and not full and ingest.unacknowledged <= limit // 2:
-            self._paused = False
-            self._connection.resume()
+        ingest = self._ingest
+        self._valve.regulate(
+            ingest.unacknowledged, feeding=ingest.flowing and not self._draining
+        )
 
-    def _has_room(self, _: None) -> None:
-        self._asked_room = False
+    def _has_room(self) -> None:
         if not self._closed:
             self._ingest.has_room()
             self._flush()
@@ -412,7 +389,7 @@ class RsioServer:
         self._serving.close()
         self._session.lost()
         self._ingest.close()
-        listener.hold(self, 0)
+        listener.unfinished.hold(self, 0)
 
 
 def _printable(data: bytes) -> str | None:
