@@ -40,19 +40,23 @@ class Places:
             (root / name).mkdir()
         self.log = log.Log(root / "journal", self.disk, 1)
         self.catalog = Catalog(root / "journal", self.disk)
-        self.publisher = Publisher(
-            "n",
-            root / "spool",
-            self.catalog,
-            self.disk,
-            {"pravega": records.decode, "other": records.decode},
-            "zstd",
-        )
+        self.publisher = self.make_publisher()
         self.state = Segments()
         for name in ("s", "t"):
             self.commit(self.state.create(name, 0))
         self.bytes = {"s": b"", "t": b""}
         self.numbers = {"s": NEVER, "t": NEVER}
+
+    def make_publisher(self, *, keep: bool = False) -> Publisher:
+        return Publisher(
+            "n",
+            self.root / "spool",
+            self.catalog,
+            self.disk,
+            {"pravega": records.decode, "other": records.decode},
+            "zstd",
+            keep=keep,
+        )
 
     def commit(self, change: Any, origin: Origin = ORIGIN) -> None:
         batch = Batch(origin, 0, change.count, change.body, change.payload_bytes)
@@ -73,7 +77,9 @@ class Places:
     def publish(self) -> Path:
         sealed = self.log.seal()
         assert sealed is not None
-        return self.publisher.publish(sealed).path
+        published = self.publisher.publish(sealed)
+        assert published is not None
+        return published.path
 
     def history(self) -> History:
         return History(
@@ -131,6 +137,33 @@ def test_wherever_it_lies(places: Places, published: int) -> None:
     history = places.history()
     for name in ("s", "t"):
         assert places.whole(history, name) == places.bytes[name]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_segments_that_stay_though_they_are_published(
+    places: Places, *, lost: bool
+) -> None:
+    """With metadata alone in some of them: the bytes are the bytes, each once; even if
+    a file has gone before its segment."""
+    places.publisher = places.make_publisher(keep=True)
+    places.log.seal()
+    for n in range(3):
+        places.commit(places.state.create(f"m{n}", 0))
+        places.log.seal()
+        places.commit(places.state.create(f"n{n}", 0))
+        fill(places)
+        path = places.publish()
+        if lost and n == 1:
+            path.unlink()
+    fill(places)
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name) == places.bytes[name]
+    for path in sorted((places.root / "journal").glob("*.journal"))[:-1]:
+        path.unlink()
+    history.refresh()
+    if not lost:
+        assert places.whole(history, "s") == places.bytes["s"]
 
 
 @pytest.mark.parametrize("published", [False, True])
