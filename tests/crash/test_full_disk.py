@@ -12,9 +12,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.task import Clock
 
+from gateway.checkpoint import Checkpoint
 from gateway.disk import Disk, RealDisk
-from gateway.event import Batch, Origin, Rows
+from gateway.event import Batch, Origin, Rows, Stored
 from gateway.journal import Journal, Log, Settings, recover
 from gateway.journal import journal as journal_module
 from gateway.spool import Catalog, Publisher, Spool
@@ -49,13 +52,41 @@ class Surprised(RealDisk):
         return 1 << 40
 
 
-class Running:
-    """Journal and spool with their threads, as gateway.tap joins them."""
+class Large:
+    """A memory with much in it."""
 
-    def __init__(self, root: Path, disk: Disk) -> None:
+    def __init__(self, size: int) -> None:
+        self.data = random.Random(2).randbytes(size)
+        self.replayed = 0
+
+    def restore(self, data: bytes) -> None:
+        self.data = data
+
+    def replay(self, stored: Stored) -> None:
+        self.replayed += 1
+
+    def start(self) -> None:
+        """Nothing to submit."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def snapshot(self) -> Deferred[bytes]:
+        return succeed(self.data)
+
+
+class Running:
+    """Journal and spool with their threads, as gateway.storage joins them."""
+
+    def __init__(self, root: Path, disk: Disk, memory: Large | None = None) -> None:
         self.root = root
-        for name in ("journal", "spool", "archive"):
+        for name in ("journal", "spool", "archive", "state"):
             disk.make_directory(root / name)
+        self.clock = Clock()
+        memories = {} if memory is None else {"large": memory}
+        self.checkpoint = Checkpoint(
+            root / "state", memories, disk, self.clock, maybeDeferred
+        )
         self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
             queue.Queue()
         )
@@ -67,9 +98,16 @@ class Running:
         catalog = Catalog(root / "journal", disk)
         found = recover(root / "journal", disk, unpublished=catalog.unpublished)
         publisher = Publisher(
-            "gw", root / "spool", catalog, disk, {"plain": split}, "zstd"
+            "gw",
+            root / "spool",
+            catalog,
+            disk,
+            {"plain": split},
+            "zstd",
+            keep=memory is not None,
         )
         left = publisher.recover(found.segments)
+        self.checkpoint.recover(found.segments, left)
         self.spool = Spool(
             root / "spool",
             root / "archive",
@@ -78,6 +116,8 @@ class Running:
             disk,
             self,
             published_lsn=catalog.last_lsn,
+            on_done=self.checkpoint.published,
+            also_reserved=lambda: self.checkpoint.reserved_bytes,
         )
         self.journal = Journal(
             Log(
@@ -93,6 +133,7 @@ class Running:
         )
         self.journal.start()
         self.spool.start(self.journal, left)
+        self.checkpoint.start()
 
     def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
         self.calls.put((f, args))
@@ -117,7 +158,7 @@ class Running:
         self.stored[stored.lsn] = stored.batch.body
 
     def stop(self) -> None:
-        for part in (self.journal, self.spool):
+        for part in (self.journal, self.spool, self.checkpoint):
             ended: list[None] = []
             part.stop().addCallback(ended.append)
             self.run(lambda ended=ended: ended)
@@ -218,6 +259,33 @@ def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
     running.run(lambda: not running.journal.full)
     running.stop()
     assert_all_is_there(running, {})
+
+
+def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
+    small: Path,
+) -> None:
+    """Published segments that only wait for a checkpoint are no dead end: what the
+    state needs is left free, and the journal goes on when they are gone."""
+    running = Running(small, RealDisk(), Large(5 * 2**20))
+    taken: dict[int, bytes] = {}
+    for _ in range(3):
+        while not running.journal.full:
+            running.submit()
+            count = running.submitted
+            running.run(
+                lambda n=count: len(running.stored) == n or running.journal.full
+            )
+            taken |= running.take()
+        assert running.checkpoint.kept_bytes > 2 * 2**20
+        running.clock.advance(60)
+        running.run(lambda: not running.journal.full)
+    running.run(lambda: len(running.stored) == running.submitted)
+    running.stop()
+    assert_all_is_there(running, taken)
+    again = Large(0)
+    Running(small, RealDisk(), again).stop()
+    assert again.data == Large(5 * 2**20).data
+    assert again.replayed == 0
 
 
 def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
