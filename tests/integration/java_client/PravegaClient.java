@@ -1,0 +1,483 @@
+import io.pravega.client.BatchClientFactory;
+import io.pravega.client.ByteStreamClientFactory;
+import io.pravega.client.ClientConfig;
+import io.pravega.client.EventStreamClientFactory;
+import io.pravega.client.admin.ReaderGroupManager;
+import io.pravega.client.admin.StreamManager;
+import io.pravega.client.batch.SegmentIterator;
+import io.pravega.client.batch.SegmentRange;
+import io.pravega.client.byteStream.ByteStreamReader;
+import io.pravega.client.byteStream.ByteStreamWriter;
+import io.pravega.client.stream.Checkpoint;
+import io.pravega.client.stream.EventRead;
+import io.pravega.client.stream.EventStreamReader;
+import io.pravega.client.stream.EventStreamWriter;
+import io.pravega.client.stream.EventWriterConfig;
+import io.pravega.client.stream.ReaderConfig;
+import io.pravega.client.stream.ReaderGroup;
+import io.pravega.client.stream.ReaderGroupConfig;
+import io.pravega.client.stream.ScalingPolicy;
+import io.pravega.client.stream.Stream;
+import io.pravega.client.stream.StreamConfiguration;
+import io.pravega.client.stream.StreamCut;
+import io.pravega.client.stream.Transaction;
+import io.pravega.client.stream.TransactionalEventStreamWriter;
+import io.pravega.client.stream.impl.UTF8StringSerializer;
+import io.pravega.shared.security.auth.DefaultCredentials;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What a user of Pravega's Java client does, one thing for each word.
+ *
+ * <p>{@code PravegaClient WORD CONTROLLER [USER PASSWORD [AUTHORITY]]} ends with 0 when
+ * every call answered as it does with a Pravega; it prints {@code events N} for what the
+ * tables must hold.
+ */
+public final class PravegaClient implements AutoCloseable {
+  private static final String SCOPE = "s";
+  private static final int MIB = 1 << 20;
+
+  private final ClientConfig config;
+  private final StreamManager streams;
+  private final EventStreamClientFactory events;
+  private final ReaderGroupManager groups;
+
+  private PravegaClient(ClientConfig config) {
+    this.config = config;
+    streams = StreamManager.create(config);
+    streams.createScope(SCOPE);
+    events = EventStreamClientFactory.withScope(SCOPE, config);
+    groups = ReaderGroupManager.withScope(SCOPE, config);
+  }
+
+  @Override
+  public void close() {
+    groups.close();
+    events.close();
+    streams.close();
+  }
+
+  public static void main(String[] words) throws Exception {
+    try (PravegaClient client = new PravegaClient(configured(words))) {
+      switch (words[0]) {
+        case "streams" -> client.streams();
+        case "events" -> client.events();
+        case "checkpoints" -> client.checkpoints();
+        case "transactions" -> client.transactions();
+        case "bytes" -> client.bytes();
+        case "tail" -> client.tail();
+        case "batch" -> client.batch();
+        case "killed" -> client.killed();
+        default -> throw new IllegalArgumentException(words[0]);
+      }
+    } catch (Throwable failed) {
+      failed.printStackTrace();
+      System.exit(1);
+    }
+    // Some of the client's threads are no daemons.
+    System.exit(0);
+  }
+
+  private static ClientConfig configured(String[] words) {
+    var config = ClientConfig.builder().controllerURI(URI.create(words[1]));
+    if (words.length > 3) {
+      config.credentials(new DefaultCredentials(words[3], words[2]));
+    }
+    if (words.length > 4) {
+      config.trustStore(words[4]);
+    }
+    return config.build();
+  }
+
+  // -- what users do ------------------------------------------------------------------
+
+  private void streams() {
+    check(!streams.createScope(SCOPE), "the scope is there");
+    check(streams.checkScopeExists(SCOPE), "the scope is found");
+    check(!streams.checkScopeExists("none"), "no other scope is found");
+    check(streams.createScope("empty"), "another scope");
+    check(all(streams.listScopes()).containsAll(Set.of(SCOPE, "empty")), "scopes");
+    check(streams.deleteScope("empty"), "an empty scope is deleted");
+
+    check(created("plain", 1), "a stream");
+    check(!created("plain", 1), "the stream is there");
+    check(streams.checkStreamExists(SCOPE, "plain"), "the stream is found");
+    check(!streams.checkStreamExists(SCOPE, "none"), "no other stream is found");
+    var tagged = StreamConfiguration.builder().scalingPolicy(ScalingPolicy.fixed(2));
+    check(streams.createStream(SCOPE, "tagged", tagged.tag("a").tag("b").build()), "tags");
+    check(tags("tagged").equals(Set.of("a", "b")), "its tags");
+    var other = tagged.clearTags().tag("c").build();
+    check(streams.updateStream(SCOPE, "tagged", other), "the stream is updated");
+    check(tags("tagged").equals(Set.of("c")), "its new tags");
+    check(named(streams.listStreams(SCOPE)).equals(Set.of("plain", "tagged")), "streams");
+    check(named(streams.listStreams(SCOPE, "c")).equals(Set.of("tagged")), "those with c");
+    check(named(streams.listStreams(SCOPE, "a")).isEmpty(), "those with a");
+
+    check(streams.sealStream(SCOPE, "plain"), "the stream is sealed");
+    check(streams.deleteStream(SCOPE, "plain"), "a sealed stream is deleted");
+    check(!streams.deleteStream(SCOPE, "plain"), "a deleted stream is gone");
+    check(named(streams.listStreams(SCOPE)).equals(Set.of("tagged")), "one is left");
+  }
+
+  /** Small ones with and without keys, and one that is larger than an append may be. */
+  private void events() throws Exception {
+    created("t", 3);
+    List<String> expected = new ArrayList<>(numbered("event", 1000));
+    try (var writer = writer("t", EventWriterConfig.builder().build())) {
+      for (int n = 0; n < expected.size(); n++) {
+        writer.writeEvent(String.valueOf(n % 10), expected.get(n));
+      }
+      writer.writeEvent("no key").join();
+      writer.writeEvents("a", List.of("together 1", "together 2")).join();
+      writer.flush();
+    }
+    expected.addAll(List.of("no key", "together 1", "together 2"));
+    String large = "0123456789abcde\n".repeat(9 * MIB / 16);
+    var pooled = EventWriterConfig.builder().enableConnectionPooling(true);
+    try (var writer = writer("t", pooled.enableLargeEvents(true).build())) {
+      writer.writeEvent("a", "before");
+      writer.writeEvent("a", large);
+      writer.writeEvent("a", "behind").join();
+    }
+    expected.addAll(List.of("before", large, "behind"));
+
+    group("g", "t");
+    List<String> read = read("g", 2, expected.size());
+    same(read, expected);
+    for (int key = 0; key < 10; key++) {
+      List<String> mine = new ArrayList<>();
+      for (int n = key; n < 1000; n += 10) {
+        mine.add("event " + n);
+      }
+      List<String> found = new ArrayList<>(read);
+      found.retainAll(new HashSet<>(mine));
+      check(found.equals(mine), "those of key " + key + " are in order");
+    }
+    System.out.println("events " + expected.size());
+  }
+
+  private static List<String> numbered(String what, int count) {
+    List<String> made = new ArrayList<>();
+    for (int n = 0; n < count; n++) {
+      made.add(what + " " + n);
+    }
+    return made;
+  }
+
+  private void write(String stream, List<String> written) {
+    try (var writer = writer(stream, EventWriterConfig.builder().build())) {
+      for (int n = 0; n < written.size(); n++) {
+        writer.writeEvent(String.valueOf(n % 10), written.get(n));
+      }
+      writer.flush();
+    }
+  }
+
+  /** A group is set back to a checkpoint: what was read behind it is read again. */
+  private void checkpoints() throws Exception {
+    created("t", 2);
+    List<String> first = numbered("first", 200);
+    List<String> second = numbered("second", 200);
+    write("t", first);
+    ReaderGroup group = group("g", "t");
+    ScheduledExecutorService threads = Executors.newScheduledThreadPool(1);
+    CompletableFuture<Checkpoint> begun;
+    try (Readers readers = new Readers("g", 2)) {
+      same(readers.take(first.size()), first);
+      begun = group.initiateCheckpoint("here", threads);
+      Checkpoint checkpoint = begun.get(30, TimeUnit.SECONDS);
+      check(checkpoint.getName().equals("here"), "the checkpoint has its name");
+      write("t", second);
+      same(readers.take(second.size()), second);
+    }
+    Checkpoint here = begun.join();
+    group.resetReaderGroup(
+        ReaderGroupConfig.builder().startFromCheckpoint(here).groupRefreshTimeMillis(500).build());
+    same(read("g", 2, second.size()), second);
+    Map<Stream, StreamCut> cuts = group.getStreamCuts();
+    check(cuts.keySet().equals(Set.of(Stream.of(SCOPE, "t"))), "a cut for the stream");
+    check(group.getOnlineReaders().isEmpty(), "nobody reads any more");
+    group.close();
+    groups.deleteReaderGroup("g");
+    threads.shutdownNow();
+    System.out.println("events 400");
+  }
+
+  private void transactions() throws Exception {
+    created("t", 2);
+    List<String> kept = numbered("committed", 100);
+    var lease = EventWriterConfig.builder().transactionTimeoutTime(30_000).build();
+    try (TransactionalEventStreamWriter<String> writer =
+        events.createTransactionalEventWriter("w", "t", new UTF8StringSerializer(), lease)) {
+      Transaction<String> committed = filled(writer, kept);
+      Transaction<String> aborted = filled(writer, numbered("aborted", 10));
+      Transaction<String> resumed = filled(writer, numbered("resumed", 10));
+      check(committed.checkStatus() == Transaction.Status.OPEN, "it is open");
+      committed.commit();
+      aborted.abort();
+      until(committed, Transaction.Status.COMMITTED);
+      until(aborted, Transaction.Status.ABORTED);
+      Transaction<String> same = writer.getTxn(resumed.getTxnId());
+      same.writeEvent("k", "resumed 10");
+      same.commit();
+      until(resumed, Transaction.Status.COMMITTED);
+    }
+    List<String> expected = new ArrayList<>(kept);
+    expected.addAll(numbered("resumed", 11));
+    group("g", "t");
+    same(read("g", 1, expected.size()), expected);
+    System.out.println("events " + expected.size());
+  }
+
+  private static Transaction<String> filled(
+      TransactionalEventStreamWriter<String> writer, List<String> written) throws Exception {
+    Transaction<String> begun = writer.beginTxn();
+    for (int n = 0; n < written.size(); n++) {
+      begun.writeEvent(String.valueOf(n % 10), written.get(n));
+    }
+    begun.flush();
+    return begun;
+  }
+
+  private static void until(Transaction<String> transaction, Transaction.Status status)
+      throws InterruptedException {
+    for (int n = 0; transaction.checkStatus() != status; n++) {
+      check(n < 300, "a transaction is " + status);
+      Thread.sleep(100);
+    }
+  }
+
+  private void bytes() throws Exception {
+    created("b", 1);
+    byte[] data = new byte[1_000_000];
+    for (int n = 0; n < data.length; n++) {
+      data[n] = (byte) (n * 31 + n / 251);
+    }
+    try (ByteStreamClientFactory factory = ByteStreamClientFactory.withScope(SCOPE, config);
+        ByteStreamWriter writer = factory.createByteStreamWriter("b");
+        ByteStreamReader reader = factory.createByteStreamReader("b")) {
+      for (int at = 0; at < data.length; at += 100_000) {
+        writer.write(data, at, 100_000);
+      }
+      writer.flush();
+      check(writer.fetchTailOffset() == data.length, "its end");
+      check(Arrays.equals(reader.readNBytes(data.length), data), "what was written is read");
+      reader.seekToOffset(1000);
+      check(Arrays.equals(reader.readNBytes(500), Arrays.copyOfRange(data, 1000, 1500)), "seek");
+      check(reader.getOffset() == 1500, "where it is");
+      writer.truncateDataBefore(300_000);
+      check(reader.fetchHeadOffset() == 300_000, "its beginning");
+      reader.seekToOffset(300_000);
+      byte[] rest = Arrays.copyOfRange(data, 300_000, data.length);
+      check(Arrays.equals(reader.readNBytes(rest.length), rest), "what is left is read");
+      writer.closeAndSeal();
+      check(reader.read() == -1, "the end of a sealed one");
+    }
+  }
+
+  /** A reader that waits at the end gets what is written then. */
+  private void tail() throws Exception {
+    created("t", 2);
+    group("g", "t");
+    try (Readers readers = new Readers("g", 1);
+        var writer = writer("t", EventWriterConfig.builder().build())) {
+      for (int n = 0; n < 20; n++) {
+        Thread.sleep(50);
+        writer.writeEvent("k", "event " + n).join();
+        same(readers.take(1), List.of("event " + n));
+      }
+    }
+    System.out.println("events 20");
+  }
+
+  private void batch() {
+    created("t", 3);
+    List<String> written = numbered("event", 500);
+    write("t", written);
+    List<String> read = new ArrayList<>();
+    int ranges = 0;
+    try (BatchClientFactory factory = BatchClientFactory.withScope(SCOPE, config)) {
+      var found =
+          factory.getSegments(Stream.of(SCOPE, "t"), StreamCut.UNBOUNDED, StreamCut.UNBOUNDED);
+      for (SegmentRange range : (Iterable<SegmentRange>) found::getIterator) {
+        ranges++;
+        try (SegmentIterator<String> each =
+            factory.readSegment(range, new UTF8StringSerializer())) {
+          each.forEachRemaining(read::add);
+        }
+      }
+    }
+    check(ranges == 3, "a range for each segment");
+    same(read, written);
+    System.out.println("events " + written.size());
+  }
+
+  /**
+   * Writes on while the gateway is killed, as often as it is told to on standard input;
+   * then reads it all.
+   */
+  private void killed() throws Exception {
+    created("t", 2);
+    var told = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    List<String> written = new ArrayList<>();
+    List<CompletableFuture<Void>> sent = new ArrayList<>();
+    group("g", "t");
+    try (Readers readers = new Readers("g", 1);
+        var writer = writer("t", EventWriterConfig.builder().retryAttempts(100).build())) {
+      CompletableFuture<String> over =
+          CompletableFuture.supplyAsync(() -> line(told));
+      System.out.println("writing");
+      while (!over.isDone()) {
+        String event = "event " + written.size();
+        written.add(event);
+        sent.add(writer.writeEvent(String.valueOf(written.size() % 10), event));
+        if (written.size() % 20 == 0) {
+          Thread.sleep(2);
+        }
+      }
+      writer.flush();
+      for (CompletableFuture<Void> each : sent) {
+        each.get(30, TimeUnit.SECONDS);
+      }
+      same(readers.take(written.size()), written);
+    }
+    System.out.println("events " + written.size());
+  }
+
+  // -- how they do it -----------------------------------------------------------------
+
+  private boolean created(String stream, int segments) {
+    var fixed = StreamConfiguration.builder().scalingPolicy(ScalingPolicy.fixed(segments));
+    return streams.createStream(SCOPE, stream, fixed.build());
+  }
+
+  private EventStreamWriter<String> writer(String stream, EventWriterConfig how) {
+    return events.createEventWriter(stream, new UTF8StringSerializer(), how);
+  }
+
+  private ReaderGroup group(String name, String stream) {
+    var plan = ReaderGroupConfig.builder().stream(Stream.of(SCOPE, stream));
+    groups.createReaderGroup(name, plan.groupRefreshTimeMillis(500).build());
+    return groups.getReaderGroup(name);
+  }
+
+  private List<String> read(String group, int readers, int count) throws Exception {
+    try (Readers each = new Readers(group, readers)) {
+      return each.take(count);
+    }
+  }
+
+  private Set<String> tags(String stream) {
+    return new TreeSet<>(streams.getStreamTags(SCOPE, stream));
+  }
+
+  private static String line(BufferedReader input) {
+    try {
+      return String.valueOf(input.readLine());
+    } catch (java.io.IOException gone) {
+      return "";
+    }
+  }
+
+  private static Set<String> all(Iterator<String> names) {
+    Set<String> found = new TreeSet<>();
+    names.forEachRemaining(found::add);
+    return found;
+  }
+
+  /** Without the client's own, whose names begin with an underscore. */
+  private static Set<String> named(Iterator<Stream> streams) {
+    Set<String> found = new TreeSet<>();
+    streams.forEachRemaining(each -> found.add(each.getStreamName()));
+    found.removeIf(name -> name.startsWith("_"));
+    return found;
+  }
+
+  private static void same(Collection<String> found, Collection<String> expected) {
+    List<String> one = new ArrayList<>(found);
+    List<String> other = new ArrayList<>(expected);
+    one.sort(null);
+    other.sort(null);
+    check(one.equals(other), one.size() + " read are the " + other.size() + " written");
+  }
+
+  private static void check(boolean holds, String what) {
+    if (!holds) {
+      throw new AssertionError("does not hold: " + what);
+    }
+  }
+
+  /** Readers of one group, a thread for each; what they read comes out together. */
+  private final class Readers implements AutoCloseable {
+    private final BlockingQueue<Object> found = new LinkedBlockingQueue<>();
+    private final List<Thread> threads = new ArrayList<>();
+    private volatile boolean over;
+
+    Readers(String group, int count) {
+      for (int n = 0; n < count; n++) {
+        String name = "reader-" + n;
+        threads.add(new Thread(() -> read(group, name)));
+      }
+      threads.forEach(Thread::start);
+    }
+
+    private void read(String group, String name) {
+      try (EventStreamReader<String> reader =
+          events.createReader(
+              name, group, new UTF8StringSerializer(), ReaderConfig.builder().build())) {
+        while (!over) {
+          EventRead<String> next = reader.readNextEvent(200);
+          if (next.getEvent() != null) {
+            found.add(next.getEvent());
+          }
+        }
+      } catch (Throwable failed) {
+        found.add(failed);
+      }
+    }
+
+    /** The next ones; when there are too few in time, those that there are. */
+    List<String> take(int count) throws Exception {
+      List<String> taken = new ArrayList<>();
+      while (taken.size() < count) {
+        Object next = found.poll(30, TimeUnit.SECONDS);
+        if (next instanceof Throwable failed) {
+          throw new AssertionError("a reader failed", failed);
+        }
+        if (next == null) {
+          break;
+        }
+        taken.add((String) next);
+      }
+      return taken;
+    }
+
+    @Override
+    public void close() throws InterruptedException {
+      over = true;
+      for (Thread each : threads) {
+        each.join(30_000);
+        check(!each.isAlive(), "a reader ends");
+      }
+      check(found.isEmpty(), "nothing more is read: " + found);
+    }
+  }
+}
