@@ -338,8 +338,9 @@ class Gateway(MultiService):
 
     def _durable(self, group: list[Stored]) -> None:
         now = time.time()
-        for stored in group:
-            self.metrics.acknowledged(now - stored.batch.received_at / 1e6)
+        self.metrics.acknowledged(
+            [now - stored.batch.received_at / 1e6 for stored in group]
+        )
         self.live.durable(group)
 
     def _committed(self, commit: Commit) -> None:

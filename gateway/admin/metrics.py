@@ -26,6 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from gateway.admin.spread import Spread
 from gateway.admin.status import ListenerStatus, Probe, PushStatus, Status
 
 __all__ = ["Metrics", "ReactorLag"]
@@ -69,11 +70,12 @@ class Metrics:
         self._commit_bytes = histogram(
             "gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES
         )
-        self._ack_seconds = histogram(
+        self._ack_seconds = Spread(
             "gateway_ack_seconds",
             "From a batch's last byte to durable: what a sender waits for its ack.",
             _COMMIT,
         )
+        registry.register(self._ack_seconds)
         self._publish_seconds = histogram(
             "gateway_spool_publish_seconds",
             "Decode, write, fsync and rename one Parquet file.",
@@ -114,8 +116,8 @@ class Metrics:
         self._commit_events.observe(events)
         self._commit_bytes.observe(size)
 
-    def acknowledged(self, seconds: float) -> None:
-        """One batch became durable *seconds* after its last byte came."""
+    def acknowledged(self, seconds: Iterable[float]) -> None:
+        """Batches became durable so many *seconds* after their last bytes came."""
         self._ack_seconds.observe(seconds)
 
     def published(self, seconds: float) -> None:

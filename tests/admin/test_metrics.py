@@ -43,7 +43,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 def exercise(metrics: Metrics) -> None:
     """Observe everything once, so that labelled families have samples."""
     metrics.committed(0.003, 2048, 700_000)
-    metrics.acknowledged(0.004)
+    metrics.acknowledged([0.004])
     metrics.published(0.25)
     metrics.corrupt_records()
     metrics.flawed("invalid-json")
@@ -151,7 +151,7 @@ def test_a_commit(metrics: Metrics) -> None:
 
 def test_latencies(metrics: Metrics) -> None:
     """Ack and publish times land in their own histograms and buckets."""
-    metrics.acknowledged(0.004)
+    metrics.acknowledged([0.004])
     metrics.published(0.2)
     assert value(metrics, "gateway_ack_seconds_bucket", le="0.002") == 0
     assert value(metrics, "gateway_ack_seconds_bucket", le="0.005") == 1
