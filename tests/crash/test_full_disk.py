@@ -268,16 +268,22 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
     state needs is left free, and the journal goes on when they are gone."""
     running = Running(small, RealDisk(), Large(5 * 2**20))
     taken: dict[int, bytes] = {}
-    for _ in range(3):
+    for _ in range(2):
         while not running.journal.full:
-            running.submit()
+            for _ in range(8):
+                running.submit()
             count = running.submitted
             running.run(
                 lambda n=count: len(running.stored) == n or running.journal.full
             )
-            taken |= running.take()
-        assert running.checkpoint.kept_bytes > 2 * 2**20
+            running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
+            running.spool._watch()
+            running.run(running.calls.empty)
+        kept = running.checkpoint.kept_bytes
+        assert kept > 2 * 2**20
         running.clock.advance(60)
+        assert running.checkpoint.kept_bytes < kept
+        taken |= running.take()
         running.run(lambda: not running.journal.full)
     running.run(lambda: len(running.stored) == running.submitted)
     running.stop()
