@@ -343,7 +343,7 @@ class Container:
                 self._fetched,
                 self._not_fetched,
                 callbackArgs=(waiting, answer.segment),
-                errbackArgs=(waiting,),
+                errbackArgs=(waiting, reader.first_lsn),
             )
 
     def _answer(self, waiting: Waiting, answer: Answer) -> None:
@@ -354,8 +354,13 @@ class Container:
     def _fetched(self, data: bytes, waiting: Waiting, segment: Segment) -> None:
         self._answer(waiting, found(segment, waiting.read.offset, data))
 
-    def _not_fetched(self, failure: Failure, waiting: Waiting) -> None:
+    def _not_fetched(self, failure: Failure, waiting: Waiting, first_lsn: int) -> None:
         read = waiting.read
+        if self._reader is not None and self._reader.first_lsn > first_lsn:
+            # Retention was quicker: it is truncated, or lies in another file by now.
+            if waiting.container is not None:
+                self._try(waiting)
+            return
         self._log.error(
             "{segment} can not be read at {offset}: {why}",
             segment=read.segment,

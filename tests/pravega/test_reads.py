@@ -273,6 +273,28 @@ def test_old_data_that_is_gone(make_store: Callable[..., Any], block: Block) -> 
     assert files.asked == []
 
 
+def test_old_data_that_goes_meanwhile(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """What retention takes while it is fetched is truncated, as if it had been before."""
+    files = Files()
+    store = make_store(reader=files, recent_bytes=300_000)
+    writer, peer, gone = Writer(store), store.peer(), store.peer()
+    data = block(b"x" * (1 << 18))
+    for _ in range(3):
+        writer.append(data)
+    peer.send(read(0))
+    gone.send(read(0))
+    gone.connection.lose()
+    files.first_lsn = 2
+    for answer in files.answers:
+        answer.errback(LookupError("in no file"))
+    assert peer.got == [SegmentIsTruncated(7, "s", len(data), "", 0)]
+    assert not peer.refused
+    assert gone.got == []
+    assert len(files.answers) == 2
+
+
 def test_old_data_that_can_not_be_read(
     make_store: Callable[..., Any], block: Block
 ) -> None:
