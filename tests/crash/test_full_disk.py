@@ -266,11 +266,11 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
 ) -> None:
     """Published segments that only wait for a checkpoint are no dead end: what the
     state needs is left free, and the journal goes on when they are gone."""
-    running = Running(small, RealDisk(), Large(5 * 2**20))
+    running = Running(small, RealDisk(), Large(6 * 2**20))
     taken: dict[int, bytes] = {}
     for _ in range(2):
         while not running.journal.full:
-            for _ in range(8):
+            for _ in range(3):
                 running.submit()
             count = running.submitted
             running.run(
@@ -290,7 +290,7 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
     assert_all_is_there(running, taken)
     again = Large(0)
     Running(small, RealDisk(), again).stop()
-    assert again.data == Large(5 * 2**20).data
+    assert again.data == Large(6 * 2**20).data
     assert again.replayed == 0
 
 
