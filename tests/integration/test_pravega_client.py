@@ -1,0 +1,384 @@
+"""The published Python client of Pravega, unchanged, against the real daemon."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.needs_pravega
+
+MiB = 2**20
+
+
+def numbered(what: str, count: int) -> list[bytes]:
+    return [b"%s %d" % (what.encode(), n) for n in range(count)]
+
+
+def keyed(events: Iterable[bytes]) -> list[tuple[bytes, str]]:
+    """With routing keys, of which there are ten."""
+    return [(event, str(n % 10)) for n, event in enumerate(events)]
+
+
+def test_written_is_read_and_in_the_files(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Text, bytes, with and without keys, waited for and flushed: every event is read
+    back once, and is in the files once; those of one key are in order.
+    """
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    assert manager.create_scope("s")
+    assert manager.create_stream("s", "t", 3)
+
+    patient = manager.create_writer("s", "t")
+    patient.write_event("grün", "a")
+    patient.write_event("no key")
+    patient.write_event_bytes(b"\0\xff", "a")
+    hasty = manager.create_writer("s", "t", 100)
+    events = numbered("event", 2000)
+    client.whole.write(hasty, keyed(events))
+    hasty.flush()
+    expected = ["grün".encode(), b"no key", b"\0\xff", *events]
+
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    read = client.whole.read(reader, len(expected))
+    assert Counter(read) == Counter(expected)
+    for key in range(10):
+        mine = [event for event in read if event in set(events[key::10])]
+        assert mine == events[key::10]
+    rows = streams.rows()
+    assert Counter(row["payload"] for row in rows) == Counter(expected)
+    assert len({row["channel"] for row in rows}) == 3
+    assert all(row["flaw"] is None for row in rows)
+
+
+def test_several_readers_of_one_group(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Two readers in two processes share the segments: each event is read once over
+    both.  What a reader left unread when it went is read by the other.
+    """
+    streams = serve()
+    one, two = (pravega_client(streams.controller) for _ in range(2))
+    one.manager.create_scope("s")
+    one.manager.create_stream("s", "t", 4)
+    events = numbered("event", 400)
+    writer = one.manager.create_writer("s", "t")
+    one.whole.write(writer, keyed(events))
+
+    first = one.manager.create_reader_group("g", "s", "t").create_reader("r1")
+    begun = first.get_segment_slice_async()
+    found = one.whole.head(begun, 3)
+    second = two.manager.create_reader_group("g", "s", "t").create_reader("r2")
+    # The first has not said how far it is; it goes, and says so.
+    first.release_segment(begun)
+    first.reader_offline()
+    found += two.whole.read(second, len(events) - len(found))
+    assert Counter(found) == Counter(events)
+
+    third = one.manager.create_reader_group("g", "s", "t").create_reader("r3")
+    more = numbered("more", 400)
+    one.whole.write(writer, keyed(more))
+    second.reader_offline()
+    assert Counter(one.whole.read(third, len(more))) == Counter(more)
+
+
+def test_readers_side_by_side(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Two readers of a group at once: what they read together is each event once."""
+    streams = serve()
+    clients = [pravega_client(streams.controller) for _ in range(2)]
+    manager = clients[0].manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 4)
+    groups = [each.manager.create_reader_group("g", "s", "t") for each in clients]
+    readers = [group.create_reader(f"r{n}") for n, group in enumerate(groups)]
+    events = numbered("event", 1000)
+    clients[0].whole.write(manager.create_writer("s", "t", 100), keyed(events))
+
+    found: list[bytes] = []
+    slices: list[Any] = [None, None]
+    end = time.monotonic() + 60
+    for client, reader in zip(clients, readers, strict=True):
+        client.begin(reader._number, "get_segment_slice_async")
+    readings = [0, 0]
+    while len(found) < len(events):
+        assert time.monotonic() < end, f"{len(found)} of {len(events)} events"
+        for n, (client, reader) in enumerate(zip(clients, readers, strict=True)):
+            if client.waits:
+                time.sleep(0.01)
+                continue
+            slices[n] = client.finish()
+            if slices[n] is not None:
+                got = [event for _, event in client.whole.slice(slices[n])]
+                readings[n] += len(got)
+                found += got
+                reader.release_segment(slices[n])
+            client.begin(reader._number, "get_segment_slice_async")
+    assert Counter(found) == Counter(events)
+    print("read by each:", readings)
+
+
+def test_a_reader_waits_at_the_tail(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """An event that is written while a reader waits reaches it."""
+    streams = serve()
+    one, two = (pravega_client(streams.controller) for _ in range(2))
+    one.manager.create_scope("s")
+    one.manager.create_stream("s", "t", 1)
+    writer = one.manager.create_writer("s", "t")
+    reader = two.manager.create_reader_group("g", "s", "t").create_reader("r")
+    for n in range(3):
+        two.begin(-1, "read", reader, 1)
+        time.sleep(0.3)
+        assert two.waits
+        one.whole.write(writer, [(b"event %d" % n, None)])
+        assert two.finish() == [b"event %d" % n]
+
+
+def test_transactions(
+    serve: Callable[..., Any],
+    pravega_client: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """A committed one's events are in the table together and not before; those of one
+    that was aborted, or whose lease ran out, never; and readers see the same.
+    """
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 2)
+    writer = manager.create_transaction_writer("s", "t", 1)
+
+    def begun(what: str, count: int) -> Any:
+        transaction = writer.begin_txn()
+        client.whole.write(transaction, keyed(numbered(what, count)))
+        return transaction
+
+    committed, aborted, other = (
+        begun("committed", 100), begun("aborted", 10), begun("other", 5)
+    )  # fmt: skip
+    assert streams.rows() == []
+    committed.commit()
+    eventually(lambda: not committed.is_open(), "it is committed")
+    aborted.abort()
+    eventually(lambda: not aborted.is_open(), "it is aborted")
+    assert other.is_open()
+    rows = streams.rows()
+    assert Counter(row["payload"] for row in rows) == Counter(
+        numbered("committed", 100)
+    )
+    [file] = {
+        path
+        for place in (streams.daemon.spool, streams.daemon.archive)
+        for path in place.glob("events-*.parquet")
+        if pq.read_metadata(path).num_rows
+    }
+    assert pq.read_metadata(file).num_rows == 100
+    assert len({row["attributes"]["merged"] for row in rows}) == 1
+    with pytest.raises(client.Failed):
+        client.whole.write(aborted, [(b"too late", None)])
+
+    other.commit()
+    eventually(lambda: not other.is_open(), "the other is committed")
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    everything = numbered("committed", 100) + numbered("other", 5)
+    assert Counter(client.whole.read(reader, 105)) == Counter(everything)
+    assert Counter(streams.payloads()) == Counter(everything)
+    assert streams.daemon.listener("streams")["events"] == 0
+    assert streams.daemon.listener("streams.controller")["events"] == 105
+
+
+def test_byte_streams(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Bytes are written, sought, read, truncated; a row is a write, as it came."""
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "b", 1)
+    stream = manager.create_byte_stream("s", "b")
+    data = bytes(range(256)) * 4000
+    for at in range(0, len(data), 100_000):
+        stream.write(data[at : at + 100_000])
+    stream.flush()
+    assert client.whole.readinto(stream, len(data)) == data
+    assert stream.current_tail_offset() == len(data)
+    assert stream.seek(1000, 0) == 1000
+    assert client.whole.readinto(stream, 500) == data[1000:1500]
+    assert stream.tell() == 1500
+    assert stream.seek(-700, 2) == len(data) - 700
+    assert client.whole.readinto(stream, 700) == data[-700:]
+    stream.truncate(300_000)
+    assert stream.current_head_offset() == 300_000
+    stream.seek(300_000, 0)
+    assert client.whole.readinto(stream, 500_000) == data[300_000:800_000]
+
+    rows = streams.rows()
+    assert b"".join(row["payload"] for row in rows) == data
+    assert {row["flaw"] for row in rows} == {"unframed"}
+
+
+def test_a_large_event(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Nine MiB travel through a segment of their own, and are one event and one row."""
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 1)
+    large = bytes(range(251)) * (9 * MiB // 251)
+    writer = manager.create_writer("s", "t")
+    client.whole.write(writer, [(b"before", "k"), (large, "k"), (b"behind", "k")])
+    events = [b"before", large, b"behind"]
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    assert client.whole.read(reader, 3) == events
+    assert streams.payloads() == events
+
+
+def test_streams_listed_sealed_and_deleted(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Scopes and streams are listed with their tags; only a sealed stream is deleted,
+    and only an empty scope; one that is made again begins anew.
+    """
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    assert manager.create_scope("s")
+    assert not manager.create_scope("s")
+    assert manager.create_scope("empty")
+    assert manager.create_stream("s", "plain", 1)
+    assert not manager.create_stream("s", "plain", 1)
+    assert manager.list_scope() == ["empty", "s"]
+    assert client.whole.tagged(manager, "create", "s", "tagged", ["a", "b"])
+    assert manager.get_stream_tags("s", "tagged") == ["a", "b"]
+    assert client.whole.tagged(manager, "update", "s", "tagged", ["c"])
+    assert manager.get_stream_tags("s", "tagged") == ["c"]
+    assert sorted(manager.list_stream("s")) == ["plain", "tagged"]
+
+    writer = manager.create_writer("s", "plain")
+    writer.write_event("old")
+    assert manager.seal_stream("s", "plain")
+    reader = manager.create_reader_group("g", "s", "plain").create_reader("r")
+    assert client.whole.read(reader, 1) == [b"old"]
+    assert manager.delete_stream("s", "plain")
+    assert manager.list_stream("s") == ["tagged"]
+    assert manager.create_stream("s", "plain", 1)
+    manager.create_writer("s", "plain").write_event("new")
+    again = manager.create_reader_group("h", "s", "plain").create_reader("r")
+    assert client.whole.read(again, 1) == [b"new"]
+    old, new = streams.rows("plain")
+    assert (old["payload"], new["payload"]) == (b"old", b"new")
+    assert old["channel"] != new["channel"]
+    assert manager.delete_scope("empty")
+    assert manager.list_scope() == ["s"]
+
+
+def test_tls_and_passwords(
+    serve: Callable[..., Any],
+    pravega_client: Callable[..., Any],
+    eventually: Callable[..., Any],
+    authority: Any,
+    tmp_path: Any,
+) -> None:
+    """Over TLS with a name and a password all goes as without; who has the wrong one,
+    or none, gets nothing.
+    """
+    pair = authority.issue("localhost")
+    certificates = tmp_path / "trusted"
+    certificates.mkdir()
+    (certificates / "ca.pem").write_bytes(authority.ca.read_bytes())
+    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
+    streams = serve(
+        listener={"tls": tls},
+        options={"users": {"ann": "secret"}, "token_lifetime": "10s"},
+    )
+    trust = {"pravega_client_tls_cert_path": str(certificates)}
+    basic = {
+        "pravega_client_auth_method": "Basic",
+        "pravega_client_auth_username": "ann",
+        "pravega_client_auth_password": "secret",
+    }
+    uri = f"tls://localhost:{streams.controller_port}"
+    client = pravega_client(uri, **trust, **basic)
+    manager = client.manager
+    assert manager.create_scope("s")
+    assert manager.create_stream("s", "t", 2)
+    events = numbered("event", 200)
+    writer = manager.create_writer("s", "t")
+    client.whole.write(writer, keyed(events))
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    assert Counter(client.whole.read(reader, 200)) == Counter(events)
+    assert len(streams.payloads()) == 200
+
+    # It tries again for a minute before it says so.
+    wrong = {**basic, "pravega_client_auth_password": "wrong"}
+    for number, credentials in enumerate((wrong, {}), 1):
+        other = pravega_client(uri, **trust, **credentials)
+        other.begin(other.manager._number, "create_scope", "other")
+        eventually(
+            lambda least=number: refusals(streams) >= least, "credentials are refused"
+        )
+        assert other.waits
+        other.kill()
+    assert manager.list_scope() == ["s"]
+
+
+def refusals(streams: Any) -> int:
+    rejected = streams.daemon.listener("streams.controller")["rejected"]
+    return int(rejected.get("protocol", 0))
+
+
+def test_restart_in_between(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Clients live through a restart of the daemon: writer, reader, group, and an open
+    transaction go on where they were.
+    """
+    streams = serve()
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 2)
+    writer = manager.create_writer("s", "t")
+    transaction = manager.create_transaction_writer("s", "t", 1).begin_txn()
+    group = manager.create_reader_group("g", "s", "t")
+    reader = group.create_reader("r")
+    client.whole.write(writer, keyed(numbered("before", 50)))
+    client.whole.write(transaction, keyed(numbered("open", 10)))
+    assert Counter(client.whole.read(reader, 50)) == Counter(numbered("before", 50))
+    streams.restart()
+    client.whole.write(writer, keyed(numbered("behind", 50)))
+    transaction.commit()
+    expected = Counter(numbered("behind", 50) + numbered("open", 10))
+    assert Counter(client.whole.read(reader, 60)) == expected
+    assert Counter(streams.payloads()) == expected + Counter(numbered("before", 50))
+
+
+def test_empty_events(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """They are events and rows, too.  This client's reader stops in front of one for
+    ever (in what it has in its memory), so nobody reads them here.
+    """
+    streams = serve()
+    manager = pravega_client(streams.controller).manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 1)
+    writer = manager.create_writer("s", "t")
+    for event in (b"one", b"", b"", b"two"):
+        writer.write_event_bytes(event, "k")
+    writer.flush()
+    assert streams.payloads() == [b"one", b"", b"", b"two"]
