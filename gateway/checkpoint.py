@@ -160,7 +160,9 @@ class Checkpoint:
                 except Exception as why:
                     raise Unreadable(
                         f"{sealed.path}: {name} can not take back the batch at lsn "
-                        f"{stored.lsn}: {type(why).__name__}: {why}"
+                        f"{stored.lsn}: {type(why).__name__}: {why}.  Start the "
+                        "version that wrote it; or, to go on without all that this "
+                        "file has, its unpublished events too, add .damaged to its name"
                     ) from why
 
     def start(self) -> None:
