@@ -96,6 +96,11 @@ def _about(listener: config.Listener) -> list[str]:
             about.append(f"client certificates {listener.tls.client_auth}")
     if listener.proxy_protocol:
         about.append("behind a PROXY protocol balancer")
+    options = listener.options
+    if isinstance(options, config.PravegaOptions) and options.controller:
+        about.append(f"controller on {options.controller}")
+    if isinstance(options, config.RsioOptions) and options.publish:
+        about.append(f"publishes {' and '.join(options.publish)}")
     return about
 
 

@@ -49,6 +49,21 @@ def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A listener's second port, and what it shows to whoever connects, are named."""
+    file.write_text(
+        "listeners:\n"
+        "- {name: streams, protocol: pravega, listen: tcp:12345,"
+        " options: {controller: tcp:9090}}\n"
+        "- {name: all, protocol: rsio, listen: tcp:7400,"
+        " options: {publish: [tap, events]}}\n"
+    )
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "tcp:12345, not encrypted, controller on tcp:9090" in said
+    assert "tcp:7400, not encrypted, publishes tap and events" in said
+
+
 def test_not_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All that is wrong goes to standard error, each with file and place; status 1."""
     file.write_text(GOOD.replace("tcp:5045", "tcp:70000").replace("node:", "nod:"))
