@@ -20,6 +20,12 @@ from gateway.pravega.wire import DataAppended
 
 __all__ = ["Replies", "Writer"]
 
+#: What may wait for the disk; the largest reply is half of it.
+_MOST = 2 * MAX_LENGTH
+
+#: What a reply costs in memory beside its bytes.
+_REPLY_BYTES = 256
+
 
 @dataclass(slots=True, eq=False)
 class Writer:
@@ -59,6 +65,8 @@ class Replies:
         self._state = state
         self._writers = writers
         self._owed: deque[_Owed] = deque()
+        self.held_bytes = 0
+        """In replies; those that only acknowledge do not count."""
 
     def __len__(self) -> int:
         return len(self._owed)
@@ -68,6 +76,12 @@ class Replies:
         written = encode(reply)
         if len(written) > HEADER_BYTES + MAX_LENGTH:
             raise Refusal(f"reply of {len(written)} bytes", limit=MAX_LENGTH)
+        self.held_bytes += len(written) + _REPLY_BYTES
+        if self.held_bytes > _MOST:
+            raise Refusal(
+                f"{self.held_bytes} bytes of replies that wait for the disk",
+                limit=_MOST,
+            )
         self._owed.append(_Owed(self._state.number, written, failed))
 
     def acknowledge(self, writer: Writer, request_id: int, offset: int) -> None:
@@ -79,6 +93,7 @@ class Replies:
     def clear(self) -> None:
         """Nobody is there to be told."""
         self._owed.clear()
+        self.held_bytes = 0
 
     def due(self) -> bytes:
         """What may be said now."""
@@ -93,6 +108,7 @@ class Replies:
             out += map(_ack, acks.values())
             acks.clear()
             out.append(one.reply)
+            self.held_bytes -= len(one.reply) + _REPLY_BYTES
             failed = one.writer
             if failed is not None and self._writers.get(failed.id) is failed:
                 del self._writers[failed.id]

@@ -29,6 +29,7 @@ from gateway.pravega.denied import (
     Sealed,
     Unsupported,
 )
+from gateway.pravega.frames import MAX_LENGTH
 from gateway.pravega.limits import Limits
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.wire import (
@@ -297,6 +298,9 @@ class Requests:
     def _(self, message: wt.ReadTable) -> Answered:
         table = self._state.table(message.segment)
         entries = [table.get(each.key) for each in message.keys]
+        size = sum(len(each.key) + len(each.value) for each in entries)
+        if size > MAX_LENGTH:  # a few bytes ask for as much as they like
+            raise Refusal(f"reply of {size} bytes", limit=MAX_LENGTH)
         return None, wt.TableRead(message.request_id, message.segment, entries)
 
     @answer.register

@@ -39,6 +39,9 @@ _EVENT, _PADDING, _PARTIAL = 0, -1, -2
 #: Those three come inside of blocks only.
 _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
 
+#: So much is not kept back until all that came is read.
+_SEND_BYTES = 1 << 20
+
 _KEEP_ALIVE = encode(KeepAlive())
 _HELLO = encode(Hello(VERSION, OLDEST))
 
@@ -85,6 +88,8 @@ class Session:
             step = self._take(decode(code, payload))
             if step is not None:
                 yield step
+            if self._replies.held_bytes > _SEND_BYTES and (due := self.due()):
+                yield due
 
     def due(self) -> bytes:
         """The replies that may be sent now."""
