@@ -33,6 +33,9 @@ _ZlibError = cast("type[Exception]", isal_zlib.error)
 
 _PRINTABLE = range(0x20, 0x7F)
 
+_OCTET_SIGNALS = 4
+"""Messages that a block may hold for each of its octets, beside elements."""
+
 
 class Streams(Protocol):
     """Ids to the streams that we consume, or have cancelled."""
@@ -83,7 +86,7 @@ class Decoder:
     """Raises `Refusal` only; then it is of no more use."""
 
     __slots__ = ("_at", "_buffer", "_inflater", "_limits", "_need", "_outer", "_packed",
-                 "_skip", "_streams", "legal")  # fmt: skip
+                 "_signals", "_skip", "_streams", "legal")  # fmt: skip
 
     def __init__(self, streams: Streams, limits: Limits, legal: frozenset[int]) -> None:
         self.legal = legal
@@ -97,6 +100,7 @@ class Decoder:
         self._packed: tuple[Consumed, int] | None = None  # elements to come
         self._inflater: isal_zlib.Decompress | None = None
         self._outer: tuple[bytes | bytearray, int] | None = None  # around a block
+        self._signals = limits.block_signals  # that blocks may hold now
 
     @property
     def held_bytes(self) -> int:
@@ -106,6 +110,10 @@ class Decoder:
     def inflate(self) -> None:
         """Blocks may come now."""
         self._inflater = isal_zlib.decompressobj()
+
+    def allow(self, more: int) -> None:
+        """Blocks may hold *more* messages, beside elements."""
+        self._signals = min(self._signals + more, self._limits.block_signals)
 
     def feed(self, more: bytes) -> None:
         """The stream goes on."""
@@ -140,8 +148,23 @@ class Decoder:
                 self._need = short.need
                 self._wait()
                 return None
+            if self._outer is not None and type(token) is not Run:
+                self._count()
             if token is not None:
                 return token
+
+    def _count(self) -> None:
+        """A message in a block costs its sender nothing, and us as much as any other.
+
+        Elements are not counted: they need our demand.
+        """
+        if self._packed is None:
+            self._signals -= 1
+            if self._signals < 0:
+                raise Refusal(
+                    "blocks with too many messages for their size",
+                    limit=self._limits.block_signals,
+                )
 
     def _wait(self) -> None:
         if self._outer is not None:
@@ -300,6 +323,7 @@ class Decoder:
             raise Refusal("block that inflates to too much", limit=limit)
         if self._inflater.eof:
             raise Refusal("block that ends its zlib stream")
+        self.allow(_OCTET_SIGNALS * size)
         self._outer = (self._buffer, at + size)
         self._buffer, self._at, self._need = inflated, 0, 0
 

@@ -36,6 +36,9 @@ class Limits:
     """That one connection may have open with us, each way."""
     inflated_bytes: int = 16 << 20
     """What one compressed block may hold."""
+    block_signals: int = 1 << 14
+    """Messages that blocks may hold, beside elements: more come with their octets, and
+    with the elements that we send."""
     remembered: int = 1 << 16
     """Cancelled streams whose late elements are still recognised."""
 

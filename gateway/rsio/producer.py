@@ -27,12 +27,14 @@ _PART_BYTES = 1 << 16
 class Producer:
     """A publisher to any number of the peer's subscribers."""
 
-    __slots__ = ("_voice", "ignored", "streams")
+    __slots__ = ("_voice", "ignored", "sent", "streams")
 
     def __init__(self, voice: Voice) -> None:
         self.streams: dict[int, Served] = {}
         self.ignored = 0
         """Messages for streams that were over."""
+        self.sent = 0
+        """Elements, since its user set it to 0."""
         self._voice = voice
 
     # -- what subscribers say -------------------------------------------------
@@ -182,3 +184,4 @@ class Producer:
         if stream.size == UNKNOWN:
             raise ValueError(f"stream {stream.id} was not accepted (1.9)")
         stream.demand.take(count)
+        self.sent += count

@@ -78,6 +78,9 @@ class Session:
         if voice.state is State.CLOSED:
             return
         decoder.feed(data)
+        if self.producer.sent:  # each may be answered with a request for another
+            decoder.allow(self.producer.sent)
+            self.producer.sent = 0
         try:
             while (token := decoder.next()) is not None:
                 if type(token) is Run:

@@ -294,6 +294,44 @@ def test_a_block_inflates_within_its_limit(deflate: Callable[[bytes], bytes]) ->
         decoder.next()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.encode(messages.Ping(b"")),
+        wire.encode(messages.Request(7, 1)),
+        wire.on_next(300, [b""]),
+        wire.on_next_packed(8, 0, b""),
+    ],
+    ids=["ping", "request", "element nobody wants", "pack of nothing"],
+)
+def test_a_block_is_no_bomb(deflate: Callable[[bytes], bytes], message: bytes) -> None:
+    """Octets that cost the peer nothing may not cost us a message each."""
+    decoder, streams = _decoder(block_signals=1000)
+    streams[300].dropped = True
+    decoder.inflate()
+    decoder.feed(deflate(message * 900))
+    _all(decoder)
+    decoder.feed(deflate(message * 900))
+    with pytest.raises(Refusal, match="too many messages for their size") as caught:
+        _all(decoder)
+    assert caught.value.limit == 1000
+
+
+def test_a_block_of_elements_is_as_long_as_the_demand(
+    deflate: Callable[[bytes], bytes],
+) -> None:
+    """Elements that were asked for are not counted, nor what comes for those sent."""
+    decoder, streams = _decoder(block_signals=50)
+    streams[1].room = streams[2].room = 400
+    decoder.inflate()
+    decoder.feed(deflate((wire.on_next(1, [b"a"]) + wire.on_next(2, [b"a"])) * 400))
+    assert len(_all(decoder)) == 800
+    for _ in range(20):
+        decoder.allow(40)
+        decoder.feed(deflate(wire.encode(messages.Request(7, 1)) * 40))
+        assert len(_all(decoder)) == 40
+
+
 def test_a_block_that_nobody_agreed_to() -> None:
     """… is refused from its first octet."""
     decoder, _ = _decoder()
