@@ -22,7 +22,7 @@ from gateway.rsio import events
 from gateway.rsio.decoder import Run
 from gateway.rsio.demand import Credit
 from gateway.rsio.messages import Extension
-from gateway.rsio.offsets import Claim, Key, Offsets, source_of
+from gateway.rsio.offsets import Claim, Key, Offsets
 from gateway.rsio.session import Session
 from gateway.rsio.streams import Consumed
 
@@ -104,10 +104,9 @@ class Ingest:
         One that has a name and knows extension 2 goes on where it was; until nothing
         of it is on its way to the disk any more, we wait.
         """
-        source = source_of(self._connection.origin)
+        key = Key.of(self._connection.origin, publisher)
         claim = None
-        if source is not None and Extension.OFFSETS in self._session.extensions:
-            key = Key(source, publisher)
+        if key is not None and Extension.OFFSETS in self._session.extensions:
             claim = self._terms.offsets.claim(key, self._ready, self._evicted)
         if claim is None:
             self._begin(publisher, None, None)

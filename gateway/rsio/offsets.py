@@ -9,6 +9,10 @@ numbers of its elements go on as well.  For that to be exact
 
 What was stored behind a batch that could not be is not counted; its elements will come
 again, as doubles, rather than be lost.
+
+A name that was proved (`options.tokens`, a certificate) and one that was only said are
+never the same sender.  Whoever may connect can say any number of names, so of those
+only the latest are known.
 """
 
 from __future__ import annotations
@@ -22,13 +26,14 @@ from twisted.internet.defer import Deferred, succeed
 from gateway.event import Origin, Stored
 from gateway.rsio import events
 
-__all__ = ["SOURCE", "Claim", "Key", "Offsets", "source_of"]
+__all__ = ["SOURCE", "Claim", "Key", "Offsets"]
 
 PROTOCOL = "rsio"
 
 SOURCE = "source"
 """The attribute of an origin whose peer gave a name without a proof."""
 
+_SAID = 1 << 17  # a place costs 400 bytes, and the reactor some time in each snapshot
 
 Told: TypeAlias = "Callable[[Claim, int], None]"
 Evicted: TypeAlias = "Callable[[Claim], None]"
@@ -39,11 +44,15 @@ class Key(NamedTuple):
 
     source: str
     publisher: str
+    proved: bool = False
 
-
-def source_of(origin: Origin) -> str | None:
-    """The sender's name, proved or not."""
-    return origin.principal or origin.attributes.get(SOURCE)
+    @classmethod
+    def of(cls, origin: Origin, publisher: str) -> Key | None:
+        """That of a sender's publisher; None if the sender has no name."""
+        if origin.principal:
+            return cls(origin.principal, publisher, proved=True)
+        said = origin.attributes.get(SOURCE)
+        return cls(said, publisher) if said else None
 
 
 class Claim:
@@ -115,11 +124,18 @@ class Offsets:
     """All that are known."""
 
     def __init__(
-        self, known: Iterable[tuple[Key, int]] = (), *, most: int = 1 << 20
+        self, known: Iterable[tuple[Key, int]] = (), *, most: int = _SAID
     ) -> None:
-        """*most* senders can have a place; the next one publishes without."""
-        self._places = {Key(*key): _Place(durable) for key, durable in known}
+        """*most* names that are not proved have a place.  For the next one, that which
+        came before all others goes; while all of them are here, it publishes without.
+        """
         self._most = most
+        self._know((Key(*key), durable) for key, durable in known)
+
+    def _know(self, known: Iterable[tuple[Key, int]]) -> None:
+        self._places = {key: _Place(durable) for key, durable in known}
+        """In the order in which they came."""
+        self._said = sum(not key.proved for key in self._places)
 
     def claim(self, key: Key, ready: Told, evicted: Evicted) -> Claim | None:
         """The right to publish for *key*; None if there is no place left.
@@ -127,11 +143,13 @@ class Offsets:
         After `begin`, *ready* is called with how many elements are stored; and
         *evicted* if another stream claims the same.
         """
-        place = self._places.get(key)
+        place = self._places.pop(key, None)
         if place is None:
-            if len(self._places) >= self._most and not self._forget():
+            if not key.proved and self._said >= self._most and not self._forget():
                 return None
-            place = self._places[key] = _Place(0)
+            place = _Place(0)
+            self._said += not key.proved
+        self._places[key] = place
         if place.claim is not None:
             place.claim.take_away()
         claim = place.claim = Claim(key, place, ready, evicted)
@@ -146,21 +164,21 @@ class Offsets:
 
     def restore(self, data: bytes) -> None:
         """Begin where a snapshot says; raises msgspec.DecodeError."""
-        known = msgspec.msgpack.decode(data, type=list[tuple[str, str, int]])
-        self._places = {
-            Key(source, publisher): _Place(durable)
-            for source, publisher, durable in known
-        }
+        known = msgspec.msgpack.decode(data, type=list[tuple[str, str, bool, int]])
+        self._know(
+            (Key(source, publisher, proved), durable)
+            for source, publisher, proved, durable in known
+        )
 
     def replay(self, stored: Stored) -> None:
         """A batch that was found in the journal, in the order of the journal."""
-        batch = stored.batch
-        source = source_of(batch.origin)
-        if batch.origin.protocol != PROTOCOL or source is None:
+        origin = stored.batch.origin
+        if origin.protocol != PROTOCOL or Key.of(origin, "") is None:
             return
-        for part in events.parts(batch.body):
-            if part.resumed:
-                self._learn(Key(source, part.publisher), part.first, part.count)
+        for part in events.parts(stored.batch.body):
+            key = Key.of(origin, part.publisher)
+            if part.resumed and key is not None:
+                self._learn(key, part.first, part.count)
 
     def start(self) -> None:
         """Nothing to do: peers come to us."""
@@ -174,19 +192,19 @@ class Offsets:
 
     def _learn(self, key: Key, first: int, count: int) -> None:
         last = first + count - 1
-        place = self._places.get(key)
+        place = self._places.pop(key, None)
         if place is None:
-            self._places[key] = _Place(last)
+            place = _Place(last)
+            self._said += not key.proved
         elif first <= place.durable + 1:
             place.durable = max(place.durable, last)
+        self._places[key] = place
 
     def _forget(self) -> bool:
-        """Let go of senders of which nothing was ever stored."""
-        idle = [
-            key
-            for key, one in self._places.items()
-            if not (one.durable or one.pending or one.claim)
-        ]
-        for key in idle:
-            del self._places[key]
-        return bool(idle)
+        """Let go of the name that came before all others that are not here."""
+        for key, one in self._places.items():
+            if not (key.proved or one.pending or one.claim):
+                del self._places[key]
+                self._said -= 1
+                return True
+        return False

@@ -289,7 +289,7 @@ def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> Non
     again = Offsets()
     for batch in gate.journal.submitted:
         again.replay(event.Stored(batch, 1))
-    assert again.known == [(("dev-1", "events"), 5)]
+    assert again.known == [(("dev-1", "events", False), 5)]
     later = make_gate(offsets_known=Offsets(again.known))
     later.say(NAMED, _name("dev-1"))
     assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)

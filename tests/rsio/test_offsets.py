@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from gateway.event import Batch, Origin, Stored
 from gateway.rsio.events import Part, pack
-from gateway.rsio.offsets import Claim, Key, Offsets, source_of
+from gateway.rsio.offsets import Claim, Key, Offsets
 
 KEY = Key("dev", "events")
 
@@ -28,13 +28,45 @@ def _begun(offsets: Offsets, key: Key = KEY) -> tuple[Claim, list[int]]:
 
 
 def test_a_bound_on_names() -> None:
-    """Senders of which nothing is stored are forgotten for others; the rest is kept."""
-    offsets = Offsets([(Key("a", "events"), 5)], most=2)
-    claim, _ = _begun(offsets)
-    assert offsets.claim(Key("b", "events"), lambda *_: None, lambda _: None) is None
+    """The one that came before all others goes for a new one, if it is not here."""
+    old, late, new = (Key(name, "events") for name in ("old", "late", "new"))
+    offsets = Offsets([(late, 5), (old, 7)], most=2)
+    claim, told = _begun(offsets, late)
+    assert told == [5]
+    assert _begun(offsets, new)[1] == [0]
+    assert offsets.known == [(late, 5)]
+    assert offsets.claim(old, lambda *_: None, lambda _: None) is None
     claim.release()
-    assert offsets.claim(Key("b", "events"), lambda *_: None, lambda _: None)
-    assert offsets.known == [(Key("a", "events"), 5)]
+    assert _begun(offsets, old)[1] == [0]
+    assert offsets.known == []
+
+
+def test_proved_names_are_never_forgotten() -> None:
+    """There are as many as the operator gave: others take no place from them."""
+    proved = [(Key(name, "events", proved=True), 5) for name in "abc"]
+    offsets = Offsets(proved, most=1)
+    for name in "xyz":
+        claim, told = _begun(offsets, Key(name, "events"))
+        assert told == [0]
+        claim.release()
+    assert offsets.known == proved
+    assert _begun(offsets, Key("d", "events", proved=True))[1] == [0]
+
+
+def test_a_name_that_is_said_is_not_one_that_is_proved() -> None:
+    """Nobody moves the numbers of a sender whose token he does not have."""
+    said = Key.of(NAMED, "events")
+    proved = Key.of(Origin("rsio", "l", "s", "p", principal="dev"), "events")
+    assert said is not None
+    assert proved is not None
+    offsets = Offsets([(proved, 8)])
+    _begun(offsets, proved)
+    claim, told = _begun(offsets, said)
+    assert told == [0]
+    claim.submitted(100)
+    claim.settled(100, stored=True)
+    offsets.replay(_stored(NAMED, 9, 300))
+    assert dict(offsets.known)[proved] == 8
 
 
 def test_what_is_on_its_way_still_counts() -> None:
@@ -93,7 +125,7 @@ def test_replay() -> None:
 
 def test_a_snapshot_is_where_the_journal_goes_on() -> None:
     """Batches that it knows already come again, with any of them missing."""
-    old = Offsets([(KEY, 8), (Key("a", "b"), 1)])
+    old = Offsets([(KEY, 8), (Key("a", "b", proved=True), 1)])
     new = Offsets()
     new.restore(_now(old.snapshot()))
     assert new.known == old.known
@@ -112,4 +144,5 @@ def test_a_snapshot_that_is_none() -> None:
 def test_a_proved_name_goes_first() -> None:
     """A certificate says more than a word."""
     both = Origin("rsio", "l", "s", "p", principal="cn", attributes={"source": "dev"})
-    assert source_of(both) == "cn"
+    assert Key.of(both, "events") == Key("cn", "events", proved=True)
+    assert Key.of(Origin("rsio", "l", "s", "p"), "events") is None
