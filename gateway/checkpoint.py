@@ -99,6 +99,10 @@ class Checkpoint:
         """Size of the segments that are published and still needed."""
         self.reserved_bytes = 0
         """Room on the disk that the next state files will take beside the old."""
+        self.saved = self.failed = 0
+        """How often the memories were saved, and could not be."""
+        self.saved_at: float | None = None
+        """When that was last, by the clock."""
         self._directory = directory
         self._memories = memories
         self._disk = disk
@@ -217,6 +221,7 @@ class Checkpoint:
                     why=f"{type(why).__name__}: {why}",
                 )
             self._failed = True
+            self.failed += 1
             return
         if self._failed:
             self._log.info("{path} is written again", path=self._directory)
@@ -233,6 +238,8 @@ class Checkpoint:
             )
         )
         self.reserved_bytes = await self._in_thread(self._write, states)
+        self.saved += 1
+        self.saved_at = self._clock.seconds()
         await self._in_thread(self._remove, self._kept[:covered])
         self.kept_bytes -= sum(sealed.bytes for sealed in self._kept[:covered])
         del self._kept[:covered]

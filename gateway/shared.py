@@ -45,6 +45,8 @@ class Shared:
     """How far the RS.io senders of all listeners are stored."""
     tap: Tap
     """All events as they become durable."""
+    replay: Replay
+    """All events, from any one on."""
     publishers: Mapping[str, Publisher]
     """What RS.io peers may subscribe to, where a listener publishes it."""
 
@@ -90,6 +92,8 @@ def share(
         writer_retention=options.writer_retention,
     )
     tap = Tap(live)
+    places = Places(at.journal, at.spool, at.archive)
+    replay = Replay(live, places, in_thread=deferToThread)
     return Shared(
         journal=storage.journal,
         reactor=reactor,
@@ -106,14 +110,8 @@ def share(
         ),
         offsets=Offsets(),
         tap=tap,
-        publishers={
-            "tap": tap,
-            "events": Replay(
-                live,
-                Places(at.journal, at.spool, at.archive),
-                in_thread=deferToThread,
-            ),
-        },
+        replay=replay,
+        publishers={"tap": tap, "events": replay},
     )
 
 

@@ -27,7 +27,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config, logs, notify, pomelo, push
+from gateway import __version__, config, figures, logs, notify, pomelo, push
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
@@ -117,6 +117,7 @@ class Gateway(MultiService):
         self._begun = time.time()
         self._phase: str | None = "starting"
         self._served = {one.protocol for one in settings.listeners}
+        self._remembers = any(PROTOCOLS[name].remembers for name in self._served)
         self._watchdog = LoopingCall(notify.watchdog)
         self.metrics = Metrics(self.status)
 
@@ -179,7 +180,7 @@ class Gateway(MultiService):
                 published=self._published,
                 fatal=self._fatal,
             ),
-            remembering=any(PROTOCOLS[name].remembers for name in self._served),
+            remembering=self._remembers,
         )
         for loss in storage.losses:
             self.metrics.corrupt_records(1)
@@ -318,6 +319,13 @@ class Gateway(MultiService):
                 if "pomelo" in self._served
                 else None
             ),
+            state=(
+                figures.of_state(self.storage.checkpoint) if self._remembers else None
+            ),
+            pravega=(
+                figures.of_pravega(self.shared) if "pravega" in self._served else None
+            ),
+            feeds=figures.of_feeds(self.live, self.shared),
         )
 
     def reload(self) -> None:

@@ -255,6 +255,8 @@ def test_a_failure_lets_nothing_go_and_is_tried_again(place: Place) -> None:
         globalLogPublisher.removeObserver(said.append)
     assert place.segments() == []
     assert checkpoint.kept_bytes == 0
+    assert (checkpoint.saved, checkpoint.failed) == (2, 2)
+    assert checkpoint.saved_at == place.clock.seconds()
     formats = [event["log_format"] for event in said]
     assert len(formats) == 2
     assert "can not be written yet" in formats[0]

@@ -37,6 +37,7 @@ MAY: dict[str, set[str]] = {
     "outbox": LEAVES | {"admin", "push", "pomelo"},
     "storage": LEAVES | {"checkpoint", "journal", "spool"},
     "shared": LEAVES | {"feeds", "history", "storage"} | set(PROTOCOLS),
+    "figures": LEAVES | {"admin", "checkpoint", "feeds", "shared"},
     "protocols": LEAVES | {"shared"} | set(PROTOCOLS),
     "spark": LEAVES | {"spool", "logs"},
     "audit": LEAVES | {"journal", "spool"},

@@ -11,7 +11,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 
 from gateway import config, pomelo, pravega, rsio
-from gateway.feeds import Live, Tap
+from gateway.feeds import Live, Places, Replay, Tap
 from gateway.interfaces import Memory
 from gateway.pravega.controller import Controller
 from gateway.pravega.segments import Segments
@@ -66,6 +66,7 @@ def shared_by_all() -> Shared:
         controller=Controller(container, clock, advertise=lambda host: (host, 1)),
         offsets=Offsets(),
         tap=Tap(live),
+        replay=Replay(live, Places(*[Path("none")] * 3), in_thread=maybeDeferred),
         publishers={"tap": Tap(live)},
     )
 

@@ -27,7 +27,15 @@ from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.spread import Spread
-from gateway.admin.status import ListenerStatus, Probe, PushStatus, Status
+from gateway.admin.status import (
+    FeedStatus,
+    ListenerStatus,
+    PravegaStatus,
+    Probe,
+    PushStatus,
+    StateStatus,
+    Status,
+)
 
 __all__ = ["Metrics", "ReactorLag"]
 
@@ -216,6 +224,12 @@ class _Probed(Collector):
         yield from _stores(status)
         if status.pushes is not None:
             yield from _pushes(status.pushes)
+        if status.state is not None:
+            yield from _state(status.state)
+        if status.pravega is not None:
+            yield from _pravega(status.pravega)
+        if status.feeds is not None:
+            yield from _feeds(status.feeds)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -318,3 +332,49 @@ def _pushes(pushes: PushStatus) -> Iterator[Metric]:
         for outcome, count in counts.items():
             family.add_metric([outcome], count)
         yield family
+
+
+def _state(state: StateStatus) -> Iterator[Metric]:
+    yield _gauge("gateway_state_bytes", "State files on disk.", state.bytes)
+    yield _gauge(
+        "gateway_state_kept_bytes",
+        "Published journal segments that stay until state is saved.",
+        state.kept_bytes,
+    )
+    saves = CounterMetricFamily(
+        "gateway_state_saves_total", "Attempts to save state.", labels=["outcome"]
+    )
+    saves.add_metric(["saved"], state.saved)
+    saves.add_metric(["failed"], state.failed)
+    yield saves
+    if state.saved_at is not None:
+        yield _gauge(
+            "gateway_state_saved_timestamp_seconds",
+            "When state was saved last, since the epoch.",
+            state.saved_at,
+        )
+
+
+def _pravega(pravega: PravegaStatus) -> Iterator[Metric]:
+    for name, text, figure in (
+        ("segments", "Segments, tables and transactions.", pravega.segments),
+        ("transactions", "Transactions that are open.", pravega.transactions),
+        (
+            "staged_bytes",
+            "Memory of transactions and large events.",
+            pravega.staged_bytes,
+        ),
+        ("recent_bytes", "The newest data, in memory.", pravega.recent_bytes),
+        ("waiting_reads", "Reads that wait for data.", pravega.waiting_reads),
+    ):
+        yield _gauge(f"gateway_pravega_{name}", text, figure)
+
+
+def _feeds(feeds: FeedStatus) -> Iterator[Metric]:
+    yield _gauge("gateway_feed_followers", "Who follow live.", feeds.followers)
+    yield _gauge("gateway_feed_replays", "Subscriptions to events.", feeds.replays)
+    yield CounterMetricFamily(
+        "gateway_feed_skipped_events_total",
+        "Events that a tap was too slow for.",
+        value=feeds.skipped,
+    )

@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass, field
 
 __all__ = [
     "ArchiveStatus",
+    "FeedStatus",
     "JournalStatus",
     "ListenerStatus",
+    "PravegaStatus",
     "Probe",
     "PushStatus",
     "SpoolStatus",
+    "StateStatus",
     "Status",
     "as_json",
 ]
@@ -90,6 +93,50 @@ class PushStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class StateStatus:
+    """What protocols remember beside their events, as it was saved (`state/`)."""
+
+    bytes: int
+    """Of the state files."""
+    kept_bytes: int
+    """Of published journal segments that stay until the next save."""
+    saved: int
+    """How often since the start."""
+    failed: int
+    """How often it could not be saved; it is tried again until it can."""
+    saved_at: float | None
+    """When it was saved last, in seconds since the epoch; None: not since the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class PravegaStatus:
+    """The segments of all Pravega listeners."""
+
+    segments: int
+    """Tables and open transactions among them."""
+    transactions: int
+    """Open, of the controller."""
+    staged_bytes: int
+    """What transactions and large events hold in memory."""
+    recent_bytes: int
+    """The newest data, in memory for readers."""
+    waiting_reads: int
+    """At the end of a segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """Our events, for those who subscribe to them."""
+
+    followers: int
+    """Live: taps, the admin port's too, and replays that have caught up."""
+    replays: int
+    """Subscriptions to `events`, caught up or not."""
+    skipped: int
+    """Events that a tap was too slow for, counted for each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole daemon, or one worker of it."""
 
@@ -104,6 +151,11 @@ class Status:
     archive: ArchiveStatus
     pushes: PushStatus | None = None
     """None where nobody can be pushed to."""
+    state: StateStatus | None = None
+    """None where no protocol has any."""
+    pravega: PravegaStatus | None = None
+    """None where it is not served."""
+    feeds: FeedStatus | None = None
 
     @property
     def ready(self) -> bool:

@@ -74,6 +74,11 @@ class Replay:
         self._sources.add(source)
         return source
 
+    @property
+    def subscribers(self) -> int:
+        """Who read, or follow."""
+        return len(self._sources)
+
     def closed(self, source: Complete) -> None:
         """It reads no more."""
         self._sources.discard(source)

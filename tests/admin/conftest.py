@@ -17,10 +17,13 @@ from gateway.admin.service import admin_site
 from gateway.admin.site import Page, Post
 from gateway.admin.status import (
     ArchiveStatus,
+    FeedStatus,
     JournalStatus,
     ListenerStatus,
+    PravegaStatus,
     PushStatus,
     SpoolStatus,
+    StateStatus,
     Status,
 )
 from gateway.config.endpoint import parse_endpoint
@@ -55,6 +58,17 @@ class Daemon:
                 outbox_files={"pushed": 6, "set_aside": 8},
                 outbox_rows={"pushed": 9, "refused": 10},
             ),
+            state=StateStatus(
+                bytes=11, kept_bytes=12, saved=13, failed=14, saved_at=15.5
+            ),
+            pravega=PravegaStatus(
+                segments=16,
+                transactions=17,
+                staged_bytes=18,
+                recent_bytes=19,
+                waiting_reads=20,
+            ),
+            feeds=FeedStatus(followers=21, replays=22, skipped=23),
         )
         self.broken: Exception | None = None
         self.asked = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,42 @@ def test_pushes(metrics: Metrics, daemon: Any) -> None:
     assert value(metrics, "gateway_push_clients") == 2
     daemon.change(pushes=None)
     assert "gateway_pushes" not in scrape(metrics)
+
+
+def test_what_protocols_remember(metrics: Metrics, daemon: Any) -> None:
+    """How it is saved; no time before the first, nothing where nothing is kept."""
+    expected = {
+        "gateway_state_bytes": 11,
+        "gateway_state_kept_bytes": 12,
+        "gateway_state_saved_timestamp_seconds": 15.5,
+    }
+    assert {name: value(metrics, name) for name in expected} == expected
+    saves = "gateway_state_saves_total"
+    assert value(metrics, saves, outcome="saved") == 13
+    assert value(metrics, saves, outcome="failed") == 14
+    daemon.change(state=replace(daemon.status.state, saved_at=None))
+    assert value(metrics, "gateway_state_saved_timestamp_seconds") is None
+    daemon.change(state=None)
+    assert not [name for name in scrape(metrics) if "_state_" in name]
+
+
+def test_streams_and_feeds(metrics: Metrics, daemon: Any) -> None:
+    """What Pravega holds, and who follows the events; where there is any."""
+    expected = {
+        "gateway_pravega_segments": 16,
+        "gateway_pravega_transactions": 17,
+        "gateway_pravega_staged_bytes": 18,
+        "gateway_pravega_recent_bytes": 19,
+        "gateway_pravega_waiting_reads": 20,
+        "gateway_feed_followers": 21,
+        "gateway_feed_replays": 22,
+        "gateway_feed_skipped_events_total": 23,
+    }
+    assert {name: value(metrics, name) for name in expected} == expected
+    daemon.change(pravega=None, feeds=None)
+    there = " ".join(scrape(metrics))
+    assert "_pravega_" not in there
+    assert "_feed_" not in there
 
 
 def test_build_info(metrics: Metrics) -> None:

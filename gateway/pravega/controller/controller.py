@@ -84,6 +84,11 @@ class Controller:
         self._transactions.stop()
 
     @property
+    def transactions(self) -> int:
+        """How many are open."""
+        return self._transactions.open
+
+    @property
     def last(self) -> int:
         """The change that must be durable before anything decided so far is told."""
         return self._catalog.last

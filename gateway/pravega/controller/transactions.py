@@ -87,6 +87,11 @@ class Transactions:
             "listCompletedTransactions": ("ListCompletedTxnRequest", self.completed),
         }
 
+    @property
+    def open(self) -> int:
+        """How many are neither committed nor aborted."""
+        return len(self._leases)
+
     # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
