@@ -43,6 +43,7 @@ _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _HEADER_BYTES = 16 << 10
+_TEXT = 500
 
 
 class Code(IntEnum):
@@ -91,7 +92,7 @@ class _Open:
 
     call: Call
     body: bytearray = field(default_factory=bytearray)
-    answer: bytes | None = None
+    answer: memoryview | None = None
     """What is left to send; trailers are due behind it."""
 
 
@@ -120,6 +121,10 @@ class Calls:
         self._h2.decoder.max_header_list_size = _HEADER_BYTES
         self._h2.initiate_connection()
         self._goaway = b""
+        self._roomier = False
+        """The client may have room for answers that wait for it."""
+        self.unsent_bytes = 0
+        """Of answers that the client has no room for."""
         self.left = False
         """The client has said that it is done."""
 
@@ -136,14 +141,16 @@ class Calls:
     def received(self, data: bytes) -> Iterator[Call]:
         """The calls that are complete with *data*.  Raises `Refusal`."""
         try:
-            for event in self._h2.receive_data(data):
-                call = self._take(event)
-                if call is not None:
-                    yield call
+            # h2 is ahead of these events: what the last one ends is over for the first.
+            taken = [self._take(event) for event in self._h2.receive_data(data)]
+            self._push_all()
         except ProtocolError as why:
             raise Refusal(
                 f"HTTP/2: {why or type(why).__name__}", reply=self.output()
             ) from None
+        for call in taken:
+            if call is not None and self.waits(call):
+                yield call
 
     def output(self) -> bytes:
         """What is to be sent."""
@@ -155,7 +162,8 @@ class Calls:
         if self.waits(call):
             self._h2.send_headers(call.stream, _HEAD)
             found = self._open[call.stream]
-            found.answer = b"\0" + len(message).to_bytes(4) + message
+            found.answer = memoryview(b"\0" + len(message).to_bytes(4) + message)
+            self.unsent_bytes += len(found.answer)
             self._push(call.stream, found)
 
     def fail(self, call: Call, code: Code, text: str) -> None:
@@ -187,14 +195,13 @@ class Calls:
                 for stream in list(self._open):
                     self._forget(stream)
             case WindowUpdated() | RemoteSettingsChanged():
-                for stream, found in list(self._open.items()):
-                    self._push(stream, found)
+                self._roomier = True
         return None
 
     def _begin(self, event: RequestReceived) -> None:
         stream = event.stream_id
         if self._draining:
-            self._h2.reset_stream(stream, ErrorCodes.REFUSED_STREAM)
+            self._reset(stream, ErrorCodes.REFUSED_STREAM)
             return
         self._last = stream
         headers = {bytes(name): bytes(value) for name, value in event.headers}
@@ -213,8 +220,7 @@ class Calls:
             self._not_grpc(stream, b"415")
 
     def _not_grpc(self, stream: int, status: bytes) -> None:
-        self._h2.send_headers(stream, [(b":status", status)], end_stream=True)
-        self._over(stream)
+        self._refuse(stream, [(b":status", status)])
 
     def _arrived(self, event: DataReceived) -> Call | None:
         stream = event.stream_id
@@ -253,6 +259,13 @@ class Calls:
 
     # -- answers --------------------------------------------------------------------
 
+    def _push_all(self) -> None:
+        """Once for all that came together, for a client may say little in many frames."""
+        if self._roomier and self.unsent_bytes:
+            for stream, found in list(self._open.items()):
+                self._push(stream, found)
+        self._roomier = False
+
     def _push(self, stream: int, found: _Open) -> None:
         """Send as much of an answer as the client has room for."""
         if found.answer is None:
@@ -264,26 +277,39 @@ class Calls:
             )
             if room <= 0:
                 return
-            self._h2.send_data(stream, found.answer[:room])
+            self._h2.send_data(stream, found.answer[:room].tobytes())
+            self.unsent_bytes -= len(found.answer[:room])
             found.answer = found.answer[room:]
         self._h2.send_headers(stream, [(b"grpc-status", b"0")], end_stream=True)
         self._over(stream)
 
     def _fail(self, stream: int, code: Code, text: str) -> None:
+        text = text[:_TEXT]  # names in it may be as long as a message
         trailers = [
             (b"grpc-status", str(int(code)).encode()),
             (b"grpc-message", quote(text, safe=_PRINTABLE).encode()),
         ]
-        self._h2.send_headers(stream, _HEAD + trailers, end_stream=True)
+        self._refuse(stream, _HEAD + trailers)
+
+    def _refuse(self, stream: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if self._is_open(stream):
+            self._h2.send_headers(stream, headers, end_stream=True)
         self._over(stream)
 
     def _over(self, stream: int) -> None:
         """It is answered; if the client is still asking, it need not."""
         self._forget(stream)
-        if self._h2.state_machine.state is not ConnectionState.CLOSED and (
-            stream in self._h2.streams and self._h2.streams[stream].open
-        ):
-            self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
+        self._reset(stream, ErrorCodes.NO_ERROR)
+
+    def _reset(self, stream: int, code: ErrorCodes) -> None:
+        if self._is_open(stream):
+            self._h2.reset_stream(stream, code)
+
+    def _is_open(self, stream: int) -> bool:
+        """Whether the client, which may have ended it since, still hears of it."""
+        found = self._h2.streams.get(stream)
+        closed = self._h2.state_machine.state is ConnectionState.CLOSED
+        return found is not None and found.open and not closed
 
     def _forget(self, stream: int) -> None:
         found = self._open.pop(stream, None)
@@ -291,6 +317,7 @@ class Calls:
             self._let_go(found)
 
     def _let_go(self, found: _Open) -> None:
+        self.unsent_bytes -= len(found.answer or b"")
         self.held_bytes -= len(found.body)
         found.body.clear()
 

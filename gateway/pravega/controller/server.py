@@ -26,6 +26,8 @@ _STREAMS = 1000
 """Calls of one connection at once.  Clients of Java begin without waiting for it."""
 _MESSAGE_BYTES = 1 << 20
 """Calls are small: the largest is a stream cut of ten thousand segments."""
+_UNSENT_BYTES = 4 << 20
+"""What waits for a client to take it, or for the disk; the next answers fail."""
 
 
 class _Limits(Protocol):
@@ -68,6 +70,7 @@ class ControllerServer:
         self._calls = calls
         self._due: deque[tuple[int, Call, bytes]] = deque()
         """Answers, and the change that each waits for."""
+        self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._held = 0
         self._draining = self._over = self._asked = self._told = False
@@ -115,6 +118,7 @@ class ControllerServer:
             self._calls.answer(call, answer)
             return
         self._due.append((self._controller.last, call, answer))
+        self._due_bytes += len(answer)
         self._container.watch(self)
         if call.timeout is not None:
             self._deadlines[call] = self._container.clock.callLater(
@@ -122,6 +126,10 @@ class ControllerServer:
             )
 
     def _answer(self, call: Call) -> bytes:
+        waiting = self._calls.unsent_bytes + self._due_bytes
+        if waiting > _UNSENT_BYTES:
+            why = Refusal(f"{waiting} bytes of answers that wait", limit=_UNSENT_BYTES)
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
         if self._container.broken:
             raise Failed(Code.UNAVAILABLE, "nothing can be stored any more")
         name = self._controller.authenticate(call.authorization)
@@ -171,6 +179,7 @@ class ControllerServer:
         durable = self._container.state.durable
         while self._due and self._due[0][0] <= durable:
             _, call, answer = self._due.popleft()
+            self._due_bytes -= len(answer)
             self._on_time(call)
             self._calls.answer(call, answer)
         if self._due:

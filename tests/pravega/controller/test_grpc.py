@@ -386,3 +386,53 @@ def test_any_junk(junk: bytes, at: int) -> None:
             assert isinstance(call, Call)
             server.answer(call, b"x")
     server.output()
+
+
+@pytest.mark.parametrize("method", ["checkScopeExists", "nothing"])
+def test_a_call_that_is_reset_as_it_comes(peer: Any, method: str) -> None:
+    """Whoever resets a call together with its end gets no answer, and goes on."""
+    stream = peer.begin(method)
+    peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
+    peer.h2.reset_stream(stream)
+    peer.exchange()
+    assert peer.connection.refused is None
+    assert peer.answers[stream].status is None
+    assert peer.send("checkScopeExists", CREATE).message == b""
+
+
+def test_answers_that_nobody_takes_are_bounded(service: Any) -> None:
+    """A client with its window shut gets no more than fits; those that it has go on."""
+    peer = service.peer()
+    for scope in range(40):
+        peer.call("createScope", new("ScopeInfo", scope=f"{scope:0250}"))
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    peer.exchange()
+    waiting = [peer.send("listScopes", b"") for _ in range(900)]
+    assert waiting[0].status is None
+    assert waiting[-1].status == Code.RESOURCE_EXHAUSTED
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+    peer.exchange()
+    assert len(decode("ScopesResponse", waiting[0].message).scopes) == 40
+    assert peer.send("listScopes", b"").status == 0
+
+
+def test_many_windows_at_once_are_looked_at_once(
+    peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames that say little cost little, however many answers wait."""
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    peer.exchange()
+    for _ in range(10):
+        peer.send("listScopes", b"")
+    pushed: list[int] = []
+    push = Calls._push
+
+    def count(self: Calls, stream: int, found: Any) -> None:
+        pushed.append(stream)
+        push(self, stream, found)
+
+    monkeypatch.setattr(Calls, "_push", count)
+    for _ in range(100):
+        peer.h2.increment_flow_control_window(1)
+    peer.exchange()
+    assert len(pushed) == 10
