@@ -225,6 +225,7 @@ class RsioServer:
             case Identified(scheme, data):
                 self._identify(scheme, data)
             case Left():
+                self._ingest.settle()  # it came before; nobody will know
                 self._flush()
                 self._hang_up()
             case _:

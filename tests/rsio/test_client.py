@@ -17,6 +17,7 @@ from gateway.rsio import decode, wire
 from gateway.rsio.client import Disconnected, Outbox, StreamFailed, on_asyncio
 from gateway.rsio.client.on_twisted import connect
 from gateway.rsio.client.sender import Sender
+from gateway.rsio.client.waiting import Signal
 from gateway.rsio.messages import Cancel, Goodbye, OnError, ServerHello, Subscribe
 from gateway.sender import Unacknowledged
 
@@ -450,6 +451,62 @@ def test_asyncio_no_one_there() -> None:
 
     with pytest.raises(OSError, match="127"):
         asyncio.run(run())
+
+
+def test_a_publisher_that_can_not_go_on(gate: Any) -> None:
+    """Asked for what it does not have, it says so, and does not wait for ever."""
+    endpoint = Endpoint(gate)
+    outbox = Outbox(whole=True)
+    outbox.add(b"1")
+    outbox.confirm(1)
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock, name="meter") as peer:
+            async with peer.publisher("events", outbox=outbox):
+                pass
+
+    with pytest.raises(StreamFailed, match="asked to go on behind 0 elements"):
+        Running(endpoint, run()).finish()
+
+
+def test_a_name_is_free_again_whatever_ended_it(gate: Any) -> None:
+    """A program may publish under it once more, on the same connection."""
+    endpoint = Endpoint(gate)
+
+    async def publish(peer: Any) -> None:
+        async with peer.publisher("events") as publisher:
+            publisher.outbox.add(b"{}")
+            endpoint.protocol.dataReceived(wire.encode(Cancel(1)))
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            with pytest.raises(StreamFailed, match="cancelled"):
+                await publish(peer)
+            peer.publisher("events")
+
+    Running(endpoint, run()).finish()
+
+
+def test_who_waits_no_more_is_forgotten() -> None:
+    """Timeouts on a quiet stream may come for months."""
+
+    async def run() -> None:
+        runtime = on_asyncio._Runtime(asyncio.get_running_loop())
+        signal = Signal(runtime)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(signal.wait(), 0)
+            waiting = asyncio.ensure_future(signal.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.sleep(0)
+        assert not signal._wakes
+        waiting = asyncio.ensure_future(signal.wait())
+        await asyncio.sleep(0)
+        signal.fire()
+        await waiting
+
+    asyncio.run(run())
 
 
 def test_an_outbox_of_another_life() -> None:

@@ -280,6 +280,16 @@ def test_crossing_goodbyes(gate: Any) -> None:
     assert gate.connection.closed
 
 
+def test_what_came_with_a_goodbye_is_stored(gate: Any) -> None:
+    """In one packet or in two: a program that writes and leaves loses nothing more."""
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.say(wire.on_next(1, [b"{}"] * 3) + wire.encode(Goodbye("")))
+    assert gate.connection.closed
+    assert [batch.count for batch in gate.journal.submitted] == [3]
+    gate.journal.store_all()
+    assert gate.connection.counted == 3
+
+
 def test_goodbye_ack_answers_ours(gate: Any) -> None:
     """… in the other form as well."""
     gate.say(HELLO)

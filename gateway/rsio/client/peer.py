@@ -300,6 +300,7 @@ class Peer:
             size = made.asked(stream)
         except ValueError as why:
             self._session.producer.fail(stream, f"E416 {why}")
+            made.impossible(str(why))
             return
         if size is None:
             self._session.producer.fail(stream, "E409 one subscriber at a time")

@@ -113,11 +113,13 @@ class Publishing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
-            await self.flush()
-        if self._stream is not None and self._over is None:
-            self._peer.finish(self._stream, None if error is None else repr(error))
-        self._peer.forget(self)
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._peer.forget(self)
+            if self._stream is not None and self._over is None:
+                self._peer.finish(self._stream, None if error is None else repr(error))
 
     # What the peer tells
 
@@ -133,6 +135,11 @@ class Publishing:
         self._stream = stream
         stream.context = self
         return self._size
+
+    def impossible(self, why: str) -> None:
+        """It wants to go on where we can not."""
+        self._over = StreamFailed(why)
+        self._signal.fire()
 
     def demanded(self) -> None:
         """It wants more, and so says how much is safe."""

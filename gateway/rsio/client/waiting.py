@@ -59,7 +59,11 @@ class Signal:
         """Until the next `fire`."""
         awaitable, wake = self._runtime.waiter()
         self._wakes.append(wake)
-        await awaitable
+        try:
+            await awaitable
+        finally:
+            if wake in self._wakes:  # cancelled, as by a timeout
+                self._wakes.remove(wake)
 
     def fire(self) -> None:
         """Wake them."""
