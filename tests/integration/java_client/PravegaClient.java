@@ -59,6 +59,7 @@ public final class PravegaClient implements AutoCloseable {
   private final StreamManager streams;
   private final EventStreamClientFactory events;
   private final ReaderGroupManager groups;
+  private final List<ReaderGroup> opened = new ArrayList<>();
 
   private PravegaClient(ClientConfig config) {
     this.config = config;
@@ -70,6 +71,7 @@ public final class PravegaClient implements AutoCloseable {
 
   @Override
   public void close() {
+    opened.forEach(ReaderGroup::close);
     groups.close();
     events.close();
     streams.close();
@@ -215,7 +217,6 @@ public final class PravegaClient implements AutoCloseable {
     Map<Stream, StreamCut> cuts = group.getStreamCuts();
     check(cuts.keySet().equals(Set.of(Stream.of(SCOPE, "t"))), "a cut for the stream");
     check(group.getOnlineReaders().isEmpty(), "nobody reads any more");
-    group.close();
     groups.deleteReaderGroup("g");
     threads.shutdownNow();
     System.out.println("events 400");
@@ -279,18 +280,25 @@ public final class PravegaClient implements AutoCloseable {
       }
       writer.flush();
       check(writer.fetchTailOffset() == data.length, "its end");
-      check(Arrays.equals(reader.readNBytes(data.length), data), "what was written is read");
+      check(Arrays.equals(next(reader, data.length), data), "what was written is read");
       reader.seekToOffset(1000);
-      check(Arrays.equals(reader.readNBytes(500), Arrays.copyOfRange(data, 1000, 1500)), "seek");
+      check(Arrays.equals(next(reader, 500), Arrays.copyOfRange(data, 1000, 1500)), "seek");
       check(reader.getOffset() == 1500, "where it is");
       writer.truncateDataBefore(300_000);
       check(reader.fetchHeadOffset() == 300_000, "its beginning");
       reader.seekToOffset(300_000);
       byte[] rest = Arrays.copyOfRange(data, 300_000, data.length);
-      check(Arrays.equals(reader.readNBytes(rest.length), rest), "what is left is read");
+      check(Arrays.equals(next(reader, rest.length), rest), "what is left is read");
       writer.closeAndSeal();
       check(reader.read() == -1, "the end of a sealed one");
     }
+  }
+
+  /** Not `readNBytes(count)`: that reads 0 bytes at the end, which this reader waits for. */
+  private static byte[] next(ByteStreamReader reader, int count) throws Exception {
+    byte[] found = new byte[count];
+    check(reader.readNBytes(found, 0, count) == count, count + " bytes are there");
+    return found;
   }
 
   /** A reader that waits at the end gets what is written then. */
@@ -331,8 +339,8 @@ public final class PravegaClient implements AutoCloseable {
   }
 
   /**
-   * Writes on while the gateway is killed, as often as it is told to on standard input;
-   * then reads it all.
+   * Writes and reads on, whatever happens to the gateway, until a line comes on standard
+   * input; then all that was written must have been read.
    */
   private void killed() throws Exception {
     created("t", 2);
@@ -349,8 +357,8 @@ public final class PravegaClient implements AutoCloseable {
         String event = "event " + written.size();
         written.add(event);
         sent.add(writer.writeEvent(String.valueOf(written.size() % 10), event));
-        if (written.size() % 20 == 0) {
-          Thread.sleep(2);
+        if (written.size() % 10 == 0) {
+          Thread.sleep(5);
         }
       }
       writer.flush();
@@ -376,7 +384,8 @@ public final class PravegaClient implements AutoCloseable {
   private ReaderGroup group(String name, String stream) {
     var plan = ReaderGroupConfig.builder().stream(Stream.of(SCOPE, stream));
     groups.createReaderGroup(name, plan.groupRefreshTimeMillis(500).build());
-    return groups.getReaderGroup(name);
+    opened.add(groups.getReaderGroup(name));
+    return opened.get(opened.size() - 1);
   }
 
   private List<String> read(String group, int readers, int count) throws Exception {

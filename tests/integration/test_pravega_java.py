@@ -1,0 +1,241 @@
+"""The published Java client of Pravega, unchanged, against the real daemon.
+
+What it does, and what must come of each call, is in `java_client/PravegaClient.java`;
+here is what must be in the files then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.needs_maven
+
+MiB = 2**20
+PROJECT = Path(__file__).with_name("java_client")
+SECONDS = 120.0
+"""For Maven, and for a program, each."""
+
+
+def lacking(why: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A command that takes the words of the client's program.
+
+    Where there is no JDK, or where Maven is not there or gets nothing, the test is
+    skipped; in CI it fails.
+    """
+    for need in ("java", "javac", "mvn"):
+        if shutil.which(need) is None:
+            lacking(f"needs {need} on the PATH")
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    home = shared / "java_client"
+    # Two Mavens at once get in each other's way.
+    with (shared / "java_client.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            shutil.copytree(PROJECT, home, dirs_exist_ok=True)
+            built(home)
+            (home / "ready").touch()
+    jars = (home / "jars").read_text().strip()
+    return [
+        "java",
+        "-Xmx512m",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-cp",
+        f"{home}{os.pathsep}{jars}",
+        "PravegaClient",
+    ]
+
+
+def built(home: Path) -> None:
+    """Fetch what the client needs, and compile the program."""
+    listed = f"-Dmdep.outputFile={home / 'jars'}"
+    fetch = ["mvn", "-B", "-q", "dependency:build-classpath", listed]
+    try:
+        fetched = subprocess.run(
+            fetch, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        lacking(f"Maven did not end in {SECONDS:g} s")
+    if fetched.returncode:
+        lacking(f"Maven: {fetched.stdout[-1000:]}")
+    jars = (home / "jars").read_text().strip()
+    done = subprocess.run(
+        ["javac", "-nowarn", "-cp", jars, "PravegaClient.java"],
+        capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+class Streams:
+    """A daemon that serves Pravega, and how Java programs are run against it."""
+
+    def __init__(
+        self,
+        prepare: Callable[..., Any],
+        free_port: Callable[[], int],
+        java: list[str],
+        **more: Any,
+    ) -> None:
+        self.controller = free_port()
+        options = {"controller": f"tcp:127.0.0.1:{self.controller}"}
+        listener = {
+            "name": "streams",
+            "protocol": "pravega",
+            "listen": f"tcp:127.0.0.1:{free_port()}",
+            **more,
+            "options": options | more.pop("options", {}),
+        }
+        self.daemon = prepare(listeners=[listener])
+        self.daemon.start()
+        self._java = java
+        self._log = self.daemon.config.with_name("java.log")
+
+    def begin(self, what: str, *more: object, scheme: str = "tcp") -> Any:
+        """Start the program; the first word says what it is to do."""
+        uri = f"{scheme}://localhost:{self.controller}"
+        return subprocess.Popen(
+            [*self._java, what, uri, *map(str, more)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log.open("w"),
+            text=True,
+        )
+
+    def run(self, what: str, *more: object, scheme: str = "tcp") -> list[bytes]:
+        """What the tables have when the program has ended, as it must."""
+        return self.finished(self.begin(what, *more, scheme=scheme))
+
+    def finished(self, program: subprocess.Popen[str], told: str = "") -> list[bytes]:
+        try:
+            said, _ = program.communicate(told, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            program.send_signal(signal.SIGQUIT)
+            time.sleep(1)
+            program.kill()
+            said, _ = program.communicate()
+            pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self._log.read_text()}")
+        assert program.returncode == 0, self._log.read_text()
+        self.daemon.settled()
+        # Reader groups keep their state in streams of their own.
+        rows = [row for row in self.daemon.rows() if "/_" not in row["channel"]]
+        if "events" in said:
+            assert len(rows) == int(said.split()[-1])
+            assert {row["flaw"] for row in rows} == {None}
+        return [row["payload"] for row in rows]
+
+
+@pytest.fixture
+def serve(
+    prepare: Callable[..., Any], free_port: Callable[[], int], java: list[str]
+) -> Callable[..., Streams]:
+    """Start a daemon; *more* are settings of its Pravega listener."""
+    return lambda **more: Streams(prepare, free_port, java, **more)
+
+
+def numbered(what: str, count: int) -> list[bytes]:
+    return [b"%s %d" % (what.encode(), n) for n in range(count)]
+
+
+def test_streams_with_tags_sealed_and_deleted(serve: Callable[..., Streams]) -> None:
+    """Scopes and streams are made, found, listed by tags, sealed and deleted."""
+    serve().run("streams")
+
+
+def test_every_event_is_read_once_and_in_the_files_once(
+    serve: Callable[..., Streams],
+) -> None:
+    """Written with and without keys, together, over pooled connections, and one of nine
+    MiB: two readers of a group read each once, in order; a row each.
+    """
+    stored = serve().run("events")
+    assert set(numbered("event", 1000)) < set(stored)
+    assert max(map(len, stored)) == 9 * MiB
+    assert max(Counter(stored).values()) == 1
+
+
+def test_back_to_a_checkpoint(serve: Callable[..., Streams]) -> None:
+    """A checkpoint of two readers completes; set back to it they read on from there."""
+    stored = serve().run("checkpoints")
+    assert set(stored) == {*numbered("first", 200), *numbered("second", 200)}
+
+
+def test_transactions(serve: Callable[..., Streams]) -> None:
+    """Committed ones are read and in the files, also one that was taken up again by its
+    id; those of an aborted one never.
+    """
+    stored = serve().run("transactions")
+    assert set(stored) == {*numbered("committed", 100), *numbered("resumed", 11)}
+
+
+def test_byte_streams(serve: Callable[..., Streams]) -> None:
+    """Written, sought, read, truncated, sealed; the rows are the bytes."""
+    stored = b"".join(serve().run("bytes"))
+    assert stored == bytes((n * 31 + n // 251) & 255 for n in range(1_000_000))
+
+
+def test_a_reader_at_the_end(serve: Callable[..., Streams]) -> None:
+    """Who waits at the end of a stream gets each event as it comes."""
+    assert serve().run("tail") == numbered("event", 20)
+
+
+def test_batch_reads(serve: Callable[..., Streams]) -> None:
+    """A range for each segment, as Spark's and Hadoop's connectors read."""
+    assert set(serve().run("batch")) == set(numbered("event", 500))
+
+
+def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> None:
+    """Over TLS, with a password and tokens that must be renewed, all goes as without;
+    with a wrong password nothing does.
+    """
+    pair = authority.issue("localhost")
+    streams = serve(
+        tls={"certificate": str(pair.certificate), "private_key": str(pair.key)},
+        options={"users": {"ann": "secret"}, "token_lifetime": "10s"},
+    )
+    stored = streams.run("events", "ann", "secret", authority.ca, scheme="tls")
+    assert len(stored) == 1006
+    wrong = streams.begin("streams", "ann", "wrong", authority.ca, scheme="tls")
+    with pytest.raises(AssertionError, match="UNAUTHENTICATED"):
+        streams.finished(wrong)
+
+
+def test_killed_in_between(
+    serve: Callable[..., Streams], eventually: Callable[..., Any]
+) -> None:
+    """The gateway is killed twice while one writer writes and one reader reads: neither
+    needs to be told, and every event is read once, and in the files once.
+    """
+    streams = serve()
+    program = streams.begin("killed")
+    assert program.stdout.readline() == "writing\n"
+    daemon = streams.daemon
+    for _ in range(2):
+        before = daemon.status()["journal"]["durable_lsn"]
+        eventually(
+            lambda: daemon.status()["journal"]["durable_lsn"] > before + 500,  # noqa: B023
+            "events come",
+        )
+        daemon.kill()
+        daemon.start()
+    stored = streams.finished(program, "enough\n")
+    assert len(stored) > 1000
+    assert Counter(stored) == Counter(numbered("event", len(stored)))
