@@ -36,7 +36,9 @@ CMD ["spark", "--config", "/etc/gateway/gateway.yaml"]
 # The last stage is what `docker build` makes when nobody names one.
 FROM runtime AS gateway
 COPY --from=build /opt/gateway /opt/gateway
-EXPOSE 5044
+# Beats; the others are for those who add listeners: Pomelo, Pravega with its
+# controller (and options.advertise), RS.io.
+EXPOSE 5044 3010 12345 9090 7400
 # Alive; whether it takes events is /readyz.  The port is admin.listen's.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD \
   ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
