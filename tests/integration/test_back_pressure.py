@@ -1,0 +1,244 @@
+"""Demand from end to end: a spool that nobody empties reaches the senders' own code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.rsio.client import Outbox
+from gateway.rsio.client.on_asyncio import connect
+
+ROOT = Path(__file__).parents[2]
+WINDOW = 256
+FILLING = "x" * 2000
+LISTENER = {
+    "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
+    "options": {"window": WINDOW},
+}  # fmt: skip
+SETTINGS: dict[str, Any] = {
+    "listeners": [LISTENER],
+    # Nothing may be small because it is compressed well.
+    "spool": {"max_bytes": "2MiB", "roll_bytes": "256KiB", "compression": "none"},
+    "journal": {"segment_bytes": "256KiB"},
+}
+
+
+class Program(threading.Thread):
+    """A user's: `await publisher.send(…)` in a loop, on asyncio."""
+
+    def __init__(self, address: tuple[str, int], count: int, name: str | None) -> None:
+        super().__init__(daemon=True)
+        self.returned = 0
+        """So many `send`s have returned."""
+        self.outbox = Outbox()
+        self.failed: BaseException | None = None
+        self.done = False
+        self._address = address
+        self._count = count
+        self._name = name
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as why:
+            self.failed = why
+            raise
+
+    async def _main(self) -> None:
+        async with connect(*self._address, name=self._name) as peer:
+            async with peer.publisher("events", outbox=self.outbox) as publisher:
+                for number in range(self._count):
+                    event = {"id": number, "who": self._name, "more": FILLING}
+                    await publisher.send(json.dumps(event).encode())
+                    self.returned += 1
+            self.done = True
+
+
+class World:
+    """A daemon that is full, and those that publish to it."""
+
+    def __init__(self, daemon: Any, home: Path, eventually: Callable[..., Any]) -> None:
+        self.daemon = daemon
+        self.eventually = eventually
+        address = daemon.address("reactive")
+        self.programs = [Program(address, 4000, None), Program(address, 4000, "meter")]
+        for each in self.programs:
+            each.start()
+        self.acked = home / "sent.acked"
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self.sender = subprocess.Popen(
+            [
+                sys.executable, "-m", "gateway.cli", "send", "rsio",
+                "{}:{}".format(*address), "--generate", "10000", "--json",
+                "--packed", "512", "--patience", "300", "--acked", str(self.acked),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    def progress(self) -> tuple[int, ...]:
+        """Whatever moves while anything does."""
+        acked = self.acked.stat().st_size if self.acked.exists() else 0
+        lsn = self.daemon.status()["journal"]["durable_lsn"]
+        return (lsn, acked, *(each.returned for each in self.programs))
+
+    def stuck(self) -> None:
+        """Wait until the spool is full and everyone waits for demand."""
+
+        def full() -> bool:
+            return "spool.max_bytes" in (
+                self.daemon.status()["journal"]["why_full"] or ""
+            )
+
+        def still() -> bool:
+            before = self.progress()
+            time.sleep(1.0)
+            return full() and self.progress() == before
+
+        self.eventually(full, "the spool is full")
+        self.eventually(still, "nobody sends any more")
+
+    def assert_suspended(self) -> None:
+        """Each program sits in a `send`, within a window of what is known to be safe."""
+        for each in self.programs:
+            outbox = each.outbox
+            assert each.failed is None
+            assert not each.done
+            assert 0 < outbox.confirmed <= outbox.sent <= outbox.confirmed + WINDOW
+            assert outbox.unsent == 1, "one element is in its hands, and no more"
+            assert each.returned == outbox.sent
+        assert self.sender.poll() is None
+
+    def assert_flat(self, before: int) -> None:
+        """They stay suspended, and that costs nothing."""
+        still = self.progress()
+        time.sleep(3.0)
+        assert self.progress() == still
+        assert self.daemon.memory() - before < 8 << 20
+
+    def finish(self) -> None:
+        """Everyone comes to an end by itself, well."""
+        for each in self.programs:
+            each.join(400)
+            assert each.failed is None
+            assert each.done
+        totals = json.loads(self.sender.communicate(timeout=400)[0])
+        assert totals["complete"]
+        assert totals["resent"] == 0
+
+    def kill(self) -> None:
+        if self.sender.poll() is None:
+            self.sender.kill()
+        self.sender.communicate()
+
+    def assert_there_once(self) -> None:
+        """Every element, in its sender's order."""
+        found: dict[str, list[Any]] = {}
+        for row in self.daemon.rows():
+            event = json.loads(row["payload"])
+            who = event.get("who", "send")
+            what = event["id"] if "who" in event else event["event"]["id"]
+            found.setdefault(str(who), []).append(what)
+        assert found.pop("None") == list(range(4000))
+        assert found.pop("meter") == list(range(4000))
+        sent = found.pop("send")
+        assert len(sent) == len(set(sent)) == 10_000
+        assert set(sent) == set(self.acked.read_text().split())
+        assert not found
+
+
+@pytest.fixture
+def world(
+    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., Any]
+) -> Iterator[World]:
+    made = World(start(**SETTINGS), tmp_path, eventually)
+    yield made
+    made.kill()
+
+
+@contextlib.contextmanager
+def archiving(daemon: Any) -> Iterator[None]:
+    """In place of the Spark job: files of the spool are moved to the archive."""
+    stopping = threading.Event()
+
+    def archive() -> None:
+        while not stopping.wait(0.05):
+            for path in sorted(daemon.spool.glob("events-*.parquet")):
+                path.rename(daemon.archive / path.name)
+
+    thread = threading.Thread(target=archive)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_a_full_spool_suspends_senders(world: World) -> None:
+    """With nobody to take files away there is no demand, at no cost; when somebody
+    does, again and again, everything arrives, once.
+    """
+    daemon = world.daemon
+    world.stuck()
+    world.assert_suspended()
+    world.assert_flat(daemon.memory())
+    with archiving(daemon):
+        world.eventually(lambda: world.programs[0].returned > 1500, "it flows again")
+    world.stuck()  # the next time is like the first
+    world.assert_suspended()
+    with archiving(daemon):
+        world.finish()
+    daemon.settled()
+    daemon.terminate()
+    world.assert_there_once()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_spark_job_is_down_and_comes_back(
+    world: World, gateway_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The same with the real job: what was held back is in the table, once."""
+    daemon = world.daemon
+    world.stuck()
+    world.assert_suspended()
+    log = (tmp_path / "spark.log").open("wb")
+    command = ["spark", "--config", str(daemon.config)]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with log, subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli", *command],
+        stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
+    ) as job:  # fmt: skip
+        try:
+            world.finish()
+            daemon.settled()
+            daemon.terminate()
+            job.terminate()
+            assert job.wait(120) == 0, Path(log.name).read_text()[-5000:]
+        finally:
+            job.kill()
+    last = gateway_command(*command, "--once")
+    assert last.returncode == 0, last.stderr[-5000:]
+    audit = gateway_command(
+        "audit", "--config", daemon.config, "--json", "--acknowledged", world.acked
+    )
+    assert audit.returncode == 0, audit.stdout + audit.stderr
+    report = json.loads(audit.stdout)
+    (node,) = report["nodes"]
+    assert node["in_lake"] == node["last"] == 18_000
+    world.assert_there_once()
