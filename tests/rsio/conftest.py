@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 
 from gateway.interfaces import Refusal
 from gateway.rsio import messages, wire
+from gateway.rsio.conformance import Bench
 from gateway.rsio.decoder import Decoder, Run, elements
 from gateway.rsio.limits import Limits, Options
 from gateway.rsio.offsets import Offsets
@@ -74,6 +75,45 @@ class Gate:
         data = self.connection.sent
         self.connection.clear()
         return read(data)
+
+
+class MemoryLink:
+    """A connection to a listener in this process; waiting moves its clock."""
+
+    def __init__(self, gate: Any) -> None:
+        self._gate = gate
+        self._connection, _ = gate.connect()
+        self._told = False
+
+    def send(self, data: bytes) -> None:
+        """Deliver."""
+        if not self._connection.closed:
+            self._connection.deliver(data)
+            if self._connection.failure is not None:
+                raise self._connection.failure
+
+    def receive(self, seconds: float) -> bytes | None:
+        """What was written until something is, or the time is over."""
+        left = seconds
+        while True:
+            self._gate.journal.store_all()
+            if data := self._connection.sent:
+                self._connection.clear()
+                return data
+            if self._connection.closed or self._connection.aborted:
+                return b""
+            if left <= 0:
+                return None
+            self._gate.clock.advance(0.05)
+            left -= 0.05
+
+    def close(self) -> None:
+        """The peer goes."""
+        if not self._told:
+            self._told = True
+            self._connection.lose()
+
+    reset = close
 
 
 class _Any(dict[int, Consumed]):
@@ -143,6 +183,17 @@ def gate() -> Gate:
 def make_gate() -> Callable[..., Gate]:
     """Makes one with other options."""
     return Gate
+
+
+@pytest.fixture
+def make_bench() -> Callable[..., Bench]:
+    """Makes benches for the 57 tests, each with a listener of its own."""
+
+    def make(**changes: Any) -> Bench:
+        gate = Gate(**{"subscribe": ("events", "more"), "window": 64} | changes)
+        return Bench(lambda: MemoryLink(gate))
+
+    return make
 
 
 @pytest.fixture(scope="session", name="opened")

@@ -17,6 +17,8 @@ __all__: list[str] = []
 
 _UNBOUNDED = 2**63 - 1
 _NEGATIVE = 2**64 - 1
+_IN_FLIGHT = 10_000_000
+"""Elements that may be on their way when a cancel is sent."""
 _P = Role.PUBLISHER
 
 
@@ -209,7 +211,7 @@ def _stops(bench: Bench) -> None:
     probe.elements(100)
     probe.say(Cancel(1), Subscribe("check/count?n=0", 2, 0))
     last = None
-    for _ in range(10_000_000):
+    for _ in range(_IN_FLIGHT):
         heard = probe.hear()
         if not isinstance(heard, Next):
             last = heard
@@ -239,14 +241,26 @@ def _unbounded_before(bench: Bench) -> None:
     probe.alive()
 
 
+@check(21, _P)
+def _no_wrap(bench: Bench) -> None:
+    """Demand that sums up to 2^63, 2^64 or a little more is not little, nor negative."""
+    for number, more in enumerate(([1], [2], [_UNBOUNDED, 1], [_UNBOUNDED, 2, 1])):
+        probe = bench.greeted()
+        probe.subscribe("check/slow?n=2", number)
+        probe.say(*[Request(number, each) for each in (_UNBOUNDED, *more)])
+        require(probe.elements(2, number) == _numbers(0, 2), "other elements")
+        probe.exactly(OnComplete(number))
+
+
 @check(22, _P)
 def _active(bench: Bench) -> None:
     """A publisher with its own rhythm delivers each element when it has it."""
     probe = bench.greeted()
     probe.subscribe("check/slow?n=3", demand=100)
-    for number in range(3):
-        require(probe.elements(1) == [b"%d" % number], "another element")
+    require(probe.elements(3) == _numbers(0, 3), "other elements")
     probe.exactly(OnComplete(1))
+    probe.subscribe("check/slow?n=1000", 2, 1000)  # longer than we wait for one
+    require(probe.elements(3, 2) == _numbers(0, 3), "other elements")
 
 
 @check(23, _P)
