@@ -19,6 +19,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
 from gateway.cli._source import Events, Generated, Lines, Sample, source
+from gateway.cli._text import printable
 from gateway.cli._totals import Totals, progress
 from gateway.sender import Unacknowledged
 
@@ -153,7 +154,7 @@ class Sending(ABC):
         if waiting and late and not self.stopping:
             print(
                 "gateway send: nothing was acknowledged for "
-                f"{self.args.patience:g} s: {self.trouble or 'no answer'}",
+                f"{self.args.patience:g} s: {printable(self.trouble) or 'no answer'}",
                 file=sys.stderr,
             )
             self._failed = True
@@ -165,7 +166,8 @@ class Sending(ABC):
             self.stop()
 
     def _broken(self, why: Failure) -> None:
-        print(f"gateway send: {why.getErrorMessage()}", file=sys.stderr)
+        text = printable(why.getErrorMessage())
+        print(f"gateway send: {text}", file=sys.stderr)
         self._failed = True
         self.stop()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.cli import WrongUse, _target
+from gateway.cli._text import printable
 
 if TYPE_CHECKING:
     from gateway.rsio.conformance import Link, Result, Role, Test
@@ -73,7 +74,8 @@ def _judge(args: argparse.Namespace, chosen: Sequence[Test]) -> int:
         print(f"gateway rsio-check: no connection: {why}", file=sys.stderr)
         return 1
     except conformance.Failed as why:
-        print(f"gateway rsio-check: that is no RS.io: {why}", file=sys.stderr)
+        text = printable(str(why))
+        print(f"gateway rsio-check: that is no RS.io: {text}", file=sys.stderr)
         return 1
     numbers = {test.number for test in chosen}
     found = conformance.run(bench, numbers, _roles(args.role))
@@ -203,7 +205,7 @@ def _show(results: Sequence[Result]) -> None:
         for one in those:
             promise = "" if one.check is None else f"{one.check.promise} "
             console.print(f"  {one.test.number} {one.test.name}: {escape(promise)}")
-            console.print(f"     {escape(one.why)}", style="yellow")
+            console.print(f"     {escape(printable(one.why))}", style="yellow")
     counts = [
         sum(one.outcome.value == outcome for one in results)
         for outcome in ("passed", "failed", "skipped")

@@ -273,7 +273,8 @@ class _Tapping:
         if isinstance(why.value, BrokenPipeError):
             self._broken = why.value
             return
-        print(f"gateway tap: {why.getErrorMessage()}{self._hint()}", file=sys.stderr)
+        text = printable(why.getErrorMessage())
+        print(f"gateway tap: {text}{self._hint()}", file=sys.stderr)
         self._status = 1
 
     def _hint(self) -> str:

@@ -112,6 +112,21 @@ def test_something_else(
     assert complaint in errors
 
 
+def test_a_target_plays_no_trick_on_a_terminal(
+    serve: Callable[..., str], check: Run
+) -> None:
+    """What it says is spelled where it is not printable."""
+
+    def rude(peer: socket.socket) -> None:
+        if peer.recv(100)[:1] == b"\x01":
+            peer.sendall(b"\x02\x00\x00\x03\x05\x1b[2Jx")  # hello and goodbye
+
+    status, out, errors = check(serve(rude))
+    assert status == 1
+    assert "\x1b[2J" not in out + errors
+    assert "[2Jx" in out + errors
+
+
 def test_nobody(check: Run) -> None:
     """Nobody there is one complaint, not 81."""
     status, _, errors = check("127.0.0.1:1")

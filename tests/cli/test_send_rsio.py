@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -137,3 +138,18 @@ def test_one_name_for_all(
     words = ["send", "rsio", "gw:1", "--token", "t", "--connections", "2"]
     assert cli.main(words) == 2
     assert "--connections needs a name for each" in capsys.readouterr().err
+
+
+def test_trouble_is_no_trick_on_a_terminal(
+    serve: Callable[..., str], send: Run
+) -> None:
+    """What the other end says is spelled where it is not printable."""
+
+    def rude(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(b"\x02\x00\x00\x03\x07\x1b[2Jbye")  # hello and goodbye
+
+    run = send("rsio", serve(rude), "--patience", "1")
+    assert run.returncode == 1
+    assert "\\u001b[2Jbye" in run.stderr
+    assert "\x1b[2J" not in run.stderr

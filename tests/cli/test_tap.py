@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +118,18 @@ def element(sessions: list[str]) -> bytes:
     batch = pa.RecordBatch.from_pylist([row | {"session": s} for s in sessions], SCHEMA)
     [made], _ = columns.streams(batch)
     return made
+
+
+def test_trouble_is_no_trick_on_a_terminal(
+    serve: Callable[..., str],
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Why it ended is in the words of the other end, which may be anybody."""
+
+    def rude(peer: socket.socket) -> None:
+        peer.recv(100)
+        peer.sendall(b"\x02\x00\x00\x03\x07\x1b[2Jbye")  # hello and goodbye
+
+    run = shell("tap", serve(rude))
+    assert run.returncode == 1
+    assert run.stderr == "gateway tap: \\u001b[2Jbye\n"
