@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Journal, NotStored, Refusal
 from gateway.pravega.cache import Recent
-from gateway.pravega.reading import Answer, Fetch, Read, Truncated, found, look
+from gateway.pravega.reading import Answer, Fetch, Read, Truncated, found, head, look
 from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments, Written
 from gateway.pravega.snapshot import Saving, restore
@@ -311,6 +311,14 @@ class Container:
             if not others:
                 del self._waiting[name]
 
+    def head(self, segment: Segment) -> int:
+        """Where what can be read of a segment begins."""
+        return head(segment, self.recent, self._first_lsn)
+
+    @property
+    def _first_lsn(self) -> int:
+        return 0 if self._reader is None else self._reader.first_lsn
+
     def _try(self, waiting: Waiting) -> None:
         reader = self._reader
         try:
@@ -319,7 +327,7 @@ class Container:
                 self.recent,
                 waiting.read,
                 waited=waiting.waited,
-                first_lsn=0 if reader is None else reader.first_lsn,
+                first_lsn=self._first_lsn,
             )
         except Refusal as why:
             waiting.cancel()
@@ -356,7 +364,7 @@ class Container:
 
     def _not_fetched(self, failure: Failure, waiting: Waiting, first_lsn: int) -> None:
         read = waiting.read
-        if self._reader is not None and self._reader.first_lsn > first_lsn:
+        if self._first_lsn > first_lsn:
             # Retention was quicker: it is truncated, or lies in another file by now.
             if waiting.container is not None:
                 self._try(waiting)

@@ -16,7 +16,17 @@ from gateway.pravega.cache import Recent
 from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Segments
 
-__all__ = ["Answer", "Ended", "Fetch", "Found", "Missing", "Read", "Truncated", "look"]
+__all__ = [
+    "Answer",
+    "Ended",
+    "Fetch",
+    "Found",
+    "Missing",
+    "Read",
+    "Truncated",
+    "head",
+    "look",
+]
 
 _LEAST, _MOST = 8, 2 << 20
 
@@ -109,6 +119,14 @@ def look(
     return found(segment, offset, data)
 
 
+def head(segment: Segment, recent: Recent, first_lsn: int) -> int:
+    """Where what is left of a segment begins: in a file, or in memory."""
+    if not first_lsn or segment.staged is not None:
+        return segment.start
+    kept, begin = segment.first_from(first_lsn), recent.begin(segment.name)
+    return max(segment.start, kept if begin is None else min(kept, begin))
+
+
 def found(segment: Segment, offset: int, data: bytes) -> Found:
     """The answer with these bytes, flags as the segment is now."""
     whole = offset + len(data) == segment.readable
@@ -118,10 +136,10 @@ def found(segment: Segment, offset: int, data: bytes) -> Found:
 def _far(
     segment: Segment, recent: Recent, offset: int, size: int, first_lsn: int
 ) -> Fetch | Truncated:
-    start = segment.first_from(first_lsn) if first_lsn else segment.start
+    start = head(segment, recent, first_lsn)
     lsn = segment.place(offset)
     if lsn is None or offset < start:
-        return Truncated(max(start, segment.start))
+        return Truncated(start)
     begin = recent.begin(segment.name)
     if begin is not None and begin > offset:
         size = min(size, begin - offset)

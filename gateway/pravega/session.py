@@ -9,6 +9,7 @@ No I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from gateway.interfaces import Refusal
@@ -20,6 +21,7 @@ from gateway.pravega.frames import Frames
 from gateway.pravega.limits import Limits
 from gateway.pravega.reading import Answer, Read
 from gateway.pravega.requests import Requests, denied, sources, subject
+from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.tokens import Check, anyone, demand
 from gateway.pravega.wire import (
@@ -58,13 +60,14 @@ class Session:
         limits: Limits,
         new_id: Callable[[], str],
         check: Check = anyone,
+        head: Callable[[Segment], int] = attrgetter("start"),
     ) -> None:
-        """For *new_id* see `Requests`."""
+        """For *new_id* and *head* see `Requests`."""
         self._state = state
         self._check = check
         self._frames = Frames(_KNOWN, limits.message_bytes)
         self._appends = Appends(state, limits, check)
-        self._requests = Requests(state, limits, new_id)
+        self._requests = Requests(state, limits, new_id, head)
         self._replies = self._appends.replies
 
     @property

@@ -20,6 +20,8 @@ from gateway.pravega.wire import (
 )
 from gateway.pravega.wire_segments import (
     DeleteSegment,
+    GetStreamSegmentInfo,
+    LocateOffset,
     ReadSegment,
     SealSegment,
     SegmentRead,
@@ -271,6 +273,32 @@ def test_old_data_that_is_gone(make_store: Callable[..., Any], block: Block) -> 
     peer.send(read(0))
     assert peer.got == [SegmentIsTruncated(7, "s", len(data), "", 0)]
     assert files.asked == []
+
+
+def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) -> None:
+    """Whoever is told that it is truncated asks where it begins, and is told the same;
+    what memory still has is not gone, whatever became of its file.
+    """
+    files = Files()
+    store = make_store(reader=files, recent_bytes=300_000)
+    writer, peer = Writer(store), store.peer()
+    data = block(b"x" * (1 << 18))
+    for _ in range(3):
+        writer.append(data)
+
+    def begin() -> int:
+        [info] = peer.ask(GetStreamSegmentInfo(1, "s"))
+        [located] = peer.ask(LocateOffset(1, "s", 0))
+        assert located.offset == info.start_offset
+        return int(info.start_offset)
+
+    assert begin() == 0
+    files.first_lsn = 2
+    assert begin() == len(data)
+    files.first_lsn = 1000
+    assert begin() == 2 * len(data)
+    peer.send(read(0))
+    assert peer.got == [SegmentIsTruncated(7, "s", 2 * len(data), "", 0)]
 
 
 def test_old_data_that_goes_meanwhile(
