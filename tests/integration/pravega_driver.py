@@ -32,6 +32,16 @@ class Whole:
         for event, key in events:
             writer.write_event_bytes(event, key)
 
+    def transact(self, writer: Any, events: list[tuple[bytes, str | None]]) -> str:
+        """In one transaction; why it failed, if it did: it may be committed even so."""
+        try:
+            transaction = writer.begin_txn()
+            self.write(transaction, events)
+            transaction.commit()
+        except Exception as why:
+            return str(why)
+        return ""
+
     def tagged(
         self, manager: Any, how: str, scope: str, name: str, tags: list[str]
     ) -> bool:
