@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow.parquet as pq
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 
 from gateway.disk import Disk
 from gateway.event import Decode
@@ -96,6 +96,7 @@ class History:
         self._decode = decode
         self._in_thread = in_thread
         self._lock = threading.Lock()
+        self._turn = DeferredLock()
         self._files: list[tuple[int, int, str]] = []
         self._nowhere = True
         self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
@@ -107,8 +108,8 @@ class History:
         self.refresh()
 
     def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
-        """See `fetch`."""
-        return self._in_thread(self.fetch, segment, offset, size, lsn)
+        """See `fetch`.  One at a time: threads that wait for another are wasted."""
+        return self._turn.run(self._in_thread, self.fetch, segment, offset, size, lsn)
 
     def refresh(self) -> None:
         """Look which files there are."""

@@ -400,3 +400,24 @@ def test_in_a_thread(places: Places) -> None:
     got: list[bytes] = []
     places.history().read("s", 8, 100, 1).addCallback(got.append)
     assert got == [b"abc"]
+
+
+def test_one_read_at_a_time(places: Places) -> None:
+    """Threads are few, and others need them; each read has its turn."""
+    places.append(b"abcdef")
+    history = places.history()
+    begun: list[tuple[Deferred[bytes], Any]] = []
+
+    def in_thread(*call: Any) -> Deferred[bytes]:
+        begun.append((Deferred(), call))
+        return begun[-1][0]
+
+    history._in_thread = in_thread
+    got: list[bytes] = []
+    for offset in range(3):
+        history.read("s", offset, 1, 1).addCallback(got.append)
+    for number in range(3):
+        assert len(begun) == number + 1
+        done, (fetch, *where) = begun[number]
+        done.callback(fetch(*where))
+    assert got == [b"a", b"b", b"c"]

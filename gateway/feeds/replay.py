@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -29,6 +29,7 @@ from gateway.rsio.publisher import Elements, Fault, Finished, Request
 __all__ = ["Replay"]
 
 _READERS = 64
+_READS = 2  # at a time: threads are few, and checkpoints are written in them
 _NEARLY = 20_000  # events behind
 
 
@@ -48,7 +49,8 @@ class Replay:
     ) -> None:
         self.live = live
         self.shelves = Shelves(live.node, places, live.decoders)
-        self.in_thread = in_thread
+        self._in_thread = in_thread
+        self._reads = DeferredSemaphore(_READS)
         self._sources: set[Complete] = set()
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Complete:
@@ -78,6 +80,16 @@ class Replay:
     def subscribers(self) -> int:
         """Who read, or follow."""
         return len(self._sources)
+
+    def read(self, source: Complete, reader: Reader, end: int) -> Deferred[Piece]:
+        """The next events before lsn *end*, when it is the turn of *source*."""
+
+        def begin() -> Deferred[Piece]:
+            if source not in self._sources:
+                return succeed(Piece(end, end, [], []))
+            return self._in_thread(reader.read, source.lsn, end)
+
+        return self._reads.run(begin)
 
     def closed(self, source: Complete) -> None:
         """It reads no more."""
@@ -120,7 +132,7 @@ class Complete:
         self._replay = replay
         self._live = replay.live
         self._query = query
-        self._lsn = first
+        self.lsn = first
         """Of the next event to look at; 0: the oldest."""
         self._last = last
         self._wake = wake
@@ -137,7 +149,7 @@ class Complete:
             raise Fault(503, "stopping")
         if self._fault is not None:
             raise self._fault
-        if self._last is not None and self._lsn > self._last:
+        if self._last is not None and self.lsn > self._last:
             raise Finished
         if self._reading or not most:
             return None
@@ -169,17 +181,17 @@ class Complete:
         except Behind:
             hole = True
         # The ring does not know of our last event.
-        ends = self._last is not None and self._live.durable_lsn >= self._lsn
+        ends = self._last is not None and self._live.durable_lsn >= self.lsn
         if hole or ends:
             self._unfollow()
             return False
-        return self._lsn >= follower.lsn
+        return self.lsn >= follower.lsn
 
     def _from_ring(self, most: int) -> Elements | None:
         follower = self._follower
         assert follower is not None
-        found = follower.take(most, self._lsn)
-        self._lsn = max(self._lsn, follower.lsn)
+        found = follower.take(most, self.lsn)
+        self.lsn = max(self.lsn, follower.lsn)
         return found
 
     def _follow(self) -> None:
@@ -200,38 +212,38 @@ class Complete:
         end = self._index = min(begin + most, len(piece.elements))
         if end == len(piece.elements):
             self._piece, self._index = None, 0
-            self._lsn = piece.end
+            self.lsn = piece.end
         return Elements(piece.elements[begin:end])
 
     def _read(self) -> None:
         """Read more, unless there is no more."""
         end = self._live.durable_lsn + 1
-        if self._follower is None and end - self._lsn <= _NEARLY:
+        if self._follower is None and end - self.lsn <= _NEARLY:
             self._follow()
-        if self._follower is not None and self._follower.lsn > self._lsn:
+        if self._follower is not None and self._follower.lsn > self.lsn:
             end = min(end, self._follower.lsn)
         if self._last is not None:
             end = min(end, self._last + 1)
-        if self._lsn < end and self._fault is None:
+        if self.lsn < end and self._fault is None:
             self._reading = True
-            done = self._replay.in_thread(self._reader.read, self._lsn, end)
+            done = self._replay.read(self, self._reader, end)
             done.addCallbacks(self._there, self._failed)
             done.addBoth(self._turn)
 
     def _there(self, piece: Piece) -> None:
         if piece.elements and not self._closed:
             self._piece = piece
-            self._lsn = piece.first
+            self.lsn = piece.first
         else:
-            self._lsn = piece.end
+            self.lsn = piece.end
 
     def _failed(self, why: Failure) -> None:
         if isinstance(why.value, Gone):
             first = why.value.first
             there = f"the oldest is {first}" if first else "nothing older is left"
-            self._fault = Fault(410, f"lsn {self._lsn} is not there any more; {there}")
+            self._fault = Fault(410, f"lsn {self.lsn} is not there any more; {there}")
             return
-        self._log.failure("events from lsn {lsn} on", why, lsn=self._lsn)
+        self._log.failure("events from lsn {lsn} on", why, lsn=self.lsn)
         self._fault = Fault(500, "the events can not be read")
 
     def _turn(self, _: object) -> None:

@@ -122,6 +122,20 @@ def test_nothing_is_read_without_demand(world: Any) -> None:
     assert reader.lsns == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_replays_leave_threads_to_others(world: Any) -> None:
+    """However many there are, two are read at a time, each in its turn."""
+    world.commit(5)
+    readers = [world.subscribe("events") for _ in range(6)]
+    for reader in readers:
+        reader.want(UNBOUNDED)
+    assert len(world.threads.waiting) == 2
+    readers[3].close()
+    world.settle()
+    for reader in (*readers[:3], *readers[4:]):
+        assert reader.lsns == [1, 2, 3, 4, 5]
+    assert readers[3].lsns == []
+
+
 def test_what_expired(world: Any) -> None:
     """An event that is in no file any more: 410, with the first that is."""
     world.commit(3)
