@@ -107,6 +107,7 @@ def share(
             tokens={token: name for name, token in revealed(options.tokens).items()},
             token_lifetime=options.token_lifetime,
             segments=options.segments,
+            table_bytes=options.table_bytes,
         ),
         offsets=Offsets(),
         tap=tap,

@@ -185,7 +185,11 @@ class PravegaOptions(Section):
         description="Held for open transactions and large events together (size)",
     )
     table_bytes: ByteCount = Field(
-        default=64 * MiB, description="Keys and values of one table (size)"
+        default=64 * MiB, description="Keys and values of all tables together (size)"
+    )
+    numbers: Count = Field(
+        default=2_000_000,
+        description="Writers and attributes of all segments that are known (number)",
     )
     writers: Count = Field(
         default=10_000, description="Set up by one connection (number)"

@@ -171,6 +171,8 @@ class Appends:
     def _store(
         self, writer: Writer, number: int, data: bytes, events: int, offset: int | None
     ) -> Change:
+        if writer.last == NEVER:
+            self._limits.check_numbers(self._state.numbers + 1)
         if is_staged(writer.segment):
             held = self._state.staged_bytes + len(data)
             if held > self._limits.transaction_bytes:

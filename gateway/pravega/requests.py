@@ -31,9 +31,10 @@ from gateway.pravega.denied import (
 )
 from gateway.pravega.frames import MAX_LENGTH
 from gateway.pravega.limits import Limits
-from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments
+from gateway.pravega.tables import ENTRY_BYTES
 from gateway.pravega.wire import (
+    NEVER,
     NoSuchSegment,
     OperationUnsupported,
     SegmentAlreadyExists,
@@ -97,20 +98,12 @@ class Requests:
     """Of one connection."""
 
     def __init__(
-        self,
-        state: Segments,
-        limits: Limits,
-        new_id: Callable[[], str],
-        head: Callable[[Segment], int],
+        self, state: Segments, limits: Limits, new_id: Callable[[], str]
     ) -> None:
-        """*new_id* gives 32 hex digits that were never given before.
-
-        *head* is where what can be read of a segment begins.
-        """
+        """*new_id* gives 32 hex digits that were never given before."""
         self._state = state
         self._limits = limits
         self._new_id = new_id
-        self._head = head
         self.transients: dict[str, None] = {}
         """Large events that the connection has begun and not merged."""
         self.now = 0
@@ -191,7 +184,7 @@ class Requests:
             deleted=False,
             modified=segment.modified,
             write_offset=segment.length,
-            start_offset=self._head(segment),
+            start_offset=segment.start,
         )
 
     @answer.register
@@ -201,6 +194,7 @@ class Requests:
 
     @answer.register
     def _(self, message: ws.UpdateSegmentAttribute) -> Answered:
+        self._check_new(message.segment, (message.attribute,))
         change = self._state.attribute(
             message.segment,
             message.attribute,
@@ -210,15 +204,22 @@ class Requests:
         )
         return change, ws.SegmentAttributeUpdated(message.request_id, success=True)
 
+    def _check_new(self, name: str, attributes: Sequence[bytes]) -> None:
+        number_of = self._state.data(name).number_of
+        new = sum(number_of(each) == NEVER for each in attributes)
+        if new:
+            self._limits.check_numbers(self._state.numbers + new)
+
     @answer.register
     def _(self, message: ws.LocateOffset) -> Answered:
         segment = self._state.data(message.segment)
-        offset = segment.boundary(max(message.target, self._head(segment)))
+        offset = segment.boundary(max(message.target, segment.start))
         return None, ws.OffsetLocated(message.request_id, message.segment, offset)
 
     @answer.register
     def _(self, message: ws.MergeSegments) -> Answered:
         target, source = message.target, message.source
+        self._check_new(target, [each.attribute for each in message.updates])
         change = None
         try:
             change = self._state.merge(
@@ -282,10 +283,12 @@ class Requests:
     @answer.register
     def _(self, message: wt.UpdateTableEntries) -> Answered:
         table = self._state.table(message.segment)
-        size = sum(len(each.key) + len(each.value) for each in message.entries)
-        if table.bytes + size > self._limits.table_bytes:
+        size = self._state.table_bytes + sum(
+            ENTRY_BYTES + len(each.key) + len(each.value) for each in message.entries
+        )
+        if size > self._limits.table_bytes:
             raise Refusal(
-                f"table of {table.bytes + size} bytes",
+                f"{size} bytes in tables",
                 limit=self._limits.table_bytes,
                 key="options.table_bytes",
             )

@@ -230,6 +230,8 @@ class SeedSession:
         if end > level:
             data = _behind(block.data, level - begin)
             number = self._state.segments[name].number_of(writer)
+            if number == NEVER:
+                self._limits.check_numbers(self._state.numbers + 1)
             try:
                 yield self._state.append(
                     name,

@@ -81,6 +81,12 @@ class Segment:
         self.places: array[int] | None = None
         """The lsn of each."""
 
+    @property
+    def numbers(self) -> int:
+        """How many are remembered, of writers and attributes."""
+        more = 0 if self.attributes is None else len(self.attributes)
+        return len(self.writers) + len(self.idle) + more
+
     def number_of(self, writer: bytes) -> int:
         """A writer's last event number; `NEVER` if it is not known."""
         found = self.writers.get(writer)

@@ -86,6 +86,10 @@ class Segments:
         """Of the last change that is on disk."""
         self.staged_bytes = 0
         """What transactions and large events hold in memory."""
+        self.table_bytes = 0
+        """What tables hold in memory: `Table.bytes`."""
+        self.numbers = 0
+        """How many writers and attributes of segments there are, about."""
         self.segments: dict[str, Segment] = {}
         self.merged: dict[str, None] = {}
         """The newest staged segments that were merged, in that order."""
@@ -338,21 +342,29 @@ class Segments:
             case records.Truncate():
                 segment.truncate(record.offset)
             case records.Attribute():
+                before = segment.numbers
                 segment.set_attribute(record.attribute, record.value)
+                self.numbers += segment.numbers - before
             case records.Policy():
                 segment.target_rate = record.target_rate
                 segment.scale_type = record.scale_type
             case records.Put():
-                self._table(segment).put(record.version, record.entries)
+                table, before = self._table(segment), self._table(segment).bytes
+                table.put(record.version, record.entries)
+                self.table_bytes += table.bytes - before
             case records.Remove():
-                self._table(segment).remove(record.version, record.keys)
+                table, before = self._table(segment), self._table(segment).bytes
+                table.remove(record.version, record.keys)
+                self.table_bytes += table.bytes - before
 
     def _append(self, record: records.Append, now: int) -> None:
         segment = self._there(record.segment)
         segment.length = record.offset + len(record.data)
         segment.events += record.claimed
         segment.modified = now
+        before = segment.numbers
         segment.wrote(record.writer, record.number)
+        self.numbers += segment.numbers - before
         if segment.staged is not None:
             segment.staged.add(bytes(record.data))
             self.staged_bytes += len(record.data)
@@ -379,13 +391,27 @@ class Segments:
 
     def _forget_segment(self, name: str) -> None:
         gone = self.segments.pop(name, None)
-        if gone is not None and gone.staged is not None:
-            self.staged_bytes -= len(gone.staged.data)
+        if gone is not None:
+            self._count(gone, -1)
+            if gone.staged is not None:
+                self.staged_bytes -= len(gone.staged.data)
+
+    def _count(self, segment: Segment, times: int) -> None:
+        self.numbers += times * segment.numbers
+        if segment.table is not None:
+            self.table_bytes += times * segment.table.bytes
+
+    def put_back(self, segment: Segment) -> None:
+        """A segment as it was."""
+        self.segments[segment.name] = segment
+        self._count(segment, 1)
 
     def _rotate(self, now: int) -> None:
         self.forgotten = now
         for segment in self.segments.values():
+            self._count(segment, -1)
             segment.idle, segment.writers = segment.writers, {}
+            self._count(segment, 1)
 
     def _there(self, name: str) -> Segment:
         # Missing only after a journal has lost records: what we know is kept.

@@ -59,6 +59,8 @@ class _Options(Protocol):
     @property
     def table_bytes(self) -> int: ...
     @property
+    def numbers(self) -> int: ...
+    @property
     def writers(self) -> int: ...
     @property
     def reads(self) -> int: ...
@@ -92,6 +94,7 @@ class Pravega:
             segments=options.segments,
             transaction_bytes=options.transaction_bytes,
             table_bytes=options.table_bytes,
+            numbers=options.numbers,
             writers=options.writers,
             reads=options.reads,
         )
@@ -109,13 +112,7 @@ class Pravega:
         state = self.container.state
         if first != _HELLO:
             return SeedSession(state, self.limits, self._check)
-        return Session(
-            state,
-            self.limits,
-            lambda: uuid4().hex,
-            self._check,
-            self.container.head,
-        )
+        return Session(state, self.limits, lambda: uuid4().hex, self._check)
 
 
 class PravegaServer:

@@ -184,7 +184,7 @@ def restore(data: bytes) -> Segments:
         match piece:
             case _Some():
                 for saved in piece.segments:
-                    state.segments[saved.name] = _restored(saved)
+                    state.put_back(_restored(saved))
             case _Staged():
                 staged = state.segments[piece.name].staged
                 if staged is not None:

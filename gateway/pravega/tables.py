@@ -13,9 +13,12 @@ from gateway.pravega.codec import Entry
 from gateway.pravega.denied import BadVersion, NoSuchKey, OutOfRange
 from gateway.pravega.wire import NEVER
 
-__all__ = ["Table"]
+__all__ = ["ENTRY_BYTES", "Table"]
 
 _ABSENT = -1
+
+#: What an entry costs in memory beside its key and value.
+ENTRY_BYTES = 128
 
 #: How much of a table one reply carries, beside at least one entry.
 _REPLY_BYTES = 1 << 20
@@ -33,7 +36,7 @@ class Table:
         self.entries: dict[bytes, tuple[bytes, int]] = {}
         """Value and version by key, in the order of the versions."""
         self.bytes = 0
-        """Of keys and values."""
+        """Of keys and values, and of having them."""
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
         """Raise what stands against changing these keys on their conditions."""
@@ -56,7 +59,7 @@ class Table:
         for number, (key, value) in enumerate(entries, version):
             self._drop(key)
             self.entries[key] = value, number
-            self.bytes += len(key) + len(value)
+            self.bytes += ENTRY_BYTES + len(key) + len(value)
         self.position = version + len(entries)
 
     def remove(self, version: int, keys: Sequence[bytes]) -> None:
@@ -68,7 +71,7 @@ class Table:
     def _drop(self, key: bytes) -> None:
         found = self.entries.pop(key, None)
         if found is not None:
-            self.bytes -= len(key) + len(found[0])
+            self.bytes -= ENTRY_BYTES + len(key) + len(found[0])
 
     def get(self, key: bytes) -> Entry:
         """One entry; its version says if there is none."""

@@ -29,7 +29,7 @@ class Store:
         self.journal = ManualJournal()
         limits = SimpleNamespace(
             message_bytes=1 << 20, unacknowledged_bytes=1 << 20, segments=10,
-            transaction_bytes=1, table_bytes=1, writers=10, reads=10,
+            transaction_bytes=1, table_bytes=1, numbers=9, writers=10, reads=10,
         )  # fmt: skip
         settings: Any = SimpleNamespace(limits=limits, options=limits)
         listener = accept(settings, Container(self.journal, clock))

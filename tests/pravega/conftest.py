@@ -86,6 +86,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "segments": 1000,
         "transaction_bytes": 1 << 20,
         "table_bytes": 1 << 20,
+        "numbers": 1000,
         "writers": 100,
         "reads": 100,
     } | changes

@@ -389,3 +389,41 @@ def test_replies_that_wait_are_bounded(store: Any) -> None:
     assert len(peer.ask(*many)) == 20
     peer.ask(CreateSegment(4, "u", 0, 0), *many)
     assert "replies that wait" in peer.refused
+
+
+def test_tables_are_bounded_together(make_store: Callable[..., Any]) -> None:
+    """Many tables hold no more than one, small entries count, what goes makes room."""
+    store = make_store(table_bytes=1000)
+    peer = store.peer()
+    small = [Entry(b"%d" % n, NEVER, b"") for n in range(6)]
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.CreateTableSegment(2, "u"))
+    peer.ask(wt.UpdateTableEntries(3, "t", "", small))
+    peer.ask(wt.RemoveTableKeys(4, "t", "", small))
+    peer.ask(wt.UpdateTableEntries(5, "t", "", small))
+    peer.ask(wt.DeleteTableSegment(6, "t", False))
+    peer.ask(wt.UpdateTableEntries(7, "u", "", small), wt.CreateTableSegment(8, "t"))
+    assert store.restarted().container.state.table_bytes == 6 * 129
+    peer.ask(wt.UpdateTableEntries(9, "t", "", small))
+    assert "options.table_bytes" in peer.refused
+
+
+def test_writers_and_attributes_are_bounded(make_store: Callable[..., Any]) -> None:
+    """So many are remembered and no more; those that are known go on."""
+    store = make_store(numbers=3)
+    peer, other, third = store.peer(), store.peer(), store.peer()
+    for writer in (W, X, b"y" * 16):
+        peer.setup(writer=writer)
+    peer.ask(AppendBlockEnd(W, 0, b"", 1, 1, 1), AppendBlockEnd(X, 0, b"", 1, 1, 2))
+    peer.ask(UpdateSegmentAttribute(3, "s", b"a" * 16, 1, NEVER))
+    assert store.restarted().container.state.numbers == 3
+    other.ask(UpdateSegmentAttribute(4, "s", b"b" * 16, 1, NEVER))
+    assert "options.numbers" in other.refused
+    updates = [AttributeUpdate(b"c" * 16, 1, 1, NEVER)]
+    third.ask(MergeSegments(5, "s", "t", "", updates))
+    assert "options.numbers" in third.refused
+    assert peer.ask(
+        AppendBlockEnd(W, 0, b"", 1, 2, 6),
+        UpdateSegmentAttribute(7, "s", b"a" * 16, 2, 1),
+    )[1:] == [SegmentAttributeUpdated(7, success=True)]
+    peer.ask(AppendBlockEnd(b"y" * 16, 0, b"", 1, 1, 7))
+    assert "options.numbers" in peer.refused

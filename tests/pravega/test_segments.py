@@ -16,6 +16,7 @@ from gateway.pravega import denied, records, snapshot
 from gateway.pravega.codec import AttributeUpdate, Entry
 from gateway.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.pravega.segments import Segments
+from gateway.pravega.tables import ENTRY_BYTES
 from gateway.pravega.wire import NEVER
 
 W, X = b"w" * 16, b"x" * 16
@@ -250,7 +251,7 @@ def test_tables(model: Any) -> None:
         assert table.since(2, 9) == ([Entry(b"a", 2, b"4")], 3, True)
         assert table.since(3, 9) == ([], 3, True)
         assert table.since(0, 1) == ([Entry(b"b", 1, b"2")], 2, False)
-        assert table.bytes == 4
+        assert table.bytes == 4 + 2 * ENTRY_BYTES
     with pytest.raises(denied.OutOfRange):
         state.remove("t", [Entry(b"a", NEVER)], 0, position=2)
     with pytest.raises(denied.NotEmpty):

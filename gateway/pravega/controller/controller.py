@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.interfaces import Refusal
 from gateway.pravega.container import Container
 from gateway.pravega.controller.calling import Caller, Method
 from gateway.pravega.controller.catalog import Catalog
@@ -23,6 +24,14 @@ from gateway.pravega.controller.tokens import Tokens
 from gateway.pravega.controller.transactions import Transactions
 
 __all__ = ["Controller"]
+
+#: Calls by which there is more to remember; what ends and deletes is never refused.
+_GROWING = frozenset(
+    (
+        "createScope", "createStream", "updateStream", "createTransaction",
+        "createReaderGroup", "updateReaderGroup", "updateSubscriberStreamCut",
+    )
+)  # fmt: skip
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
@@ -40,13 +49,16 @@ class Controller:
         tokens: Mapping[str, str] | None = None,
         token_lifetime: float = 600.0,
         segments: int = 100_000,
+        table_bytes: int = 64 << 20,
     ) -> None:
         """*advertise* gives host and port of the segment store to who calls us by a
         host.  *users* are names with passwords, *tokens* those with names; if there are
         neither, nobody has to say who they are.  A delegation token is good for
-        *token_lifetime* seconds.  At most *segments* in the container.
+        *token_lifetime* seconds.  At most *segments* in the container, and *table_bytes*
+        in its tables, those of the controller included.
         """
         self.container = container
+        self._table_bytes = table_bytes
         self.credentials = Credentials(users or {}, tokens or {})
         self.tokens = Tokens(
             clock.seconds,
@@ -112,8 +124,20 @@ class Controller:
             request = decode(kind, message)
         except Undecodable:
             raise Failed(Code.INVALID_ARGUMENT, f"no {kind}") from None
+        if path.removeprefix(_SERVICE) in _GROWING:
+            self._check_room(len(message))
         answered: bytes = answer(request, caller).SerializeToString()
         return answered
+
+    def _check_room(self, size: int) -> None:
+        size += self.container.state.table_bytes
+        if size > self._table_bytes:
+            why = Refusal(
+                f"{size} bytes in tables",
+                limit=self._table_bytes,
+                key="options.table_bytes",
+            )
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
 
     def _create_internal(self, scope: str, name: str) -> None:
         self._streams.create_internal(scope, name)

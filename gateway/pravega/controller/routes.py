@@ -94,6 +94,7 @@ class Routes:
         if (
             scope is not None
             and base != info.stream
+            and not base.startswith(MARK)
             and scope.stream(base) is not None
             and scope.stream(info.stream) is None
         ):
@@ -139,8 +140,7 @@ class Routes:
         info = request.stream_info
         self._sure(info)
         _, stream = find(self._catalog, info)
-        container = self._catalog.container
-        there = container.state.segments
+        there = self._catalog.container.state.segments
         names = self._catalog.segments(info.scope, info.stream, stream)
         return new(
             "SegmentsAtTime",
@@ -148,7 +148,7 @@ class Routes:
                 new(
                     "SegmentLocation",
                     segment=_segment_id(info.scope, info.stream, number),
-                    offset=container.head(there[name]) if name in there else 0,
+                    offset=there[name].start if name in there else 0,
                 )
                 for number, name in zip(stream.numbers, names, strict=True)
             ],

@@ -410,3 +410,23 @@ def test_segments_that_were_there_before(peer: Any, config: Make) -> None:
     peer.call("createScope", scope("sc"))
     assert peer.status("createStream", config("st", 1)) == 0
     assert peer.service.names == {f"sc/st/{number}.#epoch.0" for number in (0, 2, 3)}
+
+
+def test_watermarks_have_no_watermarks(stream: Any, stream_info: Make) -> None:
+    """Asking for the watermarks of watermarks of … makes no streams without end."""
+    assert stream.call("getCurrentSegments", stream_info("_MARKst")).ranges
+    asked = stream_info("_MARK_MARKst").SerializeToString()
+    assert stream.send("getCurrentSegments", asked).status == Code.NOT_FOUND
+
+
+def test_what_is_remembered_is_bounded(make_service: Make) -> None:
+    """Scopes and configurations are refused when the tables are full; deleting goes on."""
+    peer = make_service(table_bytes=1000).peer()
+    last = None
+    for number in range(9):
+        last = peer.try_("createScope", scope(f"s{number}"))
+    assert last is not None
+    assert last.status == Code.RESOURCE_EXHAUSTED
+    assert "options.table_bytes" in last.text
+    assert peer.status("deleteScope", scope("s0")) == 0
+    assert peer.status("createScope", scope("s9")) == 0
