@@ -31,6 +31,7 @@ from gateway.pravega.denied import (
 )
 from gateway.pravega.frames import MAX_LENGTH
 from gateway.pravega.limits import Limits
+from gateway.pravega.segment import Segment
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.tables import ENTRY_BYTES
 from gateway.pravega.wire import (
@@ -98,12 +99,20 @@ class Requests:
     """Of one connection."""
 
     def __init__(
-        self, state: Segments, limits: Limits, new_id: Callable[[], str]
+        self,
+        state: Segments,
+        limits: Limits,
+        new_id: Callable[[], str],
+        head: Callable[[Segment], int],
     ) -> None:
-        """*new_id* gives 32 hex digits that were never given before."""
+        """*new_id* gives 32 hex digits that were never given before.
+
+        *head* is where what can be read of a segment begins.
+        """
         self._state = state
         self._limits = limits
         self._new_id = new_id
+        self._head = head
         self.transients: dict[str, None] = {}
         """Large events that the connection has begun and not merged."""
         self.now = 0
@@ -184,7 +193,7 @@ class Requests:
             deleted=False,
             modified=segment.modified,
             write_offset=segment.length,
-            start_offset=segment.start,
+            start_offset=self._head(segment),
         )
 
     @answer.register
@@ -213,7 +222,7 @@ class Requests:
     @answer.register
     def _(self, message: ws.LocateOffset) -> Answered:
         segment = self._state.data(message.segment)
-        offset = segment.boundary(max(message.target, segment.start))
+        offset = segment.boundary(max(message.target, self._head(segment)))
         return None, ws.OffsetLocated(message.request_id, message.segment, offset)
 
     @answer.register

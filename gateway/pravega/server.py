@@ -112,7 +112,13 @@ class Pravega:
         state = self.container.state
         if first != _HELLO:
             return SeedSession(state, self.limits, self._check)
-        return Session(state, self.limits, lambda: uuid4().hex, self._check)
+        return Session(
+            state,
+            self.limits,
+            lambda: uuid4().hex,
+            self._check,
+            self.container.head,
+        )
 
 
 class PravegaServer:

@@ -140,7 +140,8 @@ class Routes:
         info = request.stream_info
         self._sure(info)
         _, stream = find(self._catalog, info)
-        there = self._catalog.container.state.segments
+        container = self._catalog.container
+        there = container.state.segments
         names = self._catalog.segments(info.scope, info.stream, stream)
         return new(
             "SegmentsAtTime",
@@ -148,7 +149,7 @@ class Routes:
                 new(
                     "SegmentLocation",
                     segment=_segment_id(info.scope, info.stream, number),
-                    offset=there[name].start if name in there else 0,
+                    offset=container.head(there[name]) if name in there else 0,
                 )
                 for number, name in zip(stream.numbers, names, strict=True)
             ],
