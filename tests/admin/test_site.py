@@ -123,6 +123,19 @@ def test_the_page_finds_its_elements(port: Any) -> None:
     assert wanted <= set(re.findall(r'id="([\w-]+)"', html))
 
 
+def test_what_senders_wrote_stays_text(port: Any) -> None:
+    """Payloads can not become markup, and are asked for only after a click."""
+    [script] = re.findall(r"<script>(.*?)</script>", port.ask("/").text, re.DOTALL)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write", script)
+    assert script.count("new EventSource(") == 1
+    begun = re.findall(r"^.*\bwatch\((?!false).*$", script, re.MULTILINE)
+    assert [line.strip().partition("(")[0] for line in begun] == [
+        "function watch",
+        "at",
+        "at",
+    ]
+
+
 @pytest.mark.parametrize("path", OPEN + GUARDED)
 def test_head(port: Any, path: str) -> None:
     """HEAD has the code and length of GET and no body."""
