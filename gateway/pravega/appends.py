@@ -244,4 +244,6 @@ def _unstored(data: bytes, last: int, number: int, events: int) -> bytes:
         if len(data) - at < 8 or any(data[at : at + 4]):
             raise Refusal("append that is stored in part, and not of whole events")
         at += 8 + int.from_bytes(data[at + 4 : at + 8])
+    if skip > 0 and at >= len(data):
+        raise Refusal(f"append of {events} events that has only those that are stored")
     return data[at:]

@@ -24,7 +24,7 @@ from gateway.pravega.seed_block import Assembly, SeedBlock
 from gateway.pravega.segment import is_staged
 from gateway.pravega.segments import Change, Segments
 from gateway.pravega.session import Step
-from gateway.pravega.tokens import Check, anyone
+from gateway.pravega.tokens import SHOWN, Check, anyone
 from gateway.pravega.wire import NEVER
 
 __all__ = ["SeedSession"]
@@ -163,14 +163,16 @@ class SeedSession:
     def _read(self, read: wire.ReadSegment) -> Read:
         self._demand(read.segment)
         if read.segment not in self._state.segments:
-            raise Refusal(f"read of {read.segment!r}, which does not exist")
+            raise Refusal(f"read of {read.segment[:SHOWN]!r}, which does not exist")
         return Read(read.segment, read.offset, read.length)
 
     # -- appends ----------------------------------------------------------------------
 
     def _demand(self, name: str) -> None:
         if self._check("", name) is not None:
-            raise Refusal(f"{name!r} asks for a token, which this dialect has not")
+            raise Refusal(
+                f"{name[:SHOWN]!r} asks for a token, which this dialect has not"
+            )
 
     def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
         self._demand(name)
@@ -193,7 +195,7 @@ class SeedSession:
     def _create(self, name: str) -> Change:
         limits, have = self._limits, len(self._state.segments)
         if is_staged(name) or not 0 < len(name.encode()) <= limits.name_bytes:
-            raise Refusal(f"segment name {name[:40]!r}", limit=limits.name_bytes)
+            raise Refusal(f"segment name {name[:SHOWN]!r}", limit=limits.name_bytes)
         if have >= limits.segments:
             raise Refusal(
                 f"{have} segments and one more",

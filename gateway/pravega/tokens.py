@@ -13,9 +13,12 @@ from gateway.interfaces import Refusal
 from gateway.pravega.codec import encode
 from gateway.pravega.wire import AuthTokenCheckFailed
 
-__all__ = ["Check", "anyone", "demand"]
+__all__ = ["SHOWN", "Check", "anyone", "demand"]
 
 _EXPIRED = 1
+
+#: So much of a name, which may be of 64 KiB, is said in a log.
+SHOWN = 100
 
 Check: TypeAlias = Callable[[str, str], int | None]
 """The code of `AuthTokenCheckFailed`, if a token is not good for a segment now."""
@@ -31,6 +34,6 @@ def demand(check: Check, token: str, segment: str, request_id: int) -> None:
     code = check(token, segment)
     if code is not None:
         raise Refusal(
-            f"token {'expired' if code == _EXPIRED else 'not good'} for {segment!r}",
+            f"token {'expired' if code == _EXPIRED else 'not good'} for {segment[:SHOWN]!r}",
             reply=encode(AuthTokenCheckFailed(request_id, "", code)),
         )

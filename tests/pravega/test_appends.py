@@ -745,3 +745,17 @@ def test_61_much_then_a_reset(store: Any, block: Block) -> None:
     assert len(store.rows) % 100 == 0
     assert store.peer().setup() == len(store.rows)
     assert store.journal.reserved == 0
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\0\0\0\0\x63b"])
+def test_what_is_not_there_is_not_acknowledged(
+    store: Any, block: Block, rest: bytes
+) -> None:
+    """A block that says it has more than what is stored already must have it."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1))
+    data = rest or block(b"a")
+    assert peer.ask(bare(data, 2, 2)) == []
+    assert "only those that are stored" in peer.refused
+    assert store.peer().setup() == 1
