@@ -39,6 +39,8 @@ class Shared:
     """The Pomelo clients of all listeners, for pushes."""
     container: pravega.Container
     """The Pravega segments of all listeners."""
+    history: History
+    """Reads them back from files."""
     controller: Controller
     """Where Pravega's clients find them."""
     offsets: Offsets
@@ -99,6 +101,7 @@ def share(
         reactor=reactor,
         registry=pomelo.Registry(),
         container=container,
+        history=history,
         controller=Controller(
             container,
             clock,

@@ -65,6 +65,8 @@ class Told:
     """In the journal's thread."""
     published: Callable[[Published], None]
     """In the spool's thread."""
+    expired: Callable[[], None]
+    """The archive has dropped files; in the spool's thread."""
     fatal: Callable[[str], None]
     """The journal is lost: the daemon must end."""
 
@@ -138,6 +140,7 @@ class Storage:
             published_lsn=published_lsn,
             on_published=self._told.published,
             on_done=self._done,
+            on_expired=self._told.expired,
             also_reserved=lambda: self.checkpoint.reserved_bytes,
         )
 

@@ -178,6 +178,7 @@ class Gateway(MultiService):
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
+                expired=self._expired,
                 fatal=self._fatal,
             ),
             remembering=self._remembers,
@@ -358,6 +359,10 @@ class Gateway(MultiService):
         self.metrics.published(file.seconds)
         for flaw, events in file.flaws.items():
             self.metrics.flawed(flaw, events)
+
+    def _expired(self) -> None:
+        """Readers who begin now are told where there is something."""
+        self.shared.history.refresh()
 
     def _fatal(self, why: str) -> None:
         """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""

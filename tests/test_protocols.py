@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import maybeDeferred
@@ -63,6 +63,7 @@ def shared_by_all() -> Shared:
         reactor=clock,
         registry=pomelo.Registry(),
         container=container,
+        history=cast(Any, None),
         controller=Controller(container, clock, advertise=lambda host: (host, 1)),
         offsets=Offsets(),
         tap=Tap(live),

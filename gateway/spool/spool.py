@@ -279,9 +279,11 @@ class Spool:
         published_lsn: int,
         on_published: Callable[[Published], None] = lambda _: None,
         on_done: Callable[[Segment], None] = lambda _: None,
+        on_expired: Callable[[], None] = lambda: None,
         also_reserved: Callable[[], int] = lambda: 0,
     ) -> None:
-        """*on_published* is called in the spool's own thread.
+        """*on_published* is called in the spool's own thread, and so is *on_expired*,
+        when the archive has dropped files.
 
         *on_done* hears in the reactor's of each segment that is published, or has
         nothing to publish, after the journal does.  *also_reserved*: bytes of the disk
@@ -301,6 +303,7 @@ class Spool:
         self._reactor = reactor
         self._on_published = on_published
         self._on_done = on_done
+        self._on_expired = on_expired
         self._also_reserved = also_reserved
         self._journal: Held | None = None
         self._work: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
@@ -456,7 +459,11 @@ class Spool:
             return
         self._next_expiry = now + min(60.0, self._settings.retention)
         oldest = now - self._settings.retention
+        expired = False
         for name in self._disk.names(self._archive):
             path = self._archive / name
             if parse_file_name(name) and self._disk.modified(path) < oldest:
                 self._disk.unlink(path)
+                expired = True
+        if expired:
+            self._on_expired()

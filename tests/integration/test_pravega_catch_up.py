@@ -4,6 +4,7 @@ retention was quicker.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,12 @@ class Peer:
         [answer] = got
         return answer
 
+    def begin(self) -> int:
+        """Of what is left of the segment."""
+        info = self.ask(GetStreamSegmentInfo(1, SEGMENT))
+        assert isinstance(info, StreamSegmentInfo)
+        return info.start_offset
+
     def read(self, offset: int, end: int) -> list[bytes]:
         """The events from one offset to the other."""
         data = b""
@@ -77,7 +84,12 @@ def late(serve: Callable[..., Any]) -> Any:
     """A daemon that keeps little in memory, and publishes only when it stops."""
     return serve(
         options={"recent_bytes": "64KiB"},
-        spool={"roll_interval": "10m", "roll_bytes": "64MiB", "roll_events": 10**7},
+        spool={
+            "roll_interval": "10m",
+            "roll_bytes": "64MiB",
+            "roll_events": 10**7,
+            "retention": "1h",
+        },
     )
 
 
@@ -115,9 +127,7 @@ def test_wherever_it_lies(late: Any) -> None:
         assert told.offset == 100 * KiB
         assert 1000 * KiB <= told.start_offset <= 1300 * KiB
         start = told.start_offset
-        info = each.ask(GetStreamSegmentInfo(1, SEGMENT))
-        assert isinstance(info, StreamSegmentInfo)
-        assert (info.start_offset, info.write_offset) == (start, 2500 * KiB)
+        assert each.begin() == start
         assert each.read(start, 2500 * KiB) == events(start // KiB, 2500)
     late.restart()
     told = Peer(late.port).ask(ReadSegment(SEGMENT, 0, MiB, "", 1))
@@ -127,10 +137,10 @@ def test_wherever_it_lies(late: Any) -> None:
 
 @pytest.mark.needs_pravega
 def test_the_published_client_comes_late(
-    late: Any, pravega_client: Callable[..., Any]
+    late: Any, pravega_client: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:
-    """It reads a stream from its head, wherever that lies; when the head is gone, it
-    goes on where there is something.
+    """It reads a stream from its head, wherever that lies; when retention has taken
+    that, it begins where there is something.
     """
     client = pravega_client(late.controller)
     manager = client.manager
@@ -149,9 +159,15 @@ def test_the_published_client_comes_late(
     late.restart()
     Peer(late.port).write(WireWriter(b"x" * 16, SEGMENT), events(1000, 2000))
     assert read("spool", 2000) == events(0, 2000)
-    [first] = late.daemon.spool.glob("*.parquet")
-    late.restart()  # what was read just now may still be in memory
-    first.unlink()
+    [path] = late.daemon.spool.glob("*.parquet")
+    late.daemon.terminate()
+    expired = late.daemon.archive / path.name
+    path.rename(expired)
+    os.utime(expired, (0, 0))
+    late.daemon.start()
+    peer = Peer(late.port)
+    eventually(lambda: peer.begin(), "the archive drops it, and the gateway knows")
+    assert not expired.exists()
     found = read("truncated", 700)
     begin = int(found[0])
     assert 1000 <= begin <= 1300

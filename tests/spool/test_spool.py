@@ -53,6 +53,7 @@ def start(
     place: Any,
     *,
     on_done: Callable[[Segment], None] = lambda _: None,
+    on_expired: Callable[[], None] = lambda: None,
     also_reserved: int = 0,
     **settings: Any,
 ) -> tuple[Spool, Held, Turns]:
@@ -66,6 +67,7 @@ def start(
         turns,
         published_lsn=0,
         on_done=on_done,
+        on_expired=on_expired,
         also_reserved=lambda: also_reserved,
     )
     return spool, held, turns
@@ -182,7 +184,7 @@ def test_a_backlog_makes_larger_files(place: Any, until: Callable[..., None]) ->
 
 
 def test_the_archive_expires(place: Any, until: Callable[..., None]) -> None:
-    """Files that Spark has had for `spool.retention` go; others stay."""
+    """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
     import os
     import time
 
@@ -193,9 +195,16 @@ def test_the_archive_expires(place: Any, until: Callable[..., None]) -> None:
         path.write_bytes(b"x")
     os.utime(old, (time.time() - 7200,) * 2)
     os.utime(foreign, (time.time() - 7200,) * 2)
-    spool, held, turns = start(place, retention=3600.0)
+    left: list[set[str]] = []
+    spool, held, turns = start(
+        place,
+        retention=3600.0,
+        on_expired=lambda: left.append({each.name for each in place.archive.iterdir()}),
+    )
     spool.start(held, [])
-    until(turns, lambda: not old.exists())
+    until(turns, lambda: left)
     stop(spool, turns, until)
+    assert left == [{new.name, foreign.name}]
+    assert not old.exists()
     assert new.exists()
     assert foreign.exists()
