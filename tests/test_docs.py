@@ -1,0 +1,69 @@
+"""What the pages show can be copied, and where they point there is something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway import config
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    ROOT / "bench" / "README.md",
+]
+PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
+SECTIONS = ("Quick start", "Configuration", "What is acknowledged when", "Limits")
+
+
+def links() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if not link.startswith(("http:", "https:")):
+                yield page, link
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings' names, as they are made of their text."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_has_the_same_page(protocol: str) -> None:
+    """Who knows one page finds the way in the others."""
+    text = (ROOT / "docs" / f"{protocol}.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert [heading for heading in headings if heading in SECTIONS] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_listeners_can_be_copied(protocol: str, tmp_path: Path) -> None:
+    """The listener that a page shows is valid, once its files are there."""
+    text = (ROOT / "docs" / f"{protocol}.md").read_text()
+    shown = re.findall(r"```yaml\n(listeners:.*?)```", text, re.DOTALL)
+    assert shown
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).touch()
+    for block in shown:
+        file = tmp_path / "gateway.yaml"
+        file.write_text(re.sub(r"\$\{file:[^}]*\}", "secret", block))
+        [listener] = config.load(file).listeners
+        assert listener.protocol == protocol
+
+
+def test_links_lead_somewhere() -> None:
+    """To files that are there, and to headings that they have."""
+    found = list(links())
+    assert len(found) > 20
+    for page, link in found:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), (page.name, link)
+        if anchor:
+            assert anchor in anchors(target), (page.name, link)
