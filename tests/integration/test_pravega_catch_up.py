@@ -166,7 +166,7 @@ def test_the_published_client_comes_late(
     os.utime(expired, (0, 0))
     late.daemon.start()
     peer = Peer(late.port)
-    eventually(lambda: peer.begin(), "the archive drops it, and the gateway knows")
+    eventually(peer.begin, "the archive drops it, and the gateway knows")
     assert not expired.exists()
     found = read("truncated", 700)
     begin = int(found[0])
