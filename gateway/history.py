@@ -112,7 +112,11 @@ class History:
         return self._turn.run(self._in_thread, self.fetch, segment, offset, size, lsn)
 
     def refresh(self) -> None:
-        """Look which files there are."""
+        """Look which files there are; any thread may call."""
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self) -> None:
         # In the order in which events move, so that none is missed on its way.
         firsts = [first for first, _, _ in self._segments()]
         files = set()
@@ -139,7 +143,7 @@ class History:
                     found = self._fetch(segment, offset, size, lsn)
                     if found:
                         return found
-                self.refresh()
+                self._refresh()
             if self._nowhere:
                 self.first_lsn = max(self.first_lsn, lsn + 1)
         raise Gone(f"{segment} at {offset} is not in any file (lsn {lsn})")

@@ -120,6 +120,7 @@ class Container:
         """It lacks nothing but the disk's word."""
         self._savers: list[Deferred[bytes]] = []
         self._forgetting: IDelayedCall | None = None
+        self._let_go_lsn = 0
 
     # -- start and stop -------------------------------------------------------------
 
@@ -167,8 +168,17 @@ class Container:
     def _save(self) -> None:
         if self._wanted and self._saving is None:
             self._savers, self._wanted = self._wanted, []
+            self._let_go()
             self._saving, self._written = Saving(self.state), False
             self._save_on()
+
+    def _let_go(self) -> None:
+        """Of what retention took, so that what is saved does not grow for ever."""
+        first_lsn = self._first_lsn
+        if first_lsn > self._let_go_lsn:
+            self._let_go_lsn = first_lsn
+            for segment in self.state.segments.values():
+                segment.let_go(first_lsn)
 
     def _save_on(self) -> None:
         """A little at a time: connections do not wait for it."""

@@ -140,6 +140,13 @@ class Segment:
             self.marks.append(offset)
             self.places.append(lsn)
 
+    def let_go(self, lsn: int) -> None:
+        """What lies before *lsn* can not be read any more: forget where it is."""
+        if self.marks is not None and self.places is not None:
+            gone = max(0, bisect_left(self.places, lsn) - 1)
+            del self.marks[:gone]
+            del self.places[:gone]
+
     def place(self, offset: int) -> int | None:
         """An lsn at or before that of the event at *offset*, and not long before."""
         if self.marks is None or self.places is None:

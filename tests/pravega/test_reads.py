@@ -5,12 +5,14 @@ Numbers in the names are those of the list of behaviours in docs/pravega.md.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
 
+from gateway.pravega.snapshot import restore
 from gateway.pravega.wire import (
     AppendBlockEnd,
     KeepAlive,
@@ -357,3 +359,23 @@ def test_after_a_restart(store: Any, writer: Writer, block: Block) -> None:
     peer = store.restarted().peer()
     peer.send(read(0))
     assert peer.got == [SegmentRead("s", 0, True, False, block(b"abc"), 7)]
+
+
+def test_marks_of_what_is_gone_go(make_store: Callable[..., Any], block: Block) -> None:
+    """Where events lay that retention took is not saved for ever; the rest is read."""
+    files = Files()
+    store = make_store(reader=files, recent_bytes=300_000)
+    writer, peer = Writer(store), store.peer()
+    data = block(b"x" * (1 << 18))
+    for _ in range(9):
+        writer.append(data)
+    files.first_lsn = 7
+    saved: list[bytes] = []
+    store.container.snapshot().addCallback(saved.append)
+    store.store()
+    state = restore(saved[0])
+    assert state.segments["s"].places == array("q", (6, 7, 8, 9))
+    peer.send(read(0))
+    assert peer.got == [SegmentIsTruncated(7, "s", 6 * len(data), "", 0)]
+    peer.send(read(6 * len(data)))
+    assert files.asked[-1][-1] == 7
