@@ -6,6 +6,8 @@ next ones.  What a client asks for *from a position on* is thus what changed sin
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -27,7 +29,7 @@ _REPLY_BYTES = 1 << 20
 class Table:
     """One table."""
 
-    __slots__ = ("bytes", "entries", "key_bytes", "position")
+    __slots__ = ("_keys", "_versions", "bytes", "entries", "key_bytes", "position")
 
     def __init__(self, key_bytes: int = 0) -> None:
         self.key_bytes = key_bytes
@@ -37,6 +39,9 @@ class Table:
         """Value and version by key, in the order of the versions."""
         self.bytes = 0
         """Of keys and values, and of having them."""
+        self._versions = array("q")
+        self._keys: list[bytes] = []
+        """What was put at each version, some of it put again or removed since."""
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
         """Raise what stands against changing these keys on their conditions."""
@@ -59,14 +64,18 @@ class Table:
         for number, (key, value) in enumerate(entries, version):
             self._drop(key)
             self.entries[key] = value, number
+            self._versions.append(number)
+            self._keys.append(key)
             self.bytes += ENTRY_BYTES + len(key) + len(value)
         self.position = version + len(entries)
+        self._compact()
 
     def remove(self, version: int, keys: Sequence[bytes]) -> None:
         """Keys that are not there do not matter."""
         for key in keys:
             self._drop(key)
         self.position = version + len(keys)
+        self._compact()
 
     def _drop(self, key: bytes) -> None:
         found = self.entries.pop(key, None)
@@ -86,15 +95,18 @@ class Table:
         return found, last, last > newest
 
     def _after(self, position: int) -> Iterator[Entry]:
-        newest: list[bytes] = []
-        for key, (_, version) in reversed(self.entries.items()):
-            if version < position:
-                break
-            newest.append(key)
         room = _REPLY_BYTES
-        for key in reversed(newest):
-            entry = self.get(key)
-            room -= len(key) + len(entry.value)
+        for at in range(bisect_left(self._versions, position), len(self._keys)):
+            entry = self.get(self._keys[at])
+            if entry.version != self._versions[at]:
+                continue
+            room -= len(entry.key) + len(entry.value)
             yield entry
             if room <= 0:
                 return
+
+    def _compact(self) -> None:
+        """Whoever reads on from somewhere finds little that is not there any more."""
+        if len(self._keys) > len(self.entries) + len(self.entries) // 16 + 1024:
+            self._keys = list(self.entries)
+            self._versions = array("q", (each for _, each in self.entries.values()))

@@ -16,7 +16,7 @@ from gateway.pravega import denied, records, snapshot
 from gateway.pravega.codec import AttributeUpdate, Entry
 from gateway.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.pravega.segments import Segments
-from gateway.pravega.tables import ENTRY_BYTES
+from gateway.pravega.tables import ENTRY_BYTES, Table
 from gateway.pravega.wire import NEVER
 
 W, X = b"w" * 16, b"x" * 16
@@ -423,3 +423,31 @@ def test_a_body_of_another_format() -> None:
     """It is an error that the spool keeps the bytes for."""
     with pytest.raises(ValueError, match="unknown format"):
         records.decode(b"\x93\x02\x01\x90")
+
+
+def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry is found, in order, and few are looked at that are not asked for."""
+    table = Table()
+    for number in range(5000):
+        table.put(table.position, [(b"%d" % (number * 7 % 3000), b"v")])
+    table.remove(table.position, [b"%d" % number for number in range(0, 3000, 2)])
+    looked = 0
+    get = Table.get
+
+    def count(self: Table, key: bytes) -> Entry:
+        nonlocal looked
+        looked += 1
+        return get(self, key)
+
+    monkeypatch.setattr(Table, "get", count)
+    seen: list[Entry] = []
+    position, reads = 0, 0
+    while found := table.since(position, 10):
+        if not found[0]:
+            break
+        seen += found[0]
+        position = found[1]
+        reads += 1
+    assert [each.key for each in seen] == list(table.entries)
+    assert looked < 2 * len(seen) + 2500
+    assert reads == 150
