@@ -165,7 +165,8 @@ class Appends:
             return None
         writer.last = number
         length = self._state.find(writer.segment).length
-        self.replies.acknowledge(writer, request_id, length)
+        conditional = offset is not None
+        self.replies.acknowledge(writer, request_id, length, alone=conditional)
         return change
 
     def _store(

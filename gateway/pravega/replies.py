@@ -2,7 +2,8 @@
 
 A reply may depend on anything that was decided before it, so it goes out when all of
 that is durable.  Acknowledgements that fall due together are one, per writer: each
-says what the last one said, so none is ever missed.
+says what the last one said, so none is ever missed.  Of conditional appends each has
+its own: who makes them waits for the answer to each request (Java's large events).
 
 No I/O, no clock.
 """
@@ -55,6 +56,8 @@ class _Owed:
     number: int = 0
     request_id: int = -1
     offset: int = 0
+    alone: bool = False
+    """No later acknowledgement stands for this one."""
 
 
 class Replies:
@@ -84,11 +87,15 @@ class Replies:
             )
         self._owed.append(_Owed(self._state.number, written, failed))
 
-    def acknowledge(self, writer: Writer, request_id: int, offset: int) -> None:
-        """`writer.last` was stored by the change that was made just now."""
-        self._owed.append(
-            _Owed(self._state.number, b"", writer, writer.last, request_id, offset)
-        )
+    def acknowledge(
+        self, writer: Writer, request_id: int, offset: int, *, alone: bool
+    ) -> None:
+        """`writer.last` was stored by the change that was made just now.
+
+        *alone* is whether it must not be left to the next acknowledgement.
+        """
+        after, number = self._state.number, writer.last
+        self._owed.append(_Owed(after, b"", writer, number, request_id, offset, alone))
 
     def clear(self) -> None:
         """Nobody is there to be told."""
@@ -103,6 +110,9 @@ class Replies:
         while owed and owed[0].after <= durable:
             one = owed.popleft()
             if one.writer is not None and not one.reply:
+                before = acks.get(one.writer)
+                if before is not None and before.alone:
+                    out.append(_ack(before))
                 acks[one.writer] = one
                 continue
             out += map(_ack, acks.values())

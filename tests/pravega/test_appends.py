@@ -432,6 +432,27 @@ def test_35_conditional(store: Any, block: Block) -> None:
     assert store.rows == [("s", b"a"), ("s", b"raw bytes")]
 
 
+def test_35_each_is_answered(store: Any, block: Block) -> None:
+    """Conditional appends that become durable together are acknowledged one by one,
+    whatever comes behind them: who made them waits for each answer.
+    """
+    peer = store.peer()
+    peer.setup()
+    peer.send(
+        bare(block(b"a"), 1, request=5),
+        ConditionalBlockEnd(W, 2, 9, b"large", 6),
+        ConditionalBlockEnd(W, 3, 14, b"event", 7),
+        bare(block(b"b"), 4, request=8),
+        bare(block(b"c"), 5, request=9),
+    )
+    store.store()
+    assert peer.got == [
+        DataAppended(W, 2, NEVER, 6, 14),
+        DataAppended(W, 3, 2, 7, 19),
+        DataAppended(W, 5, 3, 9, 37),
+    ]
+
+
 def test_36_what_can_not_be_stored(store: Any, block: Block) -> None:
     """It closes every connection that waits, acknowledges nothing, and ends it all."""
     peer, other = store.peer(), store.peer()
