@@ -200,7 +200,7 @@ class PravegaOptions(Section):
 
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
-        "table_bytes", "token_lifetime", "users", "tokens", "content_type",
+        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
     )  # fmt: skip
     """What all Pravega listeners must agree on: they share their segments."""
 
