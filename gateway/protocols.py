@@ -135,7 +135,7 @@ def rsio_options(options: object) -> rsio.Options:
 
 
 def _rsio_port(_: config.Listener) -> Port:
-    return {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"]}
+    return {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"], "mixed": True}
 
 
 PROTOCOLS: Mapping[str, Protocol] = {

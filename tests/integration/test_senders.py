@@ -122,3 +122,6 @@ def test_conformance(
     assert passed == set(range(1, 58)) - skipped
     assert skipped == {20, 38, 55, 56}
     assert run.returncode == 0
+    if "websocket" in way:  # plain connections come to the same port
+        plain = gateway_command("rsio-check", target, *words[:-2], "--only", "1")
+        assert plain.returncode == 0, plain.stdout + plain.stderr
