@@ -341,6 +341,23 @@ def test_a_wrong_server(gate: Any, read: Any) -> None:
         running.finish()
 
 
+def test_a_server_that_says_nothing(gate: Any) -> None:
+    """It is given ten seconds; there are ports that would wait for ever."""
+    endpoint = Endpoint(gate)
+    found: list[Any] = []
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock):
+            pass
+
+    Deferred.fromCoroutine(run()).addErrback(found.append)
+    gate.clock.advance(9)
+    assert not found
+    gate.clock.advance(2)
+    assert found[0].check(Disconnected)
+    assert "no hello within 10 s" in found[0].getErrorMessage()
+
+
 def test_a_cancelled_publisher(gate: Any) -> None:
     """A subscriber that cancels ends the publishing with an error."""
     endpoint = Endpoint(gate)

@@ -28,6 +28,7 @@ from gateway.rsio.streams import Consumed, Served
 
 __all__ = ["Peer"]
 
+_HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
 _LIMITS = Limits(element_bytes=1 << 24)
@@ -75,6 +76,7 @@ class Peer:
         self._closing = False
         self._session.greet()
         self._flush()
+        self._greeted = runtime.later(_HELLO_SECONDS, self._never_greeted)
 
     @property
     def extensions(self) -> frozenset[Extension]:
@@ -156,8 +158,11 @@ class Peer:
 
     def abandon(self) -> None:
         """Go without a goodbye."""
+        self._abandon("abandoned")
+
+    def _abandon(self, why: str) -> None:
         self._session.lost()
-        self._end("abandoned")
+        self._end(why)
         self._closing = True
         self._transport.abort()
 
@@ -223,6 +228,9 @@ class Peer:
         if data and self._why is None:
             self._transport.write(data)
 
+    def _never_greeted(self) -> None:
+        self._abandon(f"no hello within {_HELLO_SECONDS:g} s: is that RS.io?")
+
     # What the transport tells
 
     def received(self, data: bytes) -> None:
@@ -283,6 +291,7 @@ class Peer:
                 pass
 
     def _opened(self) -> None:
+        self._greeted()
         if Extension.AUTH in self.extensions:
             if self._token is not None:
                 self._session.identify("bearer", self._token.encode())
@@ -317,6 +326,7 @@ class Peer:
         if self._why is not None:
             return
         self._why = why
+        self._greeted()
         for subscription in self._subscriptions:
             subscription.lost(why)
         self._subscriptions.clear()
