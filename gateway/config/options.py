@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from gateway.config.fields import (
     ByteCount,
@@ -31,6 +31,9 @@ __all__ = [
     "PravegaOptions",
     "RsioOptions",
 ]
+
+_NAME_BYTES = 255
+"""Of a publisher's name: docs/rsio-v0.md."""
 
 KiB = 2**10
 MiB = 2**20
@@ -251,6 +254,16 @@ class RsioOptions(Section):
     check_publishers: Switch = Field(
         default=False, description="Publish check/…, which gateway rsio-check reads"
     )
+
+    @field_validator("subscribe")
+    @classmethod
+    def _each_once(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"has {name!r} twice: its events would be doubled")
+            if len(name.encode()) > _NAME_BYTES:
+                raise ValueError(f"{name[:20]!r}… is longer than {_NAME_BYTES} bytes")
+        return names
 
 
 #: The protocols of this version and what is particular to each.

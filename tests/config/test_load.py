@@ -275,6 +275,8 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
         ("port: 5044", "unknown key; here it is listen: tcp:PORT"),
         ("options: {pairs: 0}", "must be between 1 and"),
         ("options: {xyz: 0}", "unknown key; allowed: stall_timeout, keepalive_interval"),
+        ("options: {subscribe: [a, b, a]}", "has 'a' twice: its events would be doubled"),
+        ("options: {subscribe: [" + 256 * "x" + "]}", "is longer than 255 bytes"),
     ],
 )  # fmt: skip
 def test_one_mistake_in_a_listener(
@@ -282,7 +284,8 @@ def test_one_mistake_in_a_listener(
 ) -> None:
     """Listeners are where most mistakes are made, so each kind has its sentence."""
     (tmp_path / "c.pem").touch()
-    lines = {"name": "b", "protocol": "lumberjack", "listen": "tcp:1"}
+    protocol = "rsio" if "subscribe" in text else "lumberjack"
+    lines = {"name": "b", "protocol": protocol, "listen": "tcp:1"}
     key, _, value = text.partition(":")
     lines[key] = value
     body = "\n    ".join(f"{key}: {value}" for key, value in lines.items())
