@@ -14,8 +14,10 @@ __all__ = ["EVENT_COUNT", "MARK_BYTES", "Segment", "is_staged", "is_transient"]
 #: The attribute that tells how many events a segment has.
 EVENT_COUNT = bytes.fromhex("00000000000000000000000000000002")
 
-#: How far apart the offsets are of which we remember the lsn.
+#: How far apart the offsets are of which we remember the lsn, in bytes or in time:
+#: where retention ends, what lies before the next one can be read no more.
 MARK_BYTES = 1 << 18
+MARK_MS = 3_600_000
 
 
 def is_transient(name: str) -> bool:
@@ -38,6 +40,7 @@ class Segment:
         "events",
         "idle",
         "length",
+        "marked",
         "marks",
         "modified",
         "name",
@@ -77,9 +80,12 @@ class Segment:
         self.table: Table | None = None
         self.staged: Staged | None = Staged() if is_staged(name) else None
         self.marks: array[int] | None = None
-        """Offsets where an event begins, ascending; at most one in `MARK_BYTES`."""
+        """Offsets where an event begins, ascending; at most one in `MARK_BYTES`, but
+        for one each `MARK_MS`."""
         self.places: array[int] | None = None
         """The lsn of each."""
+        self.marked = 0
+        """When the last of them was made."""
 
     @property
     def numbers(self) -> int:
@@ -136,9 +142,12 @@ class Segment:
             return
         if self.marks is None or self.places is None:
             self.marks, self.places = array("q"), array("q")
-        if not self.marks or offset >= self.marks[-1] + MARK_BYTES:
+        last = self.marks[-1] if self.marks else -MARK_BYTES
+        late = self.modified >= self.marked + MARK_MS and offset > last
+        if late or offset >= last + MARK_BYTES:
             self.marks.append(offset)
             self.places.append(lsn)
+            self.marked = self.modified
 
     def let_go(self, lsn: int) -> None:
         """What lies before *lsn* can not be read any more: forget where it is."""

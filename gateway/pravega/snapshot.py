@@ -60,6 +60,7 @@ class _Segment(msgspec.Struct, array_like=True):
     table: _Table | None
     marks: bytes
     places: bytes
+    marked: int = 0
 
 
 class _Head(msgspec.Struct, array_like=True, tag=0):
@@ -240,6 +241,7 @@ def _saved(segment: Segment) -> _Segment:
         ),
         b"" if segment.marks is None else segment.marks.tobytes(),
         b"" if segment.places is None else segment.places.tobytes(),
+        segment.marked,
     )
 
 
@@ -258,6 +260,7 @@ def _restored(saved: _Segment) -> Segment:
         for key, value, version in saved.table.entries:
             table.put(version, [(key, value)])
         table.position = saved.table.position
+    segment.marked = saved.marked
     if saved.marks:
         segment.marks, segment.places = array("q"), array("q")
         segment.marks.frombytes(saved.marks)

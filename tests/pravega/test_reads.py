@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from gateway.pravega.snapshot import restore
+from gateway.pravega.snapshot import restore, save
 from gateway.pravega.wire import (
     AppendBlockEnd,
     KeepAlive,
@@ -301,6 +301,28 @@ def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) ->
     assert begin() == 2 * len(data)
     peer.send(read(0))
     assert peer.got == [SegmentIsTruncated(7, "s", 2 * len(data), "", 0)]
+
+
+def test_a_slow_segment(make_store: Callable[..., Any], block: Block) -> None:
+    """Where little is written, retention takes little: what is an hour younger than the
+    last file that is gone can be read, also after a restart.
+    """
+    files = Files()
+    store = make_store(reader=files, recent_bytes=2000)
+    writer, peer = Writer(store), store.peer()
+    data = block(b"x" * 492)
+    for _ in range(10):
+        store.clock.advance(1200)
+        writer.append(data)
+    files.first_lsn = 3
+
+    peer.send(read(0))
+    assert peer.got == [SegmentIsTruncated(7, "s", 3 * len(data), "", 0)]
+    peer.send(read(3 * len(data)))
+    [(_, offset, _, lsn)] = files.asked
+    assert (offset, lsn) == (3 * len(data), 4)
+    saved = restore(save(store.container.state))
+    assert saved.find("s").first_from(3) == 3 * len(data)
 
 
 def test_old_data_that_goes_meanwhile(

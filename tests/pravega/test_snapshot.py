@@ -37,7 +37,8 @@ def facts(state: Segments) -> dict[str, Any]:
         known[f"segment {name}"] = {
             each: getattr(segment, each)
             for each in segment.__slots__
-            if each not in ("table", "staged", "attributes", "marks", "places")
+            if each
+            not in ("table", "staged", "attributes", "marks", "places", "marked")
         } | {
             "found": [
                 segment.place(offset) is not None
