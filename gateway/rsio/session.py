@@ -99,7 +99,8 @@ class Session:
 
     def _hello(self, hello: messages.ClientHello | messages.ServerHello) -> Event:
         voice = self._voice
-        if voice.state is not State.LEAVING:
+        leaving = voice.state is State.LEAVING
+        if not leaving:
             if hello.version != messages.VERSION:
                 raise Refusal(
                     f"unsupported version {hello.version}; {messages.VERSION} only"
@@ -107,6 +108,7 @@ class Session:
             if self.server:
                 self.greet()
             voice.state = State.OPEN
+        if not (leaving and self.server):  # who was not greeted uses none
             voice.extensions = frozenset(
                 each for each in self._offered if each in hello.extensions
             )
