@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
+from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix, conflict
 from gateway.config.fields import (
     ByteCount,
     Count,
@@ -423,6 +423,17 @@ class Config(Section):
                 ("listeners", index, "options", "controller"),
                 f"listeners[{controlled[0]}] has one already: there is one for all",
             )
+        for index, options in found:
+            listen = self.listeners[index].listen
+            if (
+                options.controller
+                and not options.advertise
+                and isinstance(listen, Unix)
+            ):
+                yield (
+                    ("listeners", index, "options", "advertise"),
+                    f"is needed, because the controller has no port to tell for {listen}",
+                )
         for index, options in found[1:]:
             for key in PravegaOptions.together:
                 if getattr(options, key) != getattr(found[0][1], key):

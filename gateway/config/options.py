@@ -207,6 +207,16 @@ class PravegaOptions(Section):
     )  # fmt: skip
     """What all Pravega listeners must agree on: they share their segments."""
 
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Clients can only be sent to a host and a port, by somebody who sends them."""
+        if self.advertise is None:
+            return
+        if self.controller is None:
+            yield ("advertise",), "has no effect without controller"
+        host, _, port = self.advertise.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            yield ("advertise",), f"must be HOST:PORT, not {self.advertise}"
+
 
 class RsioOptions(Section):
     """What is particular to Reactive Streams IO."""

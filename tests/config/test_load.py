@@ -183,6 +183,27 @@ def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize(
+    ("listen", "options", "problem"),
+    [
+        ("tcp:1", "advertise: 'a:1'", "has no effect without controller"),
+        ("tcp:1", "controller: tcp:2, advertise: a", "must be HOST:PORT, not a"),
+        ("tcp:1", "controller: tcp:2, advertise: 'a:0'", "must be HOST:PORT, not a:0"),
+        ("unix:/s", "controller: tcp:2", (
+            "is needed, because the controller has no port to tell for unix:/s"
+        )),
+    ],
+)  # fmt: skip
+def test_where_pravega_clients_are_sent(
+    problems: Problems, listen: str, options: str, problem: str
+) -> None:
+    """A mistake shows at the start, not when the first client asks."""
+    listener = f"name: a, protocol: pravega, listen: '{listen}', options: {{{options}}}"
+    assert problems(f"listeners: [{{{listener}}}]", listeners=False) == [
+        f"listeners[0].options.advertise: {problem} (line 1)"
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         (
