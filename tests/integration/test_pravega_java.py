@@ -55,14 +55,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             built(home)
             (home / "ready").touch()
     jars = (home / "jars").read_text().strip()
-    return [
-        "java",
-        "-Xmx512m",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        "-cp",
-        f"{home}{os.pathsep}{jars}",
-        "PravegaClient",
-    ]
+    # For a program that runs a few seconds; its log has what goes wrong.
+    options = (
+        "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        " -Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    )
+    path = f"{home}{os.pathsep}{jars}"
+    return ["java", *options.split(), "-cp", path, "PravegaClient"]
 
 
 def built(home: Path) -> None:
@@ -200,6 +199,15 @@ def test_a_reader_at_the_end(serve: Callable[..., Streams]) -> None:
 def test_batch_reads(serve: Callable[..., Streams]) -> None:
     """A range for each segment, as Spark's and Hadoop's connectors read."""
     assert set(serve().run("batch")) == set(numbered("event", 500))
+
+
+def test_stream_cuts(serve: Callable[..., Streams]) -> None:
+    """A stream is read between places where it once ended, by ranges and by a group,
+    and is truncated at one; the rows of what was truncated stay.
+    """
+    what = ("first", "second", "third")
+    expected = [event for each in what for event in numbered(each, 100)]
+    assert set(serve().run("cuts")) == set(expected)
 
 
 def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> None:

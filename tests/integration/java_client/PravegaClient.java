@@ -87,6 +87,7 @@ public final class PravegaClient implements AutoCloseable {
         case "bytes" -> client.bytes();
         case "tail" -> client.tail();
         case "batch" -> client.batch();
+        case "cuts" -> client.cuts();
         case "killed" -> client.killed();
         default -> throw new IllegalArgumentException(words[0]);
       }
@@ -211,8 +212,8 @@ public final class PravegaClient implements AutoCloseable {
       same(readers.take(second.size()), second);
     }
     Checkpoint here = begun.join();
-    group.resetReaderGroup(
-        ReaderGroupConfig.builder().startFromCheckpoint(here).groupRefreshTimeMillis(500).build());
+    var plan = ReaderGroupConfig.builder().startFromCheckpoint(here);
+    group.resetReaderGroup(plan.groupRefreshTimeMillis(500).build());
     same(read("g", 2, second.size()), second);
     Map<Stream, StreamCut> cuts = group.getStreamCuts();
     check(cuts.keySet().equals(Set.of(Stream.of(SCOPE, "t"))), "a cut for the stream");
@@ -320,11 +321,16 @@ public final class PravegaClient implements AutoCloseable {
     created("t", 3);
     List<String> written = numbered("event", 500);
     write("t", written);
+    same(between("t", StreamCut.UNBOUNDED, StreamCut.UNBOUNDED), written);
+    System.out.println("events " + written.size());
+  }
+
+  /** A range for each segment, one read after the other. */
+  private List<String> between(String stream, StreamCut from, StreamCut to) {
     List<String> read = new ArrayList<>();
     int ranges = 0;
     try (BatchClientFactory factory = BatchClientFactory.withScope(SCOPE, config)) {
-      var found =
-          factory.getSegments(Stream.of(SCOPE, "t"), StreamCut.UNBOUNDED, StreamCut.UNBOUNDED);
+      var found = factory.getSegments(Stream.of(SCOPE, stream), from, to);
       for (SegmentRange range : (Iterable<SegmentRange>) found::getIterator) {
         ranges++;
         try (SegmentIterator<String> each =
@@ -334,8 +340,37 @@ public final class PravegaClient implements AutoCloseable {
       }
     }
     check(ranges == 3, "a range for each segment");
-    same(read, written);
-    System.out.println("events " + written.size());
+    return read;
+  }
+
+  /** Streams read, and truncated, from where they ended at some time. */
+  private void cuts() throws Exception {
+    created("t", 3);
+    List<String> first = numbered("first", 100);
+    List<String> second = numbered("second", 100);
+    List<String> third = numbered("third", 100);
+    write("t", first);
+    StreamCut one = streams.fetchStreamInfo(SCOPE, "t").join().getTailStreamCut();
+    write("t", second);
+    StreamCut two = streams.fetchStreamInfo(SCOPE, "t").join().getTailStreamCut();
+    write("t", third);
+    same(between("t", one, two), second);
+    same(between("t", StreamCut.UNBOUNDED, one), first);
+    same(between("t", two, StreamCut.UNBOUNDED), third);
+
+    var plan = ReaderGroupConfig.builder().stream(Stream.of(SCOPE, "t"), one, two);
+    groups.createReaderGroup("part", plan.groupRefreshTimeMillis(500).build());
+    same(read("part", 1, second.size()), second);
+
+    check(streams.truncateStream(SCOPE, "t", one), "the stream is truncated");
+    var info = streams.fetchStreamInfo(SCOPE, "t").join();
+    check(info.getHeadStreamCut().equals(one), "its new head");
+    List<String> rest = new ArrayList<>(second);
+    rest.addAll(third);
+    same(between("t", StreamCut.UNBOUNDED, StreamCut.UNBOUNDED), rest);
+    group("g", "t");
+    same(read("g", 2, rest.size()), rest);
+    System.out.println("events 300");
   }
 
   /**
@@ -348,8 +383,10 @@ public final class PravegaClient implements AutoCloseable {
     List<String> written = new ArrayList<>();
     List<CompletableFuture<Void>> sent = new ArrayList<>();
     group("g", "t");
+    // Its own pauses get ten times longer each, up to 20 s.
+    var patient = EventWriterConfig.builder().retryAttempts(1000).maxBackoffMillis(200).build();
     try (Readers readers = new Readers("g", 1);
-        var writer = writer("t", EventWriterConfig.builder().retryAttempts(100).build())) {
+        var writer = writer("t", patient)) {
       CompletableFuture<String> over =
           CompletableFuture.supplyAsync(() -> line(told));
       System.out.println("writing");
