@@ -19,6 +19,7 @@ __all__ = [
     "Identified",
     "Left",
     "Opened",
+    "Rejected",
     "Safe",
     "Started",
     "Violated",
@@ -45,6 +46,14 @@ class Asked:
     """The peer subscribes: `accept` the stream, or `fail` it."""
 
     stream: Served
+
+
+@dataclass(slots=True)
+class Rejected:
+    """The peer subscribed to more than it may; it was told."""
+
+    stream: Served
+    why: Refusal
 
 
 @dataclass(slots=True)
@@ -102,6 +111,6 @@ class Left:
 
 
 Event: TypeAlias = (
-    Run | Opened | Identified | Asked | Demanded | Cancelled | Safe
+    Run | Opened | Identified | Asked | Rejected | Demanded | Cancelled | Safe
     | Started | Ended | Violated | Left
 )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from gateway.interfaces import Refusal
 from gateway.rsio import messages, wire
 from gateway.rsio.demand import UNBOUNDED, negative
-from gateway.rsio.happenings import Asked, Cancelled, Demanded, Event, Safe
+from gateway.rsio.happenings import Asked, Cancelled, Demanded, Event, Rejected, Safe
 from gateway.rsio.streams import UNKNOWN, Served
 from gateway.rsio.voice import State, Voice
 
@@ -51,9 +51,11 @@ class Producer:
         offset = asked.offset if isinstance(asked, messages.SubscribeFrom) else None
         stream = Served(number, asked.publisher, offset)
         self.streams[number] = stream
-        if len(self.streams) > voice.limits.streams:
-            self.fail(stream, f"E429 more than {voice.limits.streams} streams")
-            return None
+        most = voice.limits.streams
+        if len(self.streams) > most:
+            self.fail(stream, f"E429 more than {most} streams")
+            why = Refusal("more streams", limit=most, key="options.streams")
+            return Rejected(stream, why)
         if asked.demand > UNBOUNDED or (offset is not None and offset > UNBOUNDED):
             return self._not_positive(stream)
         stream.first = asked.demand

@@ -27,6 +27,7 @@ from gateway.rsio.happenings import (
     Identified,
     Left,
     Opened,
+    Rejected,
     Violated,
 )
 from gateway.rsio.ingest import Ingest
@@ -110,7 +111,8 @@ class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
-                 "_listener", "_named", "_serving", "_session", "_valve")  # fmt: skip
+                 "_listener", "_named", "_serving", "_session", "_told",
+                 "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -137,7 +139,7 @@ class RsioServer:
             self._has_room,
         )
         self._named = self._heard = self._draining = False
-        self._busy = self._closed = False
+        self._busy = self._closed = self._told = False
         listener.greetings.watch(self)
 
     # What the network tells
@@ -214,12 +216,11 @@ class RsioServer:
                 )
             case Violated(stream, why):
                 self._ingest.stop(stream)
-                self._log.warn(
-                    "{peer}: cancelled {name!r}: {why}",
-                    peer=self._connection.origin.peer,
-                    name=stream.publisher,
-                    why=str(why),
-                )
+                self._complain("cancelled", stream.publisher, why)
+            case Rejected(stream, why):
+                if not self._told:  # once: it may ask for ever
+                    self._told = True
+                    self._complain("rejected", stream.publisher, why)
             case Opened():
                 self._opened()
             case Identified(scheme, data):
@@ -230,6 +231,19 @@ class RsioServer:
                 self._hang_up()
             case _:
                 pass
+
+    def _complain(self, did: str, publisher: str, why: Refusal) -> None:
+        """About a stream; what ends the connection is told by whoever ends it."""
+        self._log.warn(
+            "{peer}: {did} {name!r}: {why}",
+            peer=self._connection.origin.peer,
+            did=did,
+            name=publisher,
+            why=str(why),
+            rule=why.rule,
+            limit=why.limit,
+            key=why.key,
+        )
 
     def _opened(self) -> None:
         listener = self._listener
