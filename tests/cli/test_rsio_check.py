@@ -17,6 +17,7 @@ from gateway import cli
 from gateway.certificates import Authority
 from gateway.rsio import accept
 from gateway.rsio.limits import Options
+from gateway.rsio.streams import Served
 from gateway.testing import ManualJournal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -95,6 +96,21 @@ def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
     assert "expected goodbye" in out
 
 
+def test_one_element_too_many(
+    make_gate: Callable[..., str], check: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a broken rule has to do with fails, the rest passes; the status is 1."""
+    wanted = Served.wanted
+    monkeypatch.setattr(Served, "wanted", lambda self, n: wanted(self, n + 1))
+    numbers = [word for n in ("1", "27", "39", "51") for word in ("--only", n)]
+    status, out, _ = check(make_gate(check_publishers=True), *numbers, "--json")
+    assert status == 1
+    found = [(one["number"], one["as"], one["outcome"]) for one in json.loads(out)]
+    assert {one[0] for one in found if one[2] == "failed"} == {1, 27}
+    assert {one[1] for one in found if one[2] == "failed"} == {"publisher"}
+    assert {one[0] for one in found if one[2] == "passed"} >= {39, 51}
+
+
 @pytest.mark.parametrize(
     ("answer", "complaint"), [(b"HTTP/1.1 400\r\n\r\n", "no RS.io"), (b"", "no RS.io")]
 )
@@ -128,7 +144,7 @@ def test_a_target_plays_no_trick_on_a_terminal(
 
 
 def test_nobody(check: Run) -> None:
-    """Nobody there is one complaint, not 81."""
+    """Nobody there is one complaint, not 82."""
     status, _, errors = check("127.0.0.1:1")
     assert status == 1
     assert "no connection" in errors

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from gateway.rsio.conformance import TESTS, Bench, Outcome, run
+from gateway.rsio.conformance import TESTS, Bench, Outcome, Role, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "rsio-v0.md"
 
 
 @pytest.fixture
@@ -30,3 +33,20 @@ def test_conformance(bench: Bench, number: int) -> None:
     """Our server passes, as publisher, as subscriber and as such."""
     for result in run(bench, [number]):
         assert result.outcome is Outcome.PASSED, (result.check, result.why)
+
+
+def test_the_page_lists_the_tests() -> None:
+    """docs/rsio-v0.md says of each how it is judged."""
+    table: dict[int, list[str]] = {}
+    for line in PAGE.read_text().partition("## Conformance")[2].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0].isdecimal():
+            table[int(cells[0])] = cells[1:]
+    assert {number: test.name for number, test in TESTS.items()} == {
+        number: name for number, (name, _) in table.items()
+    }
+    for number, test in TESTS.items():
+        roles = [role.value for role in Role if role in {c.role for c in test.checks}]
+        assert table[number][1].startswith(", ".join(roles)), test.name
+        if not roles:
+            assert test.inside.rpartition("/")[2].split("::")[0] in table[number][1]
