@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from gateway.certificates import Authority
+from gateway.rsio.client import Outbox
+from gateway.rsio.client.on_asyncio import connect
 
 LISTENERS: list[dict[str, Any]] = [
     {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},
@@ -80,6 +84,49 @@ def test_exactly_once_through_a_kill(
     assert audit.returncode == 0, audit.stdout + audit.stderr
     rows = daemon.rows()
     assert len(rows) == 8000 * len(SENDERS)
+
+
+def test_a_program_that_connects_again(
+    prepare: Callable[..., Any],
+    free_port: Callable[[], int],
+    eventually: Callable[..., Any],
+) -> None:
+    """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
+    port, count = free_port(), 6000
+    listener = {**LISTENERS[1], "listen": f"tcp:127.0.0.1:{port}"}
+    daemon = prepare(listeners=[listener]).start()
+    readings = iter([b'{"n":%d}' % number for number in range(count)])
+    outbox = Outbox()
+    connections = 0
+
+    async def program() -> None:
+        nonlocal connections
+        done = False
+        while not done:
+            try:
+                async with connect("127.0.0.1", port, name="meter-17") as peer:
+                    connections += 1
+                    async with peer.publisher("events", outbox=outbox) as publisher:
+                        for reading in readings:
+                            await publisher.send(reading)
+                            await asyncio.sleep(0.001)
+                done = True
+            except OSError:
+                await asyncio.sleep(0.05)
+
+    thread = threading.Thread(target=lambda: asyncio.run(program()), daemon=True)
+    thread.start()
+    for heard in (1000, 2000):
+        eventually(lambda heard=heard: outbox.confirmed > heard, "it is heard")
+        daemon.kill()
+        daemon.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert connections > 2
+    daemon.settled()
+    daemon.terminate()
+    stored = [json.loads(row["payload"])["n"] for row in daemon.rows()]
+    assert stored == list(range(count))
 
 
 @pytest.mark.slow
