@@ -24,6 +24,9 @@ __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 
 _STREAMS = 1000
 """Calls of one connection at once.  Clients of Java begin without waiting for it."""
+_STRANGERS = 3
+"""Calls with wrong credentials until the connection is closed."""
+_CREDENTIALS = "options.users, options.tokens"
 _MESSAGE_BYTES = 1 << 20
 """Calls are small: the largest is a stream cut of ten thousand segments."""
 _UNSENT_BYTES = 4 << 20
@@ -72,7 +75,7 @@ class ControllerServer:
         """Answers, and the change that each waits for."""
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
-        self._held = 0
+        self._held = self._strangers = 0
         self._draining = self._over = self._asked = self._told = False
 
     # -- what the network tells --------------------------------------------------------
@@ -110,9 +113,7 @@ class ControllerServer:
             if why.code is Code.RESOURCE_EXHAUSTED:
                 self._tell(why.text)
             if why.code is Code.UNAUTHENTICATED:
-                self._calls.drain()
-                key = "options.users, options.tokens"
-                raise Refusal(why.text, key=key, reply=self._calls.output()) from None
+                self._turn_away(why.text)
             return
         if self._container.state.durable >= self._controller.last:
             self._calls.answer(call, answer)
@@ -148,6 +149,15 @@ class ControllerServer:
             self._log.failure("{path} failed", path=call.path)
             text = "the controller failed; its log says why"
             raise Failed(Code.INTERNAL, text) from None
+
+    def _turn_away(self, why: str) -> None:
+        # A client that is hung up on at once takes it for the network's fault, and
+        # tries for a minute instead of telling its user what is wrong.
+        self._strangers += 1
+        self._tell(f"{why} ({_CREDENTIALS})")
+        if self._strangers >= _STRANGERS:
+            self._calls.drain()
+            raise Refusal(why, key=_CREDENTIALS, reply=self._calls.output())
 
     def _tell(self, why: str) -> None:
         """Once for each connection: clients try again and again."""
