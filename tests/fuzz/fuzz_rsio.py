@@ -72,8 +72,8 @@ def _decode(run: Run) -> None:
     part = Part(stream.publisher, stream.id, stream.size, 1, run.count, 0)
     body = events.pack([part], [run], message_bytes=99, content_type="application/json")
     rows = events.decode(body)
-    assert len(rows.payloads) == run.count
-    assert sum(map(len, rows.payloads)) == run.octets
+    assert rows.count == run.count
+    assert sum(map(len, rows.each())) == run.octets
 
 
 def main() -> None:
