@@ -217,7 +217,8 @@ def test_kill_the_daemon(
     assert acknowledged(writers) <= {event_id(row) for row in rows}
     assert {row["flaw"] for row in rows} == {None}
     in_order(rows)
-    assert all(each["connections"] > 1 for each in totals)
+    # Who waits longer and longer between attempts may have met the last life only.
+    assert sum(each["connections"] - 1 for each in totals) > 1
     assert sum(each["resent"] for each in totals)
 
 
