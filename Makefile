@@ -33,8 +33,9 @@ $(VENV)/.check: EXTRAS = spark,test,check
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)
 
+# Three for two cores: many tests wait for what they have killed.
 test: $(VENV)/.test
-	@$(PYTEST) -n 2 --dist worksteal $(ARGS)
+	@$(PYTEST) -n 3 --dist worksteal $(ARGS)
 
 check: $(VENV)/.check
 	@$(VENV)/bin/ruff format --check .

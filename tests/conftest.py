@@ -33,6 +33,11 @@ PATIENCE = 60.0
 T = TypeVar("T")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first, so that none of them is alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def environment() -> dict[str, str]:
     """Ours, with the source tree importable and its Twisted plugin found."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
