@@ -19,6 +19,7 @@ from gateway.pravega.controller.calling import Caller
 from gateway.pravega.controller.controller import Controller
 from gateway.pravega.controller.grpc import Call, Calls, Code, Failed
 from gateway.pravega.segments import Change
+from gateway.pressure import Valve
 
 __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 
@@ -76,7 +77,9 @@ class ControllerServer:
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._held = self._strangers = 0
-        self._draining = self._over = self._asked = self._told = False
+        self._draining = self._over = self._told = False
+        # What calls hold is bounded already; only a full journal stops them.
+        self._valve = Valve(connection, self._container.journal, 1, self._regulate)
 
     # -- what the network tells --------------------------------------------------------
 
@@ -234,16 +237,8 @@ class ControllerServer:
 
     def _regulate(self) -> None:
         """Take no calls while the journal is full."""
-        journal = self._container.journal
-        if journal.full and not self._asked and not self._over:
-            self._asked = True
-            self._connection.pause()
-            journal.when_room().addCallback(self._has_room)
-
-    def _has_room(self, _: None) -> None:
-        self._asked = False
         if not self._over:
-            self._connection.resume()
+            self._valve.regulate(0)
 
     def _forget(self) -> None:
         if self._over:

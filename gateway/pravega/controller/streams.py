@@ -180,17 +180,27 @@ class Streams:
             left += 1
         catalog.save_stream(scope, name, stream)
 
+    def _there(self, info: Message) -> Stream | int:
+        """The stream of a scope, or the status that says why not."""
+        scope = self._catalog.scopes.get(info.scope)
+        if scope is None:
+            return _NO_SUCH_SCOPE
+        stream = scope.stream(info.stream)
+        return _NOT_FOUND if stream is None else stream
+
+    def _changeable(self, info: Message) -> Stream | int:
+        """The same, of one that is not sealed."""
+        stream = self._there(info)
+        if isinstance(stream, Stream) and stream.sealed:
+            return _IS_SEALED
+        return stream
+
     def update(self, request: Message, caller: Caller) -> Message:
         """Another configuration; the segments stay as they are."""
         info = request.stream_info
-        scope = self._catalog.scopes.get(info.scope)
-        if scope is None:
-            return status(_NO_SUCH_SCOPE)
-        stream = scope.stream(info.stream)
-        if stream is None:
-            return status(_NOT_FOUND)
-        if stream.sealed:
-            return status(_IS_SEALED)
+        stream = self._changeable(info)
+        if isinstance(stream, int):
+            return status(stream)
         stream.config = request.SerializeToString()
         stream.tags = sorted(set(request.tags.tag))
         self._catalog.save_stream(info.scope, info.stream, stream)
@@ -199,14 +209,9 @@ class Streams:
     def truncate(self, request: Message, caller: Caller) -> Message:
         """Nothing is left before a stream cut."""
         info, state = request.stream_info, self._catalog.container.state
-        scope = self._catalog.scopes.get(info.scope)
-        if scope is None:
-            return status(_NO_SUCH_SCOPE)
-        stream = scope.stream(info.stream)
-        if stream is None:
-            return status(_NOT_FOUND)
-        if stream.sealed:
-            return status(_IS_SEALED)
+        stream = self._changeable(info)
+        if isinstance(stream, int):
+            return status(stream)
         names = dict(
             zip(
                 stream.numbers,
@@ -234,12 +239,9 @@ class Streams:
 
     def seal(self, request: Message, caller: Caller) -> Message:
         """Nothing more is written; open transactions are aborted."""
-        scope = self._catalog.scopes.get(request.scope)
-        if scope is None:
-            return status(_NO_SUCH_SCOPE)
-        stream = scope.stream(request.stream)
-        if stream is None:
-            return status(_NOT_FOUND)
+        stream = self._there(request)
+        if isinstance(stream, int):
+            return status(stream)
         self._seal(request.scope, request.stream, stream)
         return status(SUCCESS)
 
