@@ -61,22 +61,37 @@ def work_with_metadata(gateway: Any) -> None:
     gateway.commit(0)
 
 
+def fail_then_crash(
+    crash: Any,
+    kind: str,
+    what: Callable[[Any], None],
+    *,
+    most: int,
+    every: int,
+    remembers: bool = False,
+) -> int:
+    """*what* is done on a disk that fails at each of its calls in turn; then the power
+    goes at some step.  How many states were looked at.
+    """
+    states = 0
+    for fault in each_fault(kind, least=40):
+        disk = crash.new_disk(remembers=remembers)
+        gateway = crash.Gateway(disk, tries=TRIES)
+        disk.fault = fault
+        what(gateway)
+        disk.fault = None
+        turn = fault.nth % every
+        states += crash.survey(crash.wrecks(disk, most=most, every=every, begin=turn))
+        states += crash.survey([(f"the end, with {fault.failed}", disk)])
+    return states
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_the_disk_fails_anywhere_and_then_the_power_too(
     crash: Any, quick_files: None, kind: str
 ) -> None:
     """Tried again it works, and a crash at any step from then on loses nothing."""
-    states = 0
-    for fault in each_fault(kind, least=40):
-        disk = crash.new_disk()
-        gateway = crash.Gateway(disk, tries=TRIES)
-        disk.fault = fault
-        work(gateway)
-        disk.fault = None
-        turn = fault.nth % 2
-        states += crash.survey(crash.wrecks(disk, most=6, every=2, begin=turn))
-        states += crash.survey([(f"the end, with {fault.failed}", disk)])
-    assert states > 1000
+    assert fail_then_crash(crash, kind, work, most=6, every=2) > 1000
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -84,16 +99,9 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
     crash: Any, quick_files: None, kind: str
 ) -> None:
     """The journal keeps what no checkpoint could save; a later one saves it."""
-    states = 0
-    for fault in each_fault(kind, least=40):
-        disk = crash.new_disk(remembers=True)
-        gateway = crash.Gateway(disk, tries=TRIES)
-        disk.fault = fault
-        work_with_metadata(gateway)
-        disk.fault = None
-        turn = fault.nth % 4
-        states += crash.survey(crash.wrecks(disk, most=5, every=4, begin=turn))
-        states += crash.survey([(f"the end, with {fault.failed}", disk)])
+    states = fail_then_crash(
+        crash, kind, work_with_metadata, most=5, every=4, remembers=True
+    )
     assert states > 1000
 
 
