@@ -92,7 +92,7 @@ class Memory(Protocol):
     """What a protocol remembers beside its events: state that outlives connections.
 
     It is changed by batches in the journal, with events or without (`count` 0), and is
-    rebuilt from a snapshot and the batches that came since (`gateway.checkpoint`).
+    rebuilt from a snapshot and the batches that came since (`gateway.store.checkpoint`).
     """
 
     def restore(self, data: bytes) -> None:

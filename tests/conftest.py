@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-
-from gateway.certificates import Authority, Pair
+from gateway.testing.certificates import Authority, Pair
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

@@ -27,7 +27,7 @@ from gateway.audit.lake import TABLES, Problem, visible
 from gateway.audit.places import Places, look_at_spool, segments
 from gateway.audit.variant import look_up
 from gateway.event import Decode
-from gateway.spool.parquet import rows_of
+from gateway.store.spool.parquet import rows_of
 
 __all__ = ["Acknowledged", "event_id", "read_ids", "search"]
 

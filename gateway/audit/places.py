@@ -19,9 +19,9 @@ import numpy as np
 from gateway.audit.lake import Problem, Unusable, columns
 from gateway.audit.ranges import Ranges
 from gateway.event import Stored
-from gateway.journal import segment
-from gateway.spool import catalog
-from gateway.spool.names import parse_file_name
+from gateway.store.journal import segment
+from gateway.store.spool import catalog
+from gateway.store.spool.names import parse_file_name
 
 if TYPE_CHECKING:
     from gateway.config import Config

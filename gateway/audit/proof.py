@@ -187,7 +187,7 @@ class _View:
     def _taken(self, journal: JournalSeen, waiting: Ranges) -> Ranges:
         """Which of *waiting* were published, and will not be again.
 
-        Their segment may stay for what else is in it (`gateway.checkpoint`).
+        Their segment may stay for what else is in it (`gateway.store.checkpoint`).
         """
         return Ranges.of(
             (entry.first, entry.last)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from gateway.audit.lake import Problem, Unusable
 from gateway.audit.places import SpoolFile
 from gateway.event import SCHEMA
-from gateway.spool.names import parse_file_name
+from gateway.store.spool.names import parse_file_name
 
 __all__ = ["Verified", "verify"]
 

@@ -6,9 +6,9 @@ from argparse import Namespace
 
 from gateway.cli._sending import Feeding
 from gateway.cli._target import endpoint, websocket
-from gateway.lumberjack.client import Client
-from gateway.lumberjack.sample import access_log
-from gateway.lumberjack.writer import Writer
+from gateway.protocols.lumberjack.client import Client
+from gateway.protocols.lumberjack.sample import access_log
+from gateway.protocols.lumberjack.writer import Writer
 
 __all__ = ["Sending"]
 

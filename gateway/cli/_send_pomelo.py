@@ -13,8 +13,8 @@ from twisted.internet.task import deferLater
 from gateway.cli._sending import Sending as _Sending
 from gateway.cli._source import Events
 from gateway.cli._target import endpoint, websocket
-from gateway.pomelo.client import Client, Disconnected
-from gateway.pomelo.sample import moves
+from gateway.protocols.pomelo.client import Client, Disconnected
+from gateway.protocols.pomelo.sample import moves
 
 __all__ = ["Sending"]
 

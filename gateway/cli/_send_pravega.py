@@ -7,10 +7,10 @@ from uuid import uuid4
 
 from gateway.cli._sending import Feeding
 from gateway.cli._target import endpoint
-from gateway.pravega.client import EventWriter, SeedWriter, WireWriter
-from gateway.pravega.sample import readings
-from gateway.pravega.writer import Writer
-from gateway.sender import Sender
+from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.sample import readings
+from gateway.protocols.pravega.writer import Writer
+from gateway.protocols.sender import Sender
 
 __all__ = ["Sending"]
 

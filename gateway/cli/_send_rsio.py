@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from gateway.cli import WrongUse
 from gateway.cli._sending import Feeding
 from gateway.cli._target import endpoint, websocket
-from gateway.rsio.client.on_twisted import ALPN, connect
-from gateway.rsio.client.sender import Sender
-from gateway.rsio.sample import meters
+from gateway.protocols.rsio.client.on_twisted import ALPN, connect
+from gateway.protocols.rsio.client.sender import Sender
+from gateway.protocols.rsio.sample import meters
 
 __all__ = ["Sending"]
 

@@ -21,7 +21,7 @@ from twisted.internet.threads import deferToThread
 from gateway.cli._source import Events, Generated, Lines, Sample, source
 from gateway.cli._text import printable
 from gateway.cli._totals import Totals, progress
-from gateway.sender import Unacknowledged
+from gateway.protocols.sender import Unacknowledged
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure

@@ -57,7 +57,7 @@ def endpoint(
     reactor: Any, args: argparse.Namespace, alpn: Sequence[bytes] = ()
 ) -> IStreamClientEndpoint:
     """What a client connects to; *alpn* are the protocol's names in TLS."""
-    from gateway import outgoing
+    from gateway.protocols import outgoing
 
     return outgoing.endpoint(
         reactor,

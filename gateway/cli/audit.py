@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace) -> int:
     searched = None
     if args.acknowledged:
         from gateway.audit.acknowledged import search
-        from gateway.protocols import PROTOCOLS
+        from gateway.daemon.protocols import PROTOCOLS
 
         decoders = {name: each.decode for name, each in PROTOCOLS.items()}
         searched = search(places, ids, decoders)

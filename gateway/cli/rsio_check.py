@@ -13,7 +13,7 @@ from gateway.cli import WrongUse, _target
 from gateway.cli._text import printable
 
 if TYPE_CHECKING:
-    from gateway.rsio.conformance import Link, Result, Role, Test
+    from gateway.protocols.rsio.conformance import Link, Result, Role, Test
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace, chosen: Sequence[Test]) -> int:
-    from gateway.rsio import conformance
+    from gateway.protocols.rsio import conformance
 
     bench = conformance.Bench(_connect(args))
     try:
@@ -89,14 +89,14 @@ def _judge(args: argparse.Namespace, chosen: Sequence[Test]) -> int:
 
 
 def _roles(name: str) -> Sequence[Role]:
-    from gateway.rsio.conformance import Role
+    from gateway.protocols.rsio.conformance import Role
 
     return tuple(Role) if name == "both" else (Role(name), Role.CONNECTION)
 
 
 def _chosen(only: Sequence[str]) -> Iterator[Test]:
     """The tests that are meant; raises `WrongUse` for a word that means none."""
-    from gateway.rsio.conformance import TESTS
+    from gateway.protocols.rsio.conformance import TESTS
 
     wanted: set[int] = set()
     for word in only:
@@ -113,7 +113,7 @@ def _chosen(only: Sequence[str]) -> Iterator[Test]:
 
 
 def _connect(args: argparse.Namespace) -> Callable[[], Link]:
-    from gateway.rsio.conformance import TcpLink, UnixLink, WebSocketLink
+    from gateway.protocols.rsio.conformance import TcpLink, UnixLink, WebSocketLink
 
     host, port, unix = args.target
     tls = _context(args) if args.tls else None

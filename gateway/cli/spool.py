@@ -148,7 +148,7 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
     from gateway.audit.places import segments
-    from gateway.spool.catalog import entries, unpublished
+    from gateway.store.spool.catalog import entries, unpublished
 
     directories = sorted(journal.iterdir()) if journal.is_dir() else []
     for directory in directories:
@@ -250,8 +250,8 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
     from gateway.audit.places import segments
-    from gateway.protocols import PROTOCOLS
-    from gateway.spool.parquet import Columns, rows_of
+    from gateway.daemon.protocols import PROTOCOLS
+    from gateway.store.spool.parquet import Columns, rows_of
 
     decoders = {name: each.decode for name, each in PROTOCOLS.items()}
     for _, scan in segments(directory, []):

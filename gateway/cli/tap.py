@@ -16,7 +16,7 @@ from gateway.cli._text import printable
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
-    from gateway.rsio.client import Subscription
+    from gateway.protocols.rsio.client import Subscription
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -233,8 +233,8 @@ class _Tapping:
         return INTERRUPTED if self._interrupted else self._status
 
     async def _follow(self) -> None:
-        from gateway.rsio.client.on_twisted import ALPN, connect
-        from gateway.rsio.limits import Limits
+        from gateway.protocols.rsio.client.on_twisted import ALPN, connect
+        from gateway.protocols.rsio.limits import Limits
 
         limits = Limits(
             element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST

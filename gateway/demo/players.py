@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.internet.endpoints import HostnameEndpoint
 
-from gateway.pomelo.client import Client
+from gateway.protocols.pomelo.client import Client
 
 __all__ = ["PLAYERS", "main"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.certificates import Authority
+from gateway.testing.certificates import Authority
 
 __all__ = ["Occupied", "Scene", "Traffic", "prepare"]
 

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from gateway.event import Batch, Decode, Rows, Stored
 from gateway.feeds import columns, lines
 from gateway.feeds.query import JSON, Query
-from gateway.spool.parquet import Columns, rows_of
+from gateway.store.spool.parquet import Columns, rows_of
 
 __all__ = ["Encoded", "decode", "gap", "of_batches", "of_events", "part"]
 

@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds import encoding
-from gateway.journal import segment
-from gateway.spool.names import parse_file_name
-from gateway.spool.parquet import gapless
+from gateway.store.journal import segment
+from gateway.store.spool.names import parse_file_name
+from gateway.store.spool.parquet import gapless
 
 __all__ = ["Gone", "Places", "Shelves"]
 

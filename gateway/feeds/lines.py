@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from gateway.event import Rows, Stored
-from gateway.payload import check
+from gateway.protocols.payload import check
 
 __all__ = ["gap", "of_columns", "of_rows"]
 

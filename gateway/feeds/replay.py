@@ -24,7 +24,7 @@ from gateway.feeds.live import Live
 from gateway.feeds.query import JSON, Query, parse, refuse_others
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Behind, Follower, Piece
-from gateway.rsio.publisher import Elements, Fault, Finished, Request
+from gateway.protocols.rsio.publisher import Elements, Fault, Finished, Request
 
 __all__ = ["Replay"]
 
@@ -54,7 +54,7 @@ class Replay:
         self._sources: set[Complete] = set()
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Complete:
-        """See `gateway.rsio.publisher.Publisher`."""
+        """See `gateway.protocols.rsio.publisher.Publisher`."""
         given, live = request.query, self.live
         refuse_others(given, "node", "from", "to")
         query = parse(given)
@@ -116,7 +116,7 @@ def _counted(query: Query, offset: int) -> int:
 
 
 class Complete:
-    """What one subscriber gets.  Implements `gateway.rsio.publisher.Source`."""
+    """What one subscriber gets.  Implements `gateway.protocols.rsio.publisher.Source`."""
 
     size = 0
     _log = Logger()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.feeds import columns
 from gateway.feeds.query import ARROW, Query
-from gateway.rsio.publisher import Elements
+from gateway.protocols.rsio.publisher import Elements
 
 __all__ = ["Behind", "Follower", "Piece", "Ring"]
 

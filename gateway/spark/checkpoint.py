@@ -16,8 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.disk import Disk
 from gateway.spark.ledger import Broken, SpoolFile
+from gateway.store.disk import Disk
 
 __all__ = ["Checkpoint"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Ranges, SpoolFile
+from gateway.store.disk import Disk
 
 __all__ = ["Cleaner"]
 

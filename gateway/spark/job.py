@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.lock import Locked, lock
 from gateway.spark import java, progress, session
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.ledger import Broken
 from gateway.spark.sinks import Committed, Lake
 from gateway.spark.source import gateway_stream
+from gateway.store.lock import Locked, lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

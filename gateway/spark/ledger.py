@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.disk import Disk
+from gateway.store.disk import Disk
 
 __all__ = ["Broken", "Ledger", "Ranges", "SpoolFile", "replace"]
 

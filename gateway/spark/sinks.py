@@ -32,9 +32,9 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
-from gateway.disk import Disk, RealDisk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Broken, Ledger, Ranges, replace
+from gateway.store.disk import Disk, RealDisk
 
 __all__ = ["Committed", "Lake", "LakeDisk", "Sink"]
 

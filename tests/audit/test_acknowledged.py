@@ -10,10 +10,10 @@ import pytest
 
 from gateway.audit import Places
 from gateway.audit.acknowledged import event_id, read_ids, search
-from gateway.disk import RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.journal import Log
-from gateway.spool import file_name, parquet
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Log
+from gateway.store.spool import file_name, parquet
 
 
 def split(body: bytes) -> Rows:

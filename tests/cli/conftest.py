@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway import cli
-from gateway.disk import RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.journal import Log, Segment
-from gateway.spool import Catalog, Publisher, file_name, parquet
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Log, Segment
+from gateway.store.spool import Catalog, Publisher, file_name, parquet
 from gateway.testing import FakeConnection, ManualJournal
 
 _ROOT = Path(__file__).parents[2]

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gateway.testing.certificates import Authority
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.certificates import Authority
-from gateway.rsio import accept
-from gateway.rsio.limits import Options
-from gateway.rsio.streams import Served
+from gateway.protocols.rsio import accept
+from gateway.protocols.rsio.limits import Options
+from gateway.protocols.rsio.streams import Served
 from gateway.testing import ManualJournal
 
 Run = Callable[..., tuple[int, str, str]]

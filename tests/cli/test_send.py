@@ -20,8 +20,8 @@ from cryptography.x509.oid import NameOID
 
 from gateway import cli
 from gateway.cli._source import Lines
-from gateway.lumberjack import decode
-from gateway.lumberjack.session import Limits, Session
+from gateway.protocols.lumberjack import decode
+from gateway.protocols.lumberjack.session import Limits, Session
 
 
 class Reader:

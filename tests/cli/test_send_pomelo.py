@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gateway.interfaces import Refusal
-from gateway.pomelo import decode
-from gateway.pomelo.auth import admission
-from gateway.pomelo.handshake import Greeter, Greeting
-from gateway.pomelo.routes import NONE
-from gateway.pomelo.session import Ready, Session
+from gateway.protocols.pomelo import decode
+from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.handshake import Greeter, Greeting
+from gateway.protocols.pomelo.routes import NONE
+from gateway.protocols.pomelo.session import Ready, Session
 
 
 class Server:

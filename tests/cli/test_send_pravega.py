@@ -13,7 +13,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.pravega import Container, accept, decode
+from gateway.protocols.pravega import Container, accept, decode
 from gateway.testing import ManualJournal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

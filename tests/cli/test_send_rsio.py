@@ -14,8 +14,8 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.rsio import accept, decode
-from gateway.rsio.limits import Options
+from gateway.protocols.rsio import accept, decode
+from gateway.protocols.rsio.limits import Options
 from gateway.testing import ManualJournal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

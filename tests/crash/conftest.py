@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from gateway.testing.crashes import crashes
+from gateway.testing.disk import Fault, RecordingDisk
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
-from gateway.checkpoint import Checkpoint
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.journal import Log, log, recover
-from gateway.spool import Catalog, Publisher, parquet, parse_file_name
-from gateway.testing_crashes import crashes
-from gateway.testing_disk import Fault, RecordingDisk
+from gateway.store.checkpoint import Checkpoint
+from gateway.store.journal import Log, log, recover
+from gateway.store.spool import Catalog, Publisher, parquet, parse_file_name
 
 T = TypeVar("T")
 JOURNAL, SPOOL, ARCHIVE = Path("/gw/journal"), Path("/gw/spool"), Path("/gw/archive")
@@ -79,7 +79,7 @@ class Ledger:
 
 
 class Gateway:
-    """One life of the daemon, as gateway.tap builds it; *tries* before it gives up.
+    """One life of the daemon, as gateway.daemon.service builds it; *tries* before it gives up.
 
     It remembers if the disk has a directory for that.
     """

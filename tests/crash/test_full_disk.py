@@ -15,14 +15,14 @@ import pytest
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
-from gateway.checkpoint import Checkpoint
-from gateway.disk import Disk, RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.journal import Journal, Log, Settings, recover
-from gateway.journal import journal as journal_module
-from gateway.spool import Catalog, Publisher, Spool
-from gateway.spool import Settings as SpoolSettings
-from gateway.spool import spool as spool_module
+from gateway.store.checkpoint import Checkpoint
+from gateway.store.disk import Disk, RealDisk
+from gateway.store.journal import Journal, Log, Settings, recover
+from gateway.store.journal import journal as journal_module
+from gateway.store.spool import Catalog, Publisher, Spool
+from gateway.store.spool import Settings as SpoolSettings
+from gateway.store.spool import spool as spool_module
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ class Large:
 
 
 class Running:
-    """Journal and spool with their threads, as gateway.storage joins them."""
+    """Journal and spool with their threads, as gateway.store.storage joins them."""
 
     def __init__(self, root: Path, disk: Disk, memory: Large | None = None) -> None:
         self.root = root

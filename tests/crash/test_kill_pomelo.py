@@ -26,7 +26,7 @@ CONNECTIONS, DEPTH = 8, 10
 WRITER = """
 import itertools, json, sys
 from twisted.internet import defer, endpoints, reactor, task
-from gateway.pomelo.client import Client, Disconnected
+from gateway.protocols.pomelo.client import Client, Disconnected
 
 port, connections, depth, home = int(sys.argv[1]), *map(int, sys.argv[2:4]), sys.argv[4]
 asked, answered = (open(f"{home}/{name}", "a", buffering=1) for name in

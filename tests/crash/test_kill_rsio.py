@@ -24,11 +24,11 @@ from typing import Any
 import pytest
 
 from gateway.interfaces import Refusal
-from gateway.rsio.happenings import Asked, Cancelled, Demanded, Left, Opened
-from gateway.rsio.limits import Limits
-from gateway.rsio.messages import Extension
-from gateway.rsio.session import Session
-from gateway.rsio.streams import Served
+from gateway.protocols.rsio.happenings import Asked, Cancelled, Demanded, Left, Opened
+from gateway.protocols.rsio.limits import Limits
+from gateway.protocols.rsio.messages import Extension
+from gateway.protocols.rsio.session import Session
+from gateway.protocols.rsio.streams import Served
 
 SEED = int(
     os.environ.get("GATEWAY_KILL_SEED", str(random.SystemRandom().getrandbits(32)))
@@ -48,8 +48,8 @@ SENDERS = {
 NAMELESS = """
 import json, sys
 from twisted.internet import defer, endpoints, reactor, task
-from gateway.rsio.client.on_twisted import connect
-from gateway.rsio.client.sender import Sender
+from gateway.protocols.rsio.client.on_twisted import connect
+from gateway.protocols.rsio.client.sender import Sender
 
 port, acked = int(sys.argv[1]), open(sys.argv[2], "a", buffering=1)
 target = endpoints.TCP4ClientEndpoint(reactor, "127.0.0.1", port)

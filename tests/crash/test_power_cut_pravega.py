@@ -13,12 +13,12 @@ import pytest
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
-from gateway.checkpoint import Checkpoint
 from gateway.event import Batch, Stored
-from gateway.journal import Log, recover
-from gateway.pravega import Container, decode
-from gateway.pravega.segments import Change
-from gateway.spool import Catalog, Publisher, parse_file_name
+from gateway.protocols.pravega import Container, decode
+from gateway.protocols.pravega.segments import Change
+from gateway.store.checkpoint import Checkpoint
+from gateway.store.journal import Log, recover
+from gateway.store.spool import Catalog, Publisher, parse_file_name
 
 W = b"w" * 16
 OPEN = "#transaction.0000000000000000000000000000000a"

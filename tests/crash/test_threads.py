@@ -1,7 +1,7 @@
 """Journal, spool and checkpoint with all their threads, and crashes at any moment.
 
 That a segment goes only when every memory has been saved with what is in it rests on
-the order in which three threads call the reactor (`gateway.checkpoint`).
+the order in which three threads call the reactor (`gateway.store.checkpoint`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gateway.testing.disk import RecordingDisk
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from gateway import checkpoint
-from gateway.checkpoint import Checkpoint
 from gateway.interfaces import NotStored
-from gateway.journal import Journal, Settings
-from gateway.spool import Settings as SpoolSettings
-from gateway.spool import Spool
-from gateway.testing_disk import RecordingDisk
+from gateway.store import checkpoint
+from gateway.store.checkpoint import Checkpoint
+from gateway.store.journal import Journal, Settings
+from gateway.store.spool import Settings as SpoolSettings
+from gateway.store.spool import Spool
 
 
 class Serial:

@@ -13,12 +13,12 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from gateway.disk import RealDisk
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.feeds import Live, Places, Replay, Tap, columns, files
-from gateway.journal import log
-from gateway.rsio.publisher import Finished, Request
-from gateway.spool import Catalog, Publisher
+from gateway.protocols.rsio.publisher import Finished, Request
+from gateway.store.disk import RealDisk
+from gateway.store.journal import log
+from gateway.store.spool import Catalog, Publisher
 
 ORIGINS = [
     Origin("good", "one", f"s-{n}", "192.0.2.1:1", attributes={"n": str(n)})
@@ -193,7 +193,7 @@ class Subscriber:
         )
 
     def wake(self) -> None:
-        """See `gateway.rsio.publisher.Publisher.subscribe`."""
+        """See `gateway.protocols.rsio.publisher.Publisher.subscribe`."""
         assert not self._taking, "wake from within take"
         self.woken += 1
         self.take()

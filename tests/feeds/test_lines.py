@@ -15,7 +15,7 @@ from hypothesis import given
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.feeds import columns, encoding, lines
 from gateway.feeds.query import Query
-from gateway.spool.parquet import Columns
+from gateway.store.spool.parquet import Columns
 
 TEXT = st.text(max_size=5)
 PAYLOAD = st.one_of(

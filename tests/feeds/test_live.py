@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.event import Batch, Stored
-from gateway.rsio.publisher import Fault
+from gateway.protocols.rsio.publisher import Fault
 
 UNBOUNDED = 2**63 - 1
 

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from gateway.journal import segment
-from gateway.rsio.publisher import Fault
+from gateway.protocols.rsio.publisher import Fault
+from gateway.store.journal import segment
 
 UNBOUNDED = 2**63 - 1
 

@@ -17,16 +17,16 @@ from pathlib import Path
 import atheris
 from twisted.internet.task import Clock
 
-with atheris.instrument_imports(include=["gateway.pravega.controller", "h2"]):
+with atheris.instrument_imports(include=["gateway.protocols.pravega.controller", "h2"]):
     from h2.config import H2Configuration
     from h2.connection import H2Connection
 
     from gateway.interfaces import Refusal
-    from gateway.pravega.container import Container
-    from gateway.pravega.controller.calling import Caller
-    from gateway.pravega.controller.controller import Controller
-    from gateway.pravega.controller.grpc import Calls, Failed
-    from gateway.pravega.controller.messages import new
+    from gateway.protocols.pravega.container import Container
+    from gateway.protocols.pravega.controller.calling import Caller
+    from gateway.protocols.pravega.controller.controller import Controller
+    from gateway.protocols.pravega.controller.grpc import Calls, Failed
+    from gateway.protocols.pravega.controller.messages import new
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["gateway.lumberjack"]):
+with atheris.instrument_imports(include=["gateway.protocols.lumberjack"]):
     from gateway.interfaces import Refusal
-    from gateway.lumberjack import decode
-    from gateway.lumberjack.session import Limits, Session
+    from gateway.protocols.lumberjack import decode
+    from gateway.protocols.lumberjack.session import Limits, Session
 
 _LIMITS = Limits(
     message_bytes=200,

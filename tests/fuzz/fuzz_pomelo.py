@@ -16,13 +16,13 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["gateway.pomelo"]):
+with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.interfaces import Refusal
-    from gateway.pomelo import decode, wire
-    from gateway.pomelo.auth import admission
-    from gateway.pomelo.handshake import Greeter
-    from gateway.pomelo.routes import load
-    from gateway.pomelo.session import Ready, Session
+    from gateway.protocols.pomelo import decode, wire
+    from gateway.protocols.pomelo.auth import admission
+    from gateway.protocols.pomelo.handshake import Greeter
+    from gateway.protocols.pomelo.routes import load
+    from gateway.protocols.pomelo.session import Ready, Session
 
 _VECTORS = Path(__file__).parents[1] / "vectors"
 _FIRST, *_VALUES = (

@@ -19,19 +19,19 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["gateway.pravega"]):
+with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.interfaces import Refusal
-    from gateway.pravega import decode, seed_wire, snapshot
-    from gateway.pravega import wire_segments as ws
-    from gateway.pravega import wire_tables as wt
-    from gateway.pravega.cache import Recent
-    from gateway.pravega.codec import Entry, encode
-    from gateway.pravega.limits import Limits
-    from gateway.pravega.reading import Fetch, Read, look
-    from gateway.pravega.seed import SeedSession
-    from gateway.pravega.segments import Change, Segments, Written
-    from gateway.pravega.session import Session, Step
-    from gateway.pravega.wire import (
+    from gateway.protocols.pravega import decode, seed_wire, snapshot
+    from gateway.protocols.pravega import wire_segments as ws
+    from gateway.protocols.pravega import wire_tables as wt
+    from gateway.protocols.pravega.cache import Recent
+    from gateway.protocols.pravega.codec import Entry, encode
+    from gateway.protocols.pravega.limits import Limits
+    from gateway.protocols.pravega.reading import Fetch, Read, look
+    from gateway.protocols.pravega.seed import SeedSession
+    from gateway.protocols.pravega.segments import Change, Segments, Written
+    from gateway.protocols.pravega.session import Session, Step
+    from gateway.protocols.pravega.wire import (
         NEVER,
         AppendBlock,
         AppendBlockEnd,

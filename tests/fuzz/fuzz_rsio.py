@@ -16,15 +16,15 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["gateway.rsio"]):
+with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
     from gateway.interfaces import Refusal
-    from gateway.rsio import events, wire
-    from gateway.rsio.decoder import Run
-    from gateway.rsio.events import Part
-    from gateway.rsio.happenings import Asked
-    from gateway.rsio.limits import Limits
-    from gateway.rsio.messages import ClientHello, Extension, OnSubscribe
-    from gateway.rsio.session import Session
+    from gateway.protocols.rsio import events, wire
+    from gateway.protocols.rsio.decoder import Run
+    from gateway.protocols.rsio.events import Part
+    from gateway.protocols.rsio.happenings import Asked
+    from gateway.protocols.rsio.limits import Limits
+    from gateway.protocols.rsio.messages import ClientHello, Extension, OnSubscribe
+    from gateway.protocols.rsio.session import Session
 
 _LIMITS = Limits(
     element_bytes=200,

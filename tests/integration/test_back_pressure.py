@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from gateway.rsio.client import Outbox
-from gateway.rsio.client.on_asyncio import connect
+from gateway.protocols.rsio.client import Outbox
+from gateway.protocols.rsio.client.on_asyncio import connect
 
 ROOT = Path(__file__).parents[2]
 WINDOW = 256

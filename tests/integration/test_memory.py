@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.pravega.codec import REPLIES, decode, encode
-from gateway.pravega.frames import Frames
-from gateway.pravega.wire import (
+from gateway.protocols.pravega.codec import REPLIES, decode, encode
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
     AppendSetup,
@@ -21,7 +21,7 @@ from gateway.pravega.wire import (
     Hello,
     SetupAppend,
 )
-from gateway.pravega.wire_segments import (
+from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     GetSegmentAttribute,
     GetStreamSegmentInfo,

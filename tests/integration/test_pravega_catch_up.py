@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gateway.pravega.client import WireWriter
-from gateway.pravega.codec import REPLIES, Message, decode, encode
-from gateway.pravega.frames import Frames
-from gateway.pravega.wire import Hello, SegmentIsTruncated
-from gateway.pravega.wire_segments import (
+from gateway.protocols.pravega.client import WireWriter
+from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.wire import Hello, SegmentIsTruncated
+from gateway.protocols.pravega.wire_segments import (
     GetStreamSegmentInfo,
     ReadSegment,
     SegmentRead,

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from gateway.pravega.client import EventWriter, SeedWriter, WireWriter
-from gateway.pravega.codec import REPLIES, Message, decode, encode
-from gateway.pravega.frames import Frames
-from gateway.pravega.wire import (
+from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
     AppendSetup,

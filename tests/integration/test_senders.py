@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateway.testing.certificates import Authority
 
-from gateway.certificates import Authority
-from gateway.rsio.client import Outbox
-from gateway.rsio.client.on_asyncio import connect
+from gateway.protocols.rsio.client import Outbox
+from gateway.protocols.rsio.client.on_asyncio import connect
 
 LISTENERS: list[dict[str, Any]] = [
     {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},

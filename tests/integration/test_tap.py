@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gateway.rsio.client import StreamFailed
-from gateway.rsio.client.on_asyncio import connect
+from gateway.protocols.rsio.client import StreamFailed
+from gateway.protocols.rsio.client.on_asyncio import connect
 
 _START = "import sys; from gateway.cli import main; sys.exit(main())"
 _READERS = {

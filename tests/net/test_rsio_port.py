@@ -11,7 +11,7 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 
-from gateway.protocols import PROTOCOLS
+from gateway.daemon.protocols import PROTOCOLS
 
 Make = Callable[..., Any]
 PORT: dict[str, Any] = {**PROTOCOLS["rsio"].port(SimpleNamespace())}  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_websocket(
 def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
     """A socket in the file system, real server: greeted and asked for events."""
     result = with_reactor("""
-        from gateway import rsio
+        from gateway.protocols import rsio
         from gateway.testing import ManualJournal
 
         def talk():
@@ -137,7 +137,7 @@ def test_a_subscriber_that_does_not_read_is_heard(
 ) -> None:
     """We hold little for it, hear its cancel, and what it reads later is whole."""
     result = with_reactor("""
-        from gateway import rsio
+        from gateway.protocols import rsio
         from gateway.testing import ManualJournal
 
         def talk():

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.disk import RealDisk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Broken
+from gateway.store.disk import RealDisk
 
 
 def name(number: int) -> str:

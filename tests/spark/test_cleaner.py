@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.disk import RealDisk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.ledger import Ranges
+from gateway.store.disk import RealDisk
 
 SIZE = 10
 

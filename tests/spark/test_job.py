@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gateway.lock import lock
 from gateway.spark import job
+from gateway.store.lock import lock
 
 pytestmark = pytest.mark.spark
 

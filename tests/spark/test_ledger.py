@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.disk import RealDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
-from gateway.spool.names import file_name, parse_file_name
+from gateway.store.disk import RealDisk
+from gateway.store.spool.names import file_name, parse_file_name
 
 _spans = st.lists(
     st.tuples(st.sampled_from(["a", "b.c-0"]), st.integers(1, 40), st.integers(0, 9))

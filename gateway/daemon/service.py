@@ -1,0 +1,421 @@
+"""The composition root: the one place that knows every part of the daemon.
+
+Start:  lock the data directory → recover the journal → finish half-published files
+        → what the protocols remember → journal and spool threads → listeners → admin
+        port → READY
+Stop:   listeners close, connections drain → the journal commits and seals → the
+        spool publishes → a last checkpoint → admin port closes
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any, NoReturn
+
+from twisted.application.service import IService, MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
+from twisted.logger import Logger
+from twisted.python import usage
+
+from gateway import __version__, config
+from gateway.admin.access import Misconfigured
+from gateway.admin.metrics import Metrics
+from gateway.admin.service import Admin
+from gateway.admin.site import Post
+from gateway.admin.status import (
+    ArchiveStatus,
+    JournalStatus,
+    ListenerStatus,
+    SpoolStatus,
+    Status,
+)
+from gateway.daemon import figures, logs, notify
+from gateway.daemon.protocols import PROTOCOLS, Unusable, decoders, doors
+from gateway.daemon.shared import share
+from gateway.event import Stored
+from gateway.feeds import Live, tap_page
+from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
+from gateway.protocols import pomelo
+from gateway.protocols.pomelo.push import page as push
+from gateway.protocols.pomelo.push.outbox import Folder, Outbox
+from gateway.protocols.pomelo.push.outbox import status as pushes
+from gateway.store.checkpoint import Unreadable
+from gateway.store.disk import Disk, RealDisk
+from gateway.store.journal import Commit, segment
+from gateway.store.lock import Locked
+from gateway.store.spool import Published
+from gateway.store.storage import Storage, Told
+
+__all__ = ["Gateway", "Options", "makeService"]
+
+DRAIN_SECONDS = 10.0
+_SWITCH_SECONDS = 0.0005
+EXIT_DISK = 74
+
+
+class Options(usage.Options):
+    """`twistd gateway`'s command line."""
+
+    synopsis = "[--config FILE] [--check-config]"
+    optParameters = [  # noqa: RUF012, N815 - usage.Options' way
+        ["config", "c", "/etc/gateway/gateway.yaml", "configuration file"],
+    ]
+    optFlags = [  # noqa: RUF012, N815
+        ["check-config", None, "read the configuration, report, exit"],
+    ]
+    longdesc = "Example: twistd -n gateway --config conf/demo.yaml"
+
+    def postOptions(self) -> None:
+        """Read the configuration, so that a mistake in it is a usage error."""
+        try:
+            self["loaded"] = config.load(Path(self["config"]))
+        except config.Invalid as why:
+            _leave(str(why))
+        if self["check-config"]:
+            sys.stdout.write(f"{self['config']}: ok\n")
+            sys.exit(0)
+
+
+def makeService(options: Options) -> IService:
+    """The daemon, as twistd starts it."""
+    from twisted.internet import reactor
+
+    refuse_uvloop(reactor)
+    loaded: config.Config = options["loaded"]
+    root = logs.Logged(loaded.logging, options.parent)
+    Gateway(loaded, reactor, RealDisk()).setServiceParent(root)
+    service: IService = root
+    return service
+
+
+def refuse_uvloop(reactor: Any) -> None:
+    """Refuse uvloop: it does not report a peer that resets with data in flight."""
+    loop = getattr(reactor, "_asyncioEventloop", None)
+    if type(loop).__module__.startswith("uvloop"):
+        _leave("gateway does not run on uvloop, which loses disconnects; use epoll")
+
+
+class Gateway(MultiService):
+    """All of the daemon, built from one configuration."""
+
+    _log = Logger()
+
+    def __init__(self, settings: config.Config, reactor: Any, disk: Disk) -> None:
+        super().__init__()
+        self.settings = settings
+        self.listeners: list[Listener] = []
+        self.outboxes: list[Outbox] = []
+        self._reactor = reactor
+        self._disk = disk
+        self._begun = time.time()
+        self._phase: str | None = "starting"
+        self._served = {one.protocol for one in settings.listeners}
+        self._remembers = any(PROTOCOLS[name].remembers for name in self._served)
+        self._watchdog = LoopingCall(notify.watchdog)
+        self.metrics = Metrics(self.status)
+
+    # -- start ----------------------------------------------------------------
+
+    def privilegedStartService(self) -> None:
+        """Take the directory, recover, bind: whatever fails here ends the start."""
+        try:
+            self._open()
+            self._bind()
+        except (
+            CannotListenError, CannotListen, Locked, Misconfigured, OSError, segment.Newer,
+            Unreadable, Unusable,
+        ) as why:  # fmt: skip
+            _leave(f"gateway can not start: {why}")
+        super().privilegedStartService()
+
+    def startService(self) -> None:
+        """Everything is bound and recovered: take events."""
+        try:
+            super().startService()  # binds the admin port
+        except CannotListenError as why:
+            _leave(f"gateway can not start: admin: {why}")
+        self.storage.start()
+        if "pravega" in self._served:
+            self.shared.controller.start()
+        for listener in self.listeners:
+            listener.start()
+        for outbox in self.outboxes:
+            outbox.start()
+        self._phase = None
+        if (seconds := notify.watchdog_seconds()) is not None:
+            self._watchdog.start(seconds, now=False)
+        signal.signal(signal.SIGHUP, self._hangup)
+        # The spool's thread decodes in Python; nobody waits for it longer than this.
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        # What lives now lives for ever; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        where = ", ".join(f"{one.name} on {one.address}" for one in self.listeners)
+        self._log.info(
+            "Node {node} takes events: {where}; admin on {admin}",
+            node=self.settings.node,
+            where=where,
+            admin=self.admin.address,
+        )
+        notify.ready(f"taking events: {where}")
+
+    def _open(self) -> None:
+        settings = self.settings
+        known = decoders(settings)
+        self.storage = storage = Storage(
+            settings,
+            self._disk,
+            self._reactor,
+            known,
+            Told(
+                durable=self._durable,
+                committed=self._committed,
+                published=self._published,
+                expired=self._expired,
+                fatal=self._fatal,
+            ),
+            remembering=self._remembers,
+        )
+        for loss in storage.losses:
+            self.metrics.corrupt_records(1)
+            self._log.error(
+                "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
+                path=loss.path.name,
+                why=loss.why,
+                lsn=loss.first_lsn,
+                events=loss.events,
+            )
+        self.live = Live(
+            settings.node,
+            known,
+            durable_lsn=lambda: storage.journal.durable_lsn,
+            in_thread=deferToThread,
+            clock=self._reactor,
+        )
+        self.shared = share(
+            settings,
+            storage,
+            self.live,
+            self._disk,
+            self._reactor,
+            decoders=known,
+            advertise=self._advertise,
+        )
+        storage.recover(
+            {
+                name: memory
+                for name, memory in self.shared.memories.items()
+                if name in self._served or name in storage.remembered
+            }
+        )
+
+    def _bind(self) -> None:
+        settings, shared = self.settings, self.shared
+        raise_descriptor_limit()
+        token = settings.admin.token
+        self.admin = Admin(
+            settings.admin.listen,
+            None if token is None else token.get_secret_value(),
+            self.status,
+            self.metrics,
+            self._reactor,
+            posts=self._posts(),
+            more={"/api/tap": tap_page(shared.tap, self._reactor)},
+        )
+        self.admin.setServiceParent(self)
+        sessions = _sessions(self._begun)
+        complaints = Complaints(self._reactor)
+        for door in chain.from_iterable(
+            doors(one, shared) for one in settings.listeners
+        ):
+            listener = Listener(
+                door.settings,
+                door.accept,
+                self._reactor,
+                sessions,
+                **door.port,
+                complaints=complaints,
+                on_refused=self.metrics.refused,
+            )
+            listener.bind()
+            self.listeners.append(listener)
+
+    def _advertise(self, host: str) -> tuple[str, int]:
+        """Where Pravega's segments are, for who called the controller by *host*."""
+        for listener in self.settings.listeners:
+            options = listener.options
+            if isinstance(options, config.PravegaOptions) and options.controller:
+                [bound] = (
+                    each for each in self.listeners if each.name == listener.name
+                )
+                told = options.advertise or f"{host}:{bound.address.rpartition(':')[2]}"
+                name, _, port = told.rpartition(":")
+                return name.strip("[]"), int(port)
+        raise LookupError("no listener has a controller")
+
+    def _posts(self) -> dict[str, Post]:
+        """Pushes, where there is somebody to push to."""
+        games = [
+            one.options
+            for one in self.settings.listeners
+            if isinstance(one.options, config.PomeloOptions)
+        ]
+        for options in games:
+            if options.outbox is not None:
+                self._open_outbox(options.outbox)
+        return {"/api/push": push.page(self.shared.registry)} if games else {}
+
+    def _open_outbox(self, settings: config.Outbox) -> None:
+        folder = Folder(
+            self.settings.data_dir / settings.directory,
+            settings.retention,
+            settings.file_bytes,
+        )
+        folder.prepare()
+        self.outboxes.append(Outbox(folder, self.shared.registry, self._reactor))
+
+    # -- while it runs --------------------------------------------------------
+
+    def status(self) -> Status:
+        """The daemon at this moment, for the admin port."""
+        journal, spool = self.storage.journal, self.storage.spool
+        return Status(
+            node=self.settings.node,
+            version=__version__,
+            not_ready_reason=self._phase or journal.why_full,
+            uptime_seconds=time.time() - self._begun,
+            listeners=[
+                ListenerStatus(
+                    name=one.name,
+                    protocol=one.protocol,
+                    address=one.address,
+                    connections=one.connections,
+                    events=one.events,
+                    bytes=one.bytes,
+                    rejected=dict(one.rejected),
+                )
+                for one in self.listeners
+            ],
+            journal=JournalStatus(
+                journal.durable_lsn,
+                self.storage.journal_bytes,
+                journal.why_full,
+            ),
+            spool=SpoolStatus(
+                spool.published_lsn,
+                spool.level.files,
+                spool.level.bytes,
+                self.settings.spool.max_bytes,
+            ),
+            archive=ArchiveStatus(spool.archived.files, spool.archived.bytes),
+            pushes=(
+                pushes(self.shared.registry, self.outboxes)
+                if "pomelo" in self._served
+                else None
+            ),
+            state=(
+                figures.of_state(self.storage.checkpoint) if self._remembers else None
+            ),
+            pravega=(
+                figures.of_pravega(self.shared) if "pravega" in self._served else None
+            ),
+            feeds=figures.of_feeds(self.live, self.shared),
+        )
+
+    def reload(self) -> None:
+        """SIGHUP: certificates and definitions are read again.
+
+        One that is broken leaves the old in place.
+        """
+        notify.reloading()
+        for listener in self.listeners:
+            listener.reload()
+            if isinstance(listener.accept, pomelo.Pomelo):
+                listener.accept.reload()
+        self._log.info("Certificates and definitions read again")
+        notify.ready()
+
+    def _hangup(self, *_: Any) -> None:
+        self._reactor.callFromThread(self.reload)
+
+    def _durable(self, group: list[Stored]) -> None:
+        now = time.time()
+        self.metrics.acknowledged(
+            [now - stored.batch.received_at / 1e6 for stored in group]
+        )
+        self.live.durable(group)
+
+    def _committed(self, commit: Commit) -> None:
+        self.metrics.committed(commit.seconds, commit.events, commit.bytes)
+
+    def _published(self, file: Published) -> None:
+        self.metrics.published(file.seconds)
+        for flaw, events in file.flaws.items():
+            self.metrics.flawed(flaw, events)
+
+    def _expired(self) -> None:
+        """Readers who begin now are told where there is something."""
+        self.shared.history.refresh()
+
+    def _fatal(self, why: str) -> None:
+        """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""
+        self._log.critical("the journal is lost: {why}; exit status 74", why=why)
+        sys.stderr.flush()
+        os._exit(EXIT_DISK)
+
+    # -- stop -----------------------------------------------------------------
+
+    def stopService(self) -> Deferred[None]:
+        """Answer what was taken, then close; bounded by `DRAIN_SECONDS`."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._phase = "stopping"
+        notify.stopping()
+        self.live.stop()
+        if self._watchdog.running:
+            self._watchdog.stop()
+        for listener in self.listeners:
+            await listener.stop()
+        for outbox in self.outboxes:
+            await outbox.stop()
+        drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
+        for one in drained:
+            await one
+        if "pravega" in self._served:
+            self.shared.controller.stop()
+        await self.storage.stop()
+        self._log.info(
+            "Stopped: everything acknowledged (lsn {lsn}) is published",
+            lsn=self.storage.journal.durable_lsn,
+        )
+        await super().stopService()
+
+
+def _sessions(begun: float) -> Callable[[], str]:
+    """Names for connections that this node has never given before."""
+    prefix = f"{int(begun * 1000):x}"
+    count = 0
+
+    def next_session() -> str:
+        nonlocal count
+        count += 1
+        return f"{prefix}-{count}"
+
+    return next_session
+
+
+def _leave(why: str) -> NoReturn:
+    """End the start with a sentence instead of a traceback."""
+    sys.stderr.write(why.rstrip() + "\n")
+    raise SystemExit(1)

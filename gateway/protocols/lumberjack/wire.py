@@ -1,0 +1,240 @@
+"""Lumberjack frames: bytes in, runs of frames out; and frames to bytes.
+
+    writer -> W(count)            the writer will send so many events, then wait
+    writer -> J(seq, size, body)  one event, JSON
+    writer -> D(seq, pairs, …)    one event, length-prefixed keys and values
+    writer -> C(size, zlib)       any of the above, compressed; never another C
+    reader -> A(seq)              everything up to this event is safe
+
+Every frame starts with its version, `1` or `2`, and its type; numbers are unsigned,
+32 bits, big-endian.  No I/O, no clock, no policy on windows: that is `session`.
+
+Cost decides the shape.  A window has thousands of events and a connection has a core
+to share, so there is no object per frame: `Decoder.next` answers with a *run*, as many
+like frames as lie together.  A compressed frame is inflated as its bytes arrive,
+`_INFLATE_STEP` bytes at a time, and what was inflated is forgotten once it was walked
+over; what is kept is the compressed form, a seventh of the size.  Whoever needs the
+inflated bytes after all calls `inflate` on it.
+
+Everything is refused on its declared length, before it is buffered.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from isal import isal_zlib
+
+from gateway.interfaces import Refusal
+from gateway.protocols.lumberjack.frames import (
+    A,
+    Array,
+    C,
+    Compressed,
+    D,
+    Frames,
+    J,
+    Limits,
+    Opened,
+    Stream,
+    W,
+    Window,
+)
+
+__all__ = [
+    "Array",
+    "Compressed",
+    "Decoder",
+    "Frames",
+    "Limits",
+    "Token",
+    "Window",
+    "ack",
+    "compressed",
+    "data",
+    "inflate",
+    "inflated",
+    "json",
+    "window",
+]
+
+_ZlibError = cast("type[Exception]", isal_zlib.error)
+
+_U32 = struct.Struct(">I")
+_JSON_FRAME = struct.Struct(">2sII")
+_FRAME = struct.Struct(">2sI")
+
+#: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
+_DEFLATED_STEP = 1 << 16
+_INFLATE_STEP = 1 << 18
+
+Token = Window | Frames | Array | Compressed
+
+
+class _Inflation:
+    """A compressed frame that is arriving."""
+
+    __slots__ = ("_full", "_inflater", "_left", "_limit", "_parts", "_tail", "frames",
+                 "inflated")  # fmt: skip
+
+    def __init__(self, opened: Opened, limits: Limits) -> None:
+        self.frames = Stream(limits, inside=True)
+        self.inflated = 0
+        self._inflater = isal_zlib.decompressobj()
+        self._left = opened.size
+        self._limit = limits.inflated_bytes
+        self._parts = [opened.header]
+        self._tail = b""  # handed to zlib and not consumed, because …
+        self._full = False  # … the last step gave all it may
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(map(len, self._parts)) + self.frames.size
+
+    def advance(self, source: Stream) -> bool:
+        """Inflate one step; false if there is nothing to inflate now."""
+        deflated = self._tail
+        if not deflated and not self._full:
+            deflated = source.take(min(self._left, _DEFLATED_STEP))
+            if not deflated:
+                return False
+            self._left -= len(deflated)
+            self._parts.append(deflated)
+        try:
+            inflated = self._inflater.decompress(deflated, _INFLATE_STEP)
+        except _ZlibError as why:
+            raise Refusal(f"compressed frame is not zlib: {why}") from None
+        ended = self._inflater.eof
+        self._tail = b"" if ended else self._inflater.unconsumed_tail
+        self._full = not ended and len(inflated) == _INFLATE_STEP
+        if ended and (self._left or self._inflater.unused_data):
+            raise Refusal("compressed frame goes on after the end of its zlib stream")
+        self.inflated += len(inflated)
+        if self.inflated > self._limit:
+            raise Refusal(
+                f"compressed frame inflates to {self.inflated} bytes or more",
+                limit=self._limit,
+                key="limits.inflated_bytes",
+            )
+        self.frames.append(inflated)
+        return True
+
+    def finish(self) -> Compressed | None:
+        """The frame, if all of it was inflated and taken; None if more is to come."""
+        if self._left:
+            return None
+        if not self._inflater.eof:
+            raise Refusal("compressed frame ends before its zlib stream")
+        if not self.frames.empty:
+            raise Refusal("compressed frame ends inside a frame")
+        return Compressed(b"".join(self._parts), self.inflated)
+
+
+class Decoder:
+    """What a writer sends, in any slicing, as tokens.  Raises `Refusal` only."""
+
+    __slots__ = ("_inflation", "_limits", "_stream")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._stream = Stream(limits, inside=False)
+        self._inflation: _Inflation | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered."""
+        inflation = self._inflation
+        return self._stream.size + (inflation.size if inflation else 0)
+
+    @property
+    def inside(self) -> bool:
+        """A compressed frame has begun and not ended."""
+        return self._inflation is not None
+
+    def feed(self, more: bytes) -> None:
+        """The stream goes on."""
+        self._stream.append(more)
+
+    def next(self, room: int, budget: int) -> Token | None:
+        """The next token; None until more is fed.
+
+        A run has at most *room* events: the caller knows where its window ends.
+        *budget* is how many bytes of frames the limits leave to this window.
+        """
+        while True:
+            inflation = self._inflation
+            if inflation is None:
+                token = self._stream.next(room, budget)
+                if not isinstance(token, Opened):
+                    if token is None:
+                        self._stream.release()
+                    return token
+                self._inflation = _Inflation(token, self._limits)
+                continue
+            inner = inflation.frames.next(room, budget)
+            if inner is not None:
+                assert not isinstance(inner, Opened), "refused by the inner stream"
+                return inner
+            if inflation.advance(self._stream):
+                continue
+            ended = inflation.finish()
+            if ended is None:
+                self._stream.release()
+                inflation.frames.release()
+            else:
+                self._inflation = None
+            return ended
+
+
+def inflate(frame: bytes | memoryview) -> bytes:
+    """What a compressed frame holds; only for one that a `Decoder` has let pass."""
+    inflated: bytes = isal_zlib.decompress(memoryview(frame)[6:])
+    return inflated
+
+
+def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
+    """As `inflate`, in pieces."""
+    inflater = isal_zlib.decompressobj()
+    payload = memoryview(frame)[6:]
+    for at in range(0, len(payload), _DEFLATED_STEP):
+        deflated = bytes(payload[at : at + _DEFLATED_STEP])
+        full = True
+        while full or deflated:
+            piece = inflater.decompress(deflated, _INFLATE_STEP)
+            deflated = inflater.unconsumed_tail
+            full = len(piece) == _INFLATE_STEP
+            yield piece
+
+
+def ack(version: int, seq: int) -> bytes:
+    """An `A` frame: everything up to *seq* is safe.  *version* is `1` or `2` in ASCII."""
+    return _FRAME.pack(bytes((version, A)), seq)
+
+
+def window(version: int, size: int) -> bytes:
+    """A `W` frame."""
+    return _FRAME.pack(bytes((version, W)), size)
+
+
+def json(version: int, seq: int, body: bytes) -> bytes:
+    """A `J` frame."""
+    return _JSON_FRAME.pack(bytes((version, J)), seq, len(body)) + body
+
+
+def data(version: int, seq: int, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A `D` frame."""
+    items = [item for pair in pairs for item in pair]
+    parts = [_JSON_FRAME.pack(bytes((version, D)), seq, len(items) // 2)]
+    for item in items:
+        parts += (_U32.pack(len(item)), item)
+    return b"".join(parts)
+
+
+def compressed(version: int, frames: bytes, level: int = 3) -> bytes:
+    """A `C` frame; *level* is zlib's, 0 to 9."""
+    payload = zlib.compress(frames, level)
+    return _FRAME.pack(bytes((version, C)), len(payload)) + payload

@@ -1,0 +1,97 @@
+"""Who may connect: a shared token, or a JSON Web Token, in a handshake's `user.token`.
+
+With a JWT its claim is the principal and the uid.  Otherwise the uid is what the client
+says in `user.uid`: good enough to address it, no proof of anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.protocols.pomelo.options import Jwt
+
+__all__ = ["Admit", "Admitted", "Denied", "Unavailable", "admission"]
+
+_MOST_UID_BYTES = 255
+
+
+class Denied(Exception):
+    """The handshake proves nothing; str() may be told to the client."""
+
+
+class Unavailable(Exception):
+    """The configuration asks for what is not installed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Admitted:
+    """A client that may stay."""
+
+    uid: str | None = None
+    principal: str | None = None
+    """Only if it was proven."""
+
+
+Admit = Callable[[Mapping[str, Any]], Admitted]
+"""From a handshake's user data; raises `Denied`."""
+
+
+def admission(token: str | None, jwt: Jwt | None) -> Admit:
+    """The rule for these options; both given: either will do."""
+    verify = None if jwt is None else _verifier(jwt)
+
+    def admit(user: Mapping[str, Any]) -> Admitted:
+        given = user.get("token")
+        if token is None and verify is None:
+            return Admitted(_uid(user.get("uid")))
+        if not isinstance(given, str):
+            raise Denied("no token")
+        if token is not None and hmac.compare_digest(given.encode(), token.encode()):
+            return Admitted(_uid(user.get("uid")))
+        if verify is None:
+            raise Denied("wrong token")
+        subject = verify(given)
+        return Admitted(subject, subject)
+
+    return admit
+
+
+def _uid(given: Any) -> str | None:
+    if given is None or isinstance(given, bool):
+        return None
+    uid = str(given) if isinstance(given, (str, int)) else ""
+    if not uid or len(uid.encode()) > _MOST_UID_BYTES:
+        raise Denied(f"uid must be a string of 1 to {_MOST_UID_BYTES} bytes")
+    return uid
+
+
+def _verifier(about: Jwt) -> Callable[[str], str]:
+    try:
+        import jwt
+    except ImportError:
+        raise Unavailable(
+            "options.jwt needs PyJWT: pip install 'pyjwt[crypto]'"
+        ) from None
+
+    def verify(token: str) -> str:
+        try:
+            claims = jwt.decode(
+                token,
+                about.key,
+                algorithms=list(about.algorithms),
+                audience=about.audience,
+                issuer=about.issuer,
+                leeway=about.leeway,
+                options={"require": ["exp", about.claim]},
+            )
+        except jwt.PyJWTError as why:
+            raise Denied(f"token: {why}") from None
+        subject = _uid(claims[about.claim])
+        if subject is None:
+            raise Denied(f"token: claim {about.claim!r} names nobody")
+        return subject
+
+    return verify

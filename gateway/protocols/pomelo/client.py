@@ -1,0 +1,204 @@
+"""A Pomelo client on Twisted.
+
+    client = Client(target, clock=reactor, user={"uid": "alice"}, on_push=show)
+    await client.connect()
+    answer = await client.request("area.player.move", b'{"x":1}')   # it is on disk
+    client.notify("area.player.wave", b"{}")
+
+It does not reconnect: what was not answered when the connection ends fails with
+`Disconnected`, and its caller knows best whether to say it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet import interfaces
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.protocols.outgoing import Stream, Streams
+from gateway.protocols.pomelo.caller import (
+    Answer,
+    Caller,
+    Kicked,
+    Opened,
+    Pushed,
+    Unexpected,
+)
+
+__all__ = ["Client", "Disconnected"]
+
+_TICKS = 2
+
+
+class Disconnected(Exception):
+    """The connection ended, or never was one; str() says why."""
+
+
+class Client:
+    """One connection."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        target: interfaces.IStreamClientEndpoint,
+        *,
+        clock: interfaces.IReactorTime,
+        user: Mapping[str, Any] | None = None,
+        sys: Mapping[str, Any] | None = None,
+        on_push: Callable[[str, bytes], None] = lambda route, body: None,
+        on_closed: Callable[[str], None] = lambda why: None,
+        websocket: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        """*websocket* is the request's `//HOST/PATH`, or None for a bare stream.
+
+        A server that takes more than *timeout* seconds for the handshake, or says
+        nothing for twice its own heartbeat interval, is given up.
+        """
+        self._caller = Caller(user, sys=sys)
+        self._target = target
+        self._clock = clock
+        self._on_push = on_push
+        self._on_closed = on_closed
+        self._websocket = websocket
+        self._timeout = timeout
+        self._answers: dict[int, Deferred[bytes]] = {}
+        self._stream: Stream | None = None
+        self._connecting: Deferred[Any] | None = None
+        self._opened: Deferred[None] = Deferred()
+        self._stopped: Deferred[None] | None = None
+        self._timer: interfaces.IDelayedCall | None = None
+        self._interval = 0.0
+        self._heard = False
+        self._quiet = 0
+        self._why = ""
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are not answered."""
+        return self._caller.waiting
+
+    def connect(self) -> Deferred[None]:
+        """Fires when the handshake is done; fails with `Disconnected`."""
+        self._timer = self._clock.callLater(self._timeout, self._late)
+        self._connecting = self._target.connect(Streams(self, self._websocket))
+        self._connecting.addErrback(self.closed)
+        return self._opened
+
+    def request(self, route: str, body: bytes) -> Deferred[bytes]:
+        """Fires with the response's body, as JSON; fails with `Disconnected`."""
+        if self._stream is None or not self._caller.opened:
+            return fail(Disconnected(self._why or "not connected"))
+        number, package = self._caller.request(route, body)
+        answer: Deferred[bytes] = Deferred()
+        self._answers[number] = answer
+        self._stream.send(package)
+        return answer
+
+    def notify(self, route: str, body: bytes) -> None:
+        """Say it; nobody answers.  Raises `Disconnected`."""
+        if self._stream is None or not self._caller.opened:
+            raise Disconnected(self._why or "not connected")
+        self._stream.send(self._caller.notify(route, body))
+
+    def stop(self) -> Deferred[None]:
+        """Disconnect."""
+        stopped = self._stopped = Deferred()
+        self._why = self._why or "stopped"
+        if self._stream is not None:
+            self._stream.close()
+        elif self._connecting is not None and not self._opened.called:
+            self._connecting.cancel()
+        else:
+            stopped.callback(None)
+        return stopped
+
+    # What the stream tells
+
+    def connected(self, stream: Stream) -> None:
+        """There is a connection; it may still have to become a WebSocket."""
+        self._stream = stream
+
+    def opened(self) -> None:
+        """It takes packages."""
+        assert self._stream is not None
+        self._stream.send(self._caller.hello())
+
+    def received(self, data: bytes) -> None:
+        """The server says something."""
+        self._heard = True
+        try:
+            for said in self._caller.received(data):
+                if isinstance(said, Answer):
+                    self._answers.pop(said.id).callback(said.body)
+                elif isinstance(said, Pushed):
+                    self._on_push(said.route, said.body)
+                elif isinstance(said, Opened):
+                    self._begin(said.heartbeat)
+                else:
+                    self._kicked(said)
+        except Unexpected as why:
+            self._give_up(str(why))
+
+    def closed(self, why: Failure) -> None:
+        """The connection ended, or never was one."""
+        self._rest()
+        self._stream = None
+        reason = self._why = self._why or why.getErrorMessage()
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer.errback(Disconnected(reason))
+        if not self._opened.called:
+            self._opened.errback(Disconnected(reason))
+        if self._stopped is not None and not self._stopped.called:
+            self._stopped.callback(None)
+        self._on_closed(reason)
+
+    def _begin(self, heartbeat: int) -> None:
+        self._rest()
+        assert self._stream is not None
+        self._stream.send(self._caller.outgoing())
+        if heartbeat:
+            self._interval = heartbeat / _TICKS
+            self._timer = self._clock.callLater(self._interval, self._tick)
+        self._opened.callback(None)
+
+    def _kicked(self, said: Kicked) -> None:
+        self._why = f"kicked: {said.reason}"
+        self._log.debug("{why}", why=self._why)
+
+    # Time
+
+    def _tick(self) -> None:
+        assert self._stream is not None
+        self._quiet = 0 if self._heard else self._quiet + 1
+        self._heard = False
+        if self._quiet > 2 * _TICKS:
+            self._timer = None
+            self._give_up("the server gives no sign of life")
+            return
+        self._timer = self._clock.callLater(self._interval, self._tick)
+        self._stream.send(self._caller.beat())
+
+    def _late(self) -> None:
+        self._timer = None
+        self._why = f"no handshake within {self._timeout:g} s"
+        if self._stream is not None:
+            self._stream.abort()
+        elif self._connecting is not None:
+            self._connecting.cancel()
+
+    def _give_up(self, why: str) -> None:
+        self._why = self._why or why
+        if self._stream is not None:
+            self._stream.abort()
+
+    def _rest(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None

@@ -1,0 +1,151 @@
+"""What a Pomelo batch looks like in the journal, and its way back to events.
+
+    body  = u8 format (1), u32 message_bytes, u16 number of codes, u32 number of odd
+            events, codes, odd events, packages
+    code  = u16 code, u8 size, route: what the packages' codes stand for
+    odd   = u32 row, u8 flaw: bodies that could not be made JSON
+    packages = data packages as they came; those whose bodies were protobuf, or
+            compressed, with the JSON instead
+
+A dictionary may change; what a code meant is therefore stored with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from gateway.event import Rows
+from gateway.protocols.payload import check, flaw_of
+from gateway.protocols.pomelo import wire
+
+__all__ = [
+    "UNDECODABLE_PROTOBUF",
+    "UNDECODABLE_ZLIB",
+    "decode",
+    "head",
+    "plain_head",
+    "repacked",
+]
+
+_HEAD = struct.Struct(">BIHI")
+_CODE = struct.Struct(">HB")
+_ODD = struct.Struct(">IB")
+_FORMAT = 1
+_BRACE = ord("{")
+_OCTETS = "application/octet-stream"
+
+UNDECODABLE_PROTOBUF, UNDECODABLE_ZLIB = 0, 1
+_FLAWS = ("undecodable-protobuf", "undecodable-zlib")
+
+
+def head(
+    message_bytes: int, codes: Mapping[wire.Route, str], odd: Iterable[tuple[int, int]]
+) -> bytes:
+    """What comes before the packages; *message_bytes* is the limit in force."""
+    flawed = b"".join(_ODD.pack(row, flaw) for row, flaw in odd)
+    parts = [_HEAD.pack(_FORMAT, message_bytes, len(codes), len(flawed) // _ODD.size)]
+    for code, route in codes.items():
+        name = route.encode()
+        parts += (_CODE.pack(code, len(name)), name)
+    parts.append(flawed)
+    return b"".join(parts)
+
+
+@lru_cache
+def plain_head(message_bytes: int) -> bytes:
+    """… when there are neither codes nor odd events."""
+    return head(message_bytes, {}, ())
+
+
+def repacked(number: int, route: str, body: bytes) -> bytes:
+    """A request, or a notify if *number* is 0, with another body than it came with."""
+    if number:
+        return wire.request(number, route, body)
+    return wire.notify(route, body)
+
+
+def decode(body: bytes) -> Rows:
+    """The events of a batch.  Total on every body that a `Session` made."""
+    form, message_bytes, codes, odd = _HEAD.unpack_from(body)
+    if form != _FORMAT:
+        raise ValueError(f"Pomelo batch of unknown format {form}")
+    at = _HEAD.size
+    names: dict[wire.Route, str] = {}
+    for _ in range(codes):
+        code, size = _CODE.unpack_from(body, at)
+        at += _CODE.size + size
+        names[code] = body[at - size : at].decode()
+    flaws: dict[int, str] = {}
+    for _ in range(odd):
+        row, flaw = _ODD.unpack_from(body, at)
+        flaws[row] = _FLAWS[flaw]
+        at += _ODD.size
+    found: list[wire.Found] = []
+    if wire.scan(body, at, len(body), wire.MOST_BYTES, found) != len(body):
+        raise ValueError("Pomelo batch that ends inside a package")
+    rows = _rows(body, found, names)
+    rows.flaws = flaws
+    rows.content_types = dict.fromkeys(flaws, _OCTETS)
+    _judge(rows, message_bytes)
+    return rows
+
+
+def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:
+    first_number, first_route, _, _ = found[0]
+    seqs: list[int] = []
+    rows = Rows([], seqs, kind=_kind(first_number))
+    add, add_seq = rows.payloads.append, seqs.append
+    for number, route, at, stop in found:
+        if route != first_route:
+            rows.channels[len(seqs)] = _name(route, names)
+        if (number == 0) != (first_number == 0):
+            rows.kinds[len(seqs)] = _kind(number)
+        add(body[at:stop])
+        add_seq(number)
+    rows.channel = _name(first_route, names)
+    return rows
+
+
+def _kind(number: int) -> str:
+    return "request" if number else "notify"
+
+
+def _name(route: wire.Route, names: dict[wire.Route, str]) -> str:
+    name = names.get(route)
+    if name is None:
+        assert isinstance(route, bytes), "every code is among the names"
+        name = names[route] = wire.text(route)
+    return name
+
+
+def _judge(rows: Rows, message_bytes: int) -> None:
+    """Note what is wrong with payloads, and mend what a browser wrote as CESU-8."""
+    payloads = rows.payloads
+    for row, payload in enumerate(payloads):
+        if row in rows.flaws:
+            continue
+        try:
+            check(payload)
+            if payload[0] == _BRACE and (payload.isascii() or payload.decode()):
+                continue
+        except UnicodeDecodeError:
+            payloads[row] = _mended(payload)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        flaw = flaw_of(payloads[row], message_bytes)
+        if flaw == "invalid-utf8":
+            payloads[row] = _mended(payload)
+            flaw = flaw_of(payloads[row], message_bytes)
+        if flaw is not None:
+            rows.flaws[row] = flaw
+
+
+def _mended(payload: bytes) -> bytes:
+    try:
+        return wire.cesu8(payload)
+    except UnicodeDecodeError:
+        return payload

@@ -1,0 +1,386 @@
+"""The handshake: who is there, how its kind of client must be spoken to, what it is told.
+
+    -> {"sys": {"type", "version", "dictVersion", "protoVersion", …}, "user": {…}}
+    <- {"code": 200, "sys": {"heartbeat", the dictionary, the protos}}
+
+or `{"code": 500}` for a handshake that is not one or proves nothing, `{"code": 501}`
+for a client that is too old, and FIN.
+
+Clients differ in what they survive; a `Profile` says how.  Connections of one profile
+that were told the same definitions share their `Terms`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.auth import Admit, Denied
+from gateway.protocols.pomelo.protobuf import Schema, Unencodable
+from gateway.protocols.pomelo.routes import Definitions, Protos
+from gateway.protocols.pomelo.wire import Route
+
+__all__ = ["OK", "PROFILES", "Greeter", "Greeting", "Known", "Profile", "Terms"]
+
+OK = b'{"code":200}'
+
+_MOST_NAME = 64
+_MOST_DEPTH = 4
+
+
+@dataclass(slots=True, frozen=True)
+class Profile:
+    """How a family of clients must be spoken to."""
+
+    name: str
+    dictionary: bool = True
+    """It is told the dictionary …"""
+    most_code: int = 0xFFFF
+    """… up to this code, …"""
+    coded_pushes: bool = True
+    """… and understands pushes that use it."""
+    protos: bool = True
+    """It is told the protobuf definitions, …"""
+    encoded_responses: bool = True
+    """… and uses them for responses too."""
+    browser: bool = False
+    """It keeps definitions between connections, and its strings are UTF-16 halves."""
+    pitaya: bool = False
+    """It knows `serializer` and the error bit."""
+
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile("js", browser=True),
+        Profile("pinus"),
+        Profile("c", most_code=0xFF),
+        Profile("c2", encoded_responses=False),
+        Profile("py", coded_pushes=False),
+        Profile("pitaya", dictionary=False, protos=False, pitaya=True),
+    )
+}
+
+#: What libpomelo2 calls itself, which asks its program for a platform's name.
+_C2 = frozenset(
+    ("desktop", "android", "ios", "linux", "mac", "osx", "macos", "windows", "win32",
+     "python", "java", "csharp", "c#")
+)  # fmt: skip
+
+
+def _profile(sys: Mapping[str, Any], configured: Mapping[str, str]) -> Profile:
+    kind = sys.get("type")
+    pitaya = "platform" in sys and "libVersion" in sys
+    if pitaya and kind is None:
+        kind = sys["platform"]
+    name = configured.get(str(kind)) or configured.get("*")
+    if name is None:
+        if pitaya:
+            name = "pitaya"
+        elif kind == "c":
+            name = "c"
+        elif kind == "socket":
+            name = "py"
+        elif isinstance(sys.get("rsa"), Mapping):  # only the browsers' client has it
+            name = "js"
+        elif str(kind).lower() in _C2:
+            name = "c2"
+        else:
+            name = "pinus"
+    return PROFILES[name]
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """A route that there is something to know about."""
+
+    name: str
+    coded: bool
+    """It came as a code."""
+    request: Schema | None
+    """How the body of its requests and notifies is encoded, if not as JSON."""
+    answer: bool
+    """Its responses are in protobuf."""
+
+
+class _Cached(NamedTuple):
+    """What a client has from earlier connections."""
+
+    dictionary: bool
+    protos: bool
+    others: bool
+    """Protos, of whichever version."""
+
+
+class Terms:
+    """What a connection was told in its handshake, and must hold from then on."""
+
+    def __init__(
+        self, profile: Profile, definitions: Definitions, heartbeat: int
+    ) -> None:
+        self.profile = profile
+        self.heartbeat = heartbeat
+        self._dictionary = definitions.dictionary if profile.dictionary else None
+        self._protos = definitions.protos if profile.protos else None
+        self._codes: dict[str, int] = {}
+        if self._dictionary is not None:
+            self._codes = {
+                name: code
+                for name, code in self._dictionary.codes.items()
+                if code <= profile.most_code
+            }
+        self._answers: Schema | None = None
+        if self._protos is not None:
+            protos = self._protos
+            self._answers = (
+                protos.browser_answers if profile.browser else protos.answers
+            )
+        self.routes: dict[Route, Known] = dict(self._known())
+        """By what comes on the wire; a code that is not here was never told."""
+        self._replies: dict[_Cached, bytes] = {}
+        self._ok: dict[str, bytes] = {}
+
+    def _known(self) -> Iterator[tuple[Route, Known]]:
+        requests = None if self._protos is None else self._protos.requests
+        answers = self._answers if self.profile.encoded_responses else None
+        names = set(self._codes)
+        for schema in (requests, answers):
+            names.update(() if schema is None else schema.routes)
+        for name in names:
+            decodes = requests if requests is not None and name in requests else None
+            answer = answers is not None and name in answers
+            if decodes is not None or answer:
+                yield name.encode(), Known(name, False, decodes, answer)
+            if name in self._codes:
+                yield self._codes[name], Known(name, True, decodes, answer)
+
+    # What the client is told
+
+    def reply(self, sys: Mapping[str, Any]) -> bytes:
+        """The handshake's answer to a client that may have cached a part of it."""
+        dictionary, protos = self._dictionary, self._protos
+        version = sys.get("protoVersion")
+        cached = _Cached(
+            dictionary is not None and sys.get("dictVersion") == dictionary.version,
+            protos is not None and version == protos.version,
+            bool(version),
+        )
+        reply = self._replies.get(cached)
+        if reply is None:
+            told = {"code": 200, "sys": self._sys(cached)}
+            reply = wire.package(wire.HANDSHAKE, wire.ascii_json(told))
+            self._replies[cached] = reply
+        return reply
+
+    def _sys(self, cached: _Cached) -> dict[str, Any]:
+        sys: dict[str, Any] = {}
+        if self.heartbeat:
+            sys["heartbeat"] = self.heartbeat
+        if self.profile.pitaya:
+            sys["serializer"] = "json"
+            return sys
+        if self._dictionary is not None:
+            if not cached.dictionary:
+                sys["dict"] = sys["routeToCode"] = self._codes
+                sys["codeToRoute"] = {str(c): name for name, c in self._codes.items()}
+                sys["dictVersion"] = self._dictionary.version
+            sys["useDict"] = True
+        if self._protos is not None:
+            if not cached.protos:
+                sys["protos"] = _told(self._protos)
+            sys["useProto"] = True
+        elif cached.others and self.profile.browser:
+            # It would go on encoding with what some server told it once.
+            sys["protos"] = {"server": {}, "client": {}, "version": 0}
+        return sys
+
+    # Responses and pushes
+
+    def ok(self, route: str) -> bytes:
+        """The body that says "it is stored", for a route whose answers are encoded."""
+        body = self._ok.get(route)
+        if body is None:
+            body = self._ok[route] = self._answer(route, {"code": 200})
+        return body
+
+    def failed(self, number: int, route: str | None, why: str) -> bytes:
+        """The response that says that it is not."""
+        if self.profile.pitaya:
+            body = wire.ascii_json({"code": "PIT-500", "msg": why})
+            return wire.response(number, body, error=True)
+        value = {"code": 500, "msg": why}
+        if route is None:
+            return wire.response(number, wire.ascii_json(value))
+        return wire.response(number, self._answer(route, value))
+
+    def _answer(self, route: str, value: Mapping[str, Any]) -> bytes:
+        """Encoded; empty, as from the original, if its definition asks for more."""
+        assert self._answers is not None
+        try:
+            return self._answers.encode(route, value)
+        except Unencodable:
+            return b""
+
+    def push(self, route: str, body: bytes) -> bytes:
+        """The package for a push of this JSON.
+
+        ValueError if the route is too long, or the body does not fit its definition.
+        """
+        if self._answers is not None and route in self._answers:
+            encoded = self._answers.encode(route, msgspec.json.decode(body))
+        else:
+            encoded = wire.ascii_text(body)
+        by = self._codes.get(route) if self.profile.coded_pushes else None
+        return wire.push(route if by is None else by, encoded)
+
+
+def _told(protos: Protos) -> dict[str, Any]:
+    return {
+        "server": protos.server,
+        "client": protos.client,
+        "version": protos.version,
+    }
+
+
+@dataclass(slots=True)
+class Greeting:
+    """A handshake that succeeded."""
+
+    reply: bytes
+    terms: Terms
+    attributes: dict[str, str]
+    """What to keep of it with every event."""
+    uid: str | None
+    principal: str | None
+
+
+class Greeter:
+    """Answers the handshakes of one listener."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        admit: Admit,
+        *,
+        heartbeat: int,
+        user_bytes: int,
+        profiles: Mapping[str, str],
+        clients: Mapping[str, str],
+    ) -> None:
+        self.heartbeat = heartbeat
+        self._definitions = definitions
+        self._admit = admit
+        self._user_bytes = user_bytes
+        self._profiles = profiles
+        self._clients = clients
+        self._terms: dict[str, Terms] = {}
+
+    @property
+    def definitions(self) -> Definitions:
+        """What is told from now on; those who were told before keep what they were."""
+        return self._definitions
+
+    @definitions.setter
+    def definitions(self, definitions: Definitions) -> None:
+        self._definitions, self._terms = definitions, {}
+
+    def greet(self, body: bytes) -> Greeting:
+        """Answer a handshake.  Raises `Refusal`, whose reply is a handshake too."""
+        sys, user = _parse(body)
+        profile = _profile(sys, self._profiles)
+        client, version = _client(sys)
+        self._check(client, version)
+        try:
+            admitted = self._admit(user)
+        except Denied as why:
+            raise _refused(500, str(why), f"not admitted: {why}") from None
+        terms = self._terms.get(profile.name)
+        if terms is None:
+            terms = Terms(profile, self._definitions, self.heartbeat)
+            self._terms[profile.name] = terms
+        attributes = {"client": client, "client_version": version}
+        attributes |= {"profile": profile.name}
+        if admitted.uid is not None:
+            attributes["uid"] = admitted.uid
+        attributes |= _kept(user, self._user_bytes)
+        return Greeting(
+            terms.reply(sys), terms, attributes, admitted.uid, admitted.principal
+        )
+
+    def _check(self, client: str, version: str) -> None:
+        if not self._clients:
+            return
+        least = self._clients.get(client, self._clients.get("*"))
+        if least is None or _numbers(version) < _numbers(least):
+            raise _refused(
+                501,
+                "client version not supported",
+                f"client {client!r} of version {version!r}",
+                limit=least or "none",
+                key="options.clients",
+            )
+
+
+def _parse(body: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    try:
+        said = msgspec.json.decode(wire.text(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _refused(500, "handshake is not JSON") from None
+    sys = said.get("sys") if isinstance(said, dict) else None
+    if not isinstance(sys, dict):
+        raise _refused(500, "handshake without sys")
+    user = said.get("user")
+    return sys, user if isinstance(user, dict) else {}
+
+
+def _refused(
+    code: int,
+    why: str,
+    rule: str | None = None,
+    *,
+    limit: str | None = None,
+    key: str | None = None,
+) -> Refusal:
+    told = wire.package(wire.HANDSHAKE, wire.ascii_json({"code": code, "msg": why}))
+    return Refusal(rule or why, limit=limit, key=key, reply=told)
+
+
+def _client(sys: Mapping[str, Any]) -> tuple[str, str]:
+    """What it calls itself, and its version."""
+    name = sys.get("type") or sys.get("platform") or ""
+    version = sys.get("version") or sys.get("clientVersion") or sys.get("libVersion")
+    return str(name)[:_MOST_NAME], str(version or "")[:_MOST_NAME]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", version)]
+
+
+def _kept(user: Mapping[str, Any], most_bytes: int) -> dict[str, str]:
+    """User data as attributes, `user.name.within`, as far as there is room."""
+    kept: dict[str, str] = {}
+    left = most_bytes
+    for name, value in _flat("user", user, _MOST_DEPTH):
+        left -= len(name.encode()) + len(value.encode())
+        if left < 0:
+            kept["user_cut_off"] = "true"
+            break
+        kept[name] = value
+    return kept
+
+
+def _flat(name: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and depth:
+        for key, inner in value.items():
+            if (name, key) != ("user", "token"):
+                yield from _flat(f"{name}.{key}", inner, depth - 1)
+    elif isinstance(value, str):
+        yield name, value
+    elif value is not None:
+        yield name, msgspec.json.encode(value).decode()

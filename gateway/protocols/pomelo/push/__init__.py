@@ -1,0 +1,1 @@
+"""Pushes to Pomelo clients: from HTTP requests and from an outbox directory."""

@@ -1,0 +1,144 @@
+"""The clients that can be reached: by session, by uid, or all that fit.
+
+A push is encoded once for each kind of client (`Terms`), however many there are.
+Nothing in the protocol acknowledges a push; `Pushed` says what left this process, and
+`Registry.outcomes` what became of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from gateway.event import Origin
+from gateway.protocols.payload import check
+from gateway.protocols.pomelo.handshake import Terms
+
+__all__ = ["OUTCOMES", "Member", "Pushed", "Registry"]
+
+#: A message to a client was sent or dropped; a push was for nobody who is connected, or
+#: could not be encoded.
+OUTCOMES = ("sent", "dropped", "nobody", "refused")
+
+
+class Member(Protocol):
+    """A client that finished its handshake."""
+
+    @property
+    def origin(self) -> Origin:
+        """Of its events."""
+
+    @property
+    def terms(self) -> Terms:
+        """What it was told."""
+
+    @property
+    def uid(self) -> str | None:
+        """Whose it is."""
+
+    def push(self, package: bytes) -> bool:
+        """Send it, unless too much is unsent already; whether it was."""
+
+    def kick(self, reason: str) -> None:
+        """Tell it to go, once its requests are answered."""
+
+
+@dataclass(slots=True)
+class Pushed:
+    """What became of a push."""
+
+    sent: int = 0
+    dropped: int = 0
+    """Clients that do not read fast enough (options.push_bytes)."""
+
+
+class Registry:
+    """All clients of one gateway, or of one listener."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Member] = {}
+        self._uids: dict[str, dict[Member, None]] = {}
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        """Of all pushes so far."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def join(self, member: Member) -> None:
+        """It can be reached from now on."""
+        self._sessions[member.origin.session] = member
+        if member.uid is not None:
+            self._uids.setdefault(member.uid, {})[member] = None
+
+    def leave(self, member: Member) -> None:
+        """It can be reached no more; nothing if it could not be before."""
+        if self._sessions.pop(member.origin.session, None) is None:
+            return
+        others = self._uids.get(member.uid) if member.uid is not None else None
+        if others is not None:
+            others.pop(member, None)
+            if not others and member.uid is not None:
+                del self._uids[member.uid]
+
+    def session(self, name: str) -> list[Member]:
+        """The client of this session, or none."""
+        member = self._sessions.get(name)
+        return [] if member is None else [member]
+
+    def user(self, uid: str) -> list[Member]:
+        """All clients of this user."""
+        return list(self._uids.get(uid, ()))
+
+    def all(self, where: Mapping[str, str] | None = None) -> list[Member]:
+        """All clients, or those whose events have all of these attributes."""
+        members = list(self._sessions.values())
+        if not where:
+            return members
+        wanted = where.items()
+        return [each for each in members if wanted <= each.origin.attributes.items()]
+
+    def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
+        """Send this JSON under this route.
+
+        ValueError, and nothing is sent, if it is no JSON, does not fit the route's
+        definition, or the route is none.
+        """
+        members = list(to)
+        try:
+            _check(route, body)
+            packages = {
+                terms: terms.push(route, body) for terms in {m.terms for m in members}
+            }
+        except ValueError:
+            self.outcomes["refused"] += 1
+            raise
+        pushed = Pushed()
+        for member in members:
+            if member.push(packages[member.terms]):
+                pushed.sent += 1
+            else:
+                pushed.dropped += 1
+        self.outcomes["sent"] += pushed.sent
+        self.outcomes["dropped"] += pushed.dropped
+        self.outcomes["nobody"] += not members
+        return pushed
+
+    def kick(self, to: Iterable[Member], reason: str) -> int:
+        """Tell clients to go; how many."""
+        members = list(to)
+        for member in members:
+            member.kick(reason)
+        return len(members)
+
+
+def _check(route: str, body: bytes) -> None:
+    if not route or max(route) > "\uffff":
+        raise ValueError(f"{route!r} is not a route that every client can read")
+    try:
+        check(body)
+        body.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as why:
+        raise ValueError(f"the body is not JSON: {why}") from None

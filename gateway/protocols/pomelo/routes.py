@@ -1,0 +1,179 @@
+"""What clients are told in their handshake about routes: the dictionary of codes, and
+the protobuf definitions.
+
+Both are values.  A reload makes a new `Definitions`; a connection keeps the one that
+its handshake spoke of, because that is what its client encodes with.
+
+Versions are computed as Pomelo does: clients that cached the same definitions from a
+Pomelo server need not fetch them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gateway.protocols.pomelo.protobuf import Schema, Unusable, parse
+
+__all__ = ["NONE", "Definitions", "Dictionary", "Protos", "Unusable", "js_json", "load"]
+
+_MOST_CODE = 0xFFFF
+_MOST_ROUTE_BYTES = 0xFF
+
+
+@dataclass(slots=True, frozen=True)
+class Dictionary:
+    """Short codes for routes, 1 to 65535."""
+
+    codes: Mapping[str, int]
+    names: Mapping[int, str]
+    version: str
+
+
+@dataclass(slots=True, frozen=True)
+class Protos:
+    """Which routes have bodies in protobuf, and how those look."""
+
+    client: Mapping[str, Any]
+    """Parsed, of requests and notifies; `server` of responses and pushes."""
+    server: Mapping[str, Any]
+    version: str
+    requests: Schema
+    answers: Schema
+    browser_answers: Schema
+    """As `answers`, for clients in browsers."""
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Definitions:
+    """All that a handshake tells."""
+
+    dictionary: Dictionary | None = None
+    protos: Protos | None = None
+    files: Mapping[Path, int] = field(default_factory=dict)
+    """What it was read from, and when those were written (nanoseconds)."""
+
+    @property
+    def stale(self) -> bool:
+        """A file was written again; one that is gone was not, yet."""
+        return any(_written(path) not in (when, 0) for path, when in self.files.items())
+
+
+NONE = Definitions()
+
+
+def load(
+    routes: Any = None, client_protos: Any = None, server_protos: Any = None
+) -> Definitions:
+    """Definitions from the options: each a value, or the path of a JSON file.
+
+    Raises `Unusable`, which names the option, and the file if it is one.
+    """
+    files: dict[Path, int] = {}
+    dictionary = _dictionary(_value(routes, "routes", files))
+    client = _value(client_protos, "client_protos", files)
+    server = _value(server_protos, "server_protos", files)
+    protos = None
+    if client is not None or server is not None:
+        protos = _protos(client or {}, server or {})
+    return Definitions(dictionary, protos, files)
+
+
+def js_json(value: Any) -> str:
+    """What JSON.stringify makes of it: keys that are numbers come first, sorted."""
+    return json.dumps(_as_js(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def _as_js(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        keys = sorted((k for k in value if _is_index(k)), key=int)
+        keys += [k for k in value if not _is_index(k)]
+        return {key: _as_js(value[key]) for key in keys}
+    if isinstance(value, (list, tuple)):
+        return [_as_js(each) for each in value]
+    return value
+
+
+def _is_index(key: str) -> bool:
+    canonical = key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+    return canonical and int(key) < 2**32 - 1
+
+
+def _version(*values: Any) -> str:
+    joined = "".join(js_json(value) for value in values)
+    digest = hashlib.md5(joined.encode(), usedforsecurity=False).digest()
+    return b64encode(digest).decode()
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _value(option: Any, name: str, files: dict[Path, int]) -> Any:
+    if not isinstance(option, (str, Path)):
+        return option
+    path = Path(option)
+    files[path] = _written(path)
+    try:
+        return json.loads(path.read_text())
+    except OSError as why:
+        raise Unusable(f"options.{name}: {why}") from None
+    except ValueError as why:
+        raise Unusable(f"options.{name}: {path}: {why}") from None
+
+
+def _dictionary(option: Any) -> Dictionary | None:
+    """A list in the order of its codes, from 1, or an object of routes and codes."""
+    if not option:
+        return None
+    if isinstance(option, Mapping):
+        pairs: Iterable[tuple[Any, Any]] = option.items()
+    elif isinstance(option, (list, tuple)):
+        pairs = zip(option, range(1, len(option) + 1), strict=True)
+    else:
+        raise Unusable("options.routes: must be a list of routes, or routes and codes")
+    codes: dict[str, int] = {}
+    names: dict[int, str] = {}
+    for route, code in pairs:
+        _check(route, code)
+        if route in codes or code in names:
+            raise Unusable(f"options.routes: {route!r} or code {code} is there twice")
+        codes[route] = code
+        names[code] = route
+    return Dictionary(codes, names, _version(codes))
+
+
+def _check(route: Any, code: Any) -> None:
+    if not isinstance(route, str) or not route:
+        raise Unusable(f"options.routes: {route!r} is not a route")
+    if len(route.encode()) > _MOST_ROUTE_BYTES:
+        raise Unusable(
+            f"options.routes: {route!r} has more than {_MOST_ROUTE_BYTES} bytes"
+        )
+    if max(route) > "\uffff":
+        raise Unusable(
+            f"options.routes: {route!r} has characters that browsers' clients can not read"
+        )
+    if type(code) is not int or not 0 < code <= _MOST_CODE:
+        raise Unusable(f"options.routes: {route!r}: {code!r} is not 1 to {_MOST_CODE}")
+
+
+def _protos(client: Any, server: Any) -> Protos:
+    requests = parse(client, "options.client_protos")
+    answers = parse(server, "options.server_protos")
+    return Protos(
+        requests,
+        answers,
+        _version(requests, answers),
+        Schema(requests, where="options.client_protos"),
+        Schema(answers, where="options.server_protos"),
+        Schema(answers, surrogates=True, where="options.server_protos"),
+    )

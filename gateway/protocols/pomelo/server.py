@@ -1,0 +1,394 @@
+"""The Twisted end of Pomelo: a connection, a journal, and what clients are owed.
+
+A request is answered when it is durable, and not before: with 200, or with 500 if it
+can not be stored.  A notify has no answer; one that can not be stored costs its client
+the connection, which is all that the protocol lets us say.
+
+Responses may overtake each other, as the protocol allows, and are never dropped.
+Pushes may be, when a client does not read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.event import Batch, Origin, Stored
+from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocols.pomelo import routes, wire
+from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.handshake import Greeter, Greeting, Terms
+from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Ready, Session, Working
+from gateway.protocols.pressure import Valve
+
+__all__ = ["Pomelo", "PomeloServer", "accept"]
+
+#: What a message costs in memory beside its body.
+_MESSAGE_BYTES = 128
+
+
+class _Limits(Protocol):
+    @property
+    def message_bytes(self) -> int: ...
+    @property
+    def unacknowledged_bytes(self) -> int: ...
+
+
+class Settings(Protocol):
+    """One of `listeners` in the configuration, as far as it matters here."""
+
+    @property
+    def limits(self) -> _Limits:
+        """Sizes in bytes."""
+
+    @property
+    def options(self) -> Options:
+        """See there."""
+
+
+class Pomelo:
+    """What the connections of one listener share: definitions, clients, one timer."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        clock: IReactorTime,
+        registry: Registry | None = None,
+    ) -> None:
+        limits, options = settings.limits, settings.options
+        self.journal = journal
+        self.clock = clock
+        self.registry = Registry() if registry is None else registry
+        self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
+        self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.options = options
+        self.greeter = Greeter(
+            self._load(),
+            admission(options.token, options.jwt),
+            heartbeat=options.heartbeat,
+            user_bytes=options.user_bytes,
+            profiles=options.profiles,
+            clients=options.clients,
+        )
+        self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
+        self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
+        self._servers: dict[PomeloServer, None] = {}
+        self._ticking = False
+        self._due = 0.0
+        self._looked = clock.seconds()
+
+    def __call__(self, connection: Connection) -> PomeloServer:
+        """The server of a new connection."""
+        server = PomeloServer(self, connection)
+        self._servers[server] = None
+        if not self._ticking:
+            self._ticking = True
+            self._look()
+            self._due = self.clock.seconds() + self.tick_seconds
+            self.clock.callLater(self.tick_seconds, self._tick)
+        return server
+
+    def forget(self, server: PomeloServer) -> None:
+        """Its connection is over."""
+        self._servers.pop(server, None)
+
+    def reload(self) -> None:
+        """Read the definitions again; connections keep what they were told.
+
+        Those that can not be used are logged, and the old ones stay.
+        """
+        try:
+            definitions = self._load()
+        except routes.Unusable as why:
+            self._log.error("definitions not reloaded: {why}", why=str(why))
+        else:
+            self.greeter.definitions = definitions
+
+    def _load(self) -> routes.Definitions:
+        options = self.options
+        return routes.load(options.routes, options.client_protos, options.server_protos)
+
+    def _look(self) -> None:
+        """Reload if a file changed; the timer does not run while nobody is here."""
+        interval, now = self.options.reload_interval, self.clock.seconds()
+        if interval and now - self._looked >= interval:
+            self._looked = now
+            if self.greeter.definitions.stale:
+                self.reload()
+
+    def _tick(self) -> None:
+        for server in list(self._servers):
+            server.tick()
+        self._look()
+        self._ticking = bool(self._servers)
+        if self._ticking:
+            # Keep time; but a reactor that was late does not catch up all at once.
+            self._due += self.tick_seconds
+            pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
+            self.clock.callLater(pause, self._tick)
+
+
+class PomeloServer:
+    """One client's connection.  Implements `interfaces.Server`, and `Member`."""
+
+    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_pending", "_reason",
+                 "_refusal", "_session", "_unacknowledged", "_valve", "uid")  # fmt: skip
+
+    _log = Logger()
+
+    def __init__(self, listener: Pomelo, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._session = Session(
+            listener.greeter,
+            message_bytes=listener.message_bytes,
+            handshake_bytes=listener.options.handshake_bytes,
+            patience=listener.patience,
+        )
+        self._pending = 0
+        self._unacknowledged = 0
+        self._valve = Valve(
+            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
+        )
+        self._ending = self._closed = False
+        self._refusal: Refusal | None = None
+        self._reason: str | None = None
+        self.uid: str | None = None
+        """Whose it is, if it said so."""
+        self._regulate()
+
+    @property
+    def origin(self) -> Origin:
+        """Of its events."""
+        return self._connection.origin
+
+    @property
+    def terms(self) -> Terms:
+        """What it was told in its handshake."""
+        return self._session.terms
+
+    @property
+    def held_bytes(self) -> int:
+        """Buffered of a package that is not complete."""
+        return self._session.held_bytes
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Held by messages that wait to become durable."""
+        return self._unacknowledged
+
+    # What the network tells
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._ending or self._closed:
+            return
+        try:
+            for step in self._session.received(data):
+                if isinstance(step, Ready):
+                    self._store(step)
+                elif isinstance(step, bytes):
+                    self._write(step)
+                elif isinstance(step, Greeting):
+                    self._greeted(step)
+                elif isinstance(step, Working):
+                    self._listener.registry.join(self)
+                else:
+                    self._end()
+                if self._ending or self._closed:
+                    return
+        except Refusal as why:
+            self._refusal = why
+            self._end()
+        else:
+            self._regulate()
+
+    def closed(self) -> None:
+        """See `interfaces.Server`."""
+        self._forget()
+
+    def drain(self) -> None:
+        """See `interfaces.Server`."""
+        self.kick("shutdown")
+
+    # What the listener's timer tells
+
+    def tick(self) -> None:
+        """A tick has passed."""
+        if self._closed:
+            return
+        try:
+            if self._session.tick(deaf=self._valve.paused or self._ending):
+                self._write(HEARTBEAT)
+        except Refusal as why:
+            self._overdue(why)
+
+    def _overdue(self, why: Refusal) -> None:
+        session = self._session
+        if session.begun and not session.working:
+            self._refusal = why
+        else:
+            self._log.debug(
+                "{peer}: closed, {why}", peer=self.origin.peer, why=str(why)
+            )
+            self._reason = why.rule if session.working else None
+        self._end()
+
+    # Pushes: `registry.Member`
+
+    def push(self, package: bytes) -> bool:
+        """Send it, unless too much is unsent already; whether it was."""
+        if self._ending or self._closed:
+            return False
+        options = self._listener.options
+        if self._connection.unsent_bytes + len(package) > options.push_bytes:
+            if options.push_policy == "kick":
+                self._refusal = wire.refusal(
+                    "client does not read its pushes",
+                    limit=options.push_bytes,
+                    key="options.push_bytes",
+                )
+                self._end()
+            return False
+        self._write(package)
+        return True
+
+    def kick(self, reason: str) -> None:
+        """Take no more, answer what is pending, tell why, hang up."""
+        if not (self._ending or self._closed):
+            self._reason = reason
+            self._end()
+
+    # Messages
+
+    def _greeted(self, greeting: Greeting) -> None:
+        origin = self._connection.origin
+        origin.attributes = {**origin.attributes, **greeting.attributes}
+        origin.principal = greeting.principal or origin.principal
+        self.uid = greeting.uid
+        self._write(greeting.reply)
+
+    def _store(self, ready: Ready) -> None:
+        listener = self._listener
+        body = ready.body(listener.message_bytes)
+        ready.pieces.clear()
+        held = len(body) + ready.count * _MESSAGE_BYTES
+        self._unacknowledged += held
+        if not self._pending:
+            self._connection.busy(True)
+        self._pending += 1
+        batch = Batch(
+            self._connection.origin,
+            int(listener.clock.seconds() * 1_000_000),
+            ready.count,
+            body,
+            ready.payload_bytes,
+        )
+        both = (ready, held)
+        listener.journal.submit(batch).addCallbacks(
+            self._stored, self._lost, callbackArgs=both, errbackArgs=both
+        )
+
+    def _stored(self, stored: Stored, ready: Ready, held: int) -> None:
+        self._connection.count(events=ready.count)
+        if self._closed:
+            return
+        self._answer(self._session.answers(ready), held)
+
+    def _lost(self, failure: Failure, ready: Ready, held: int) -> None:
+        if self._closed:
+            return
+        why = failure.getErrorMessage()
+        self._log.warn(
+            "{peer}: {count} messages can not be stored: {why}",
+            peer=self.origin.peer,
+            count=ready.count,
+            why=why,
+        )
+        if ready.count > len(ready.ids) and not self._ending:
+            self._reason = "not stored"
+            self._stop()
+        self._answer(self._session.failures(ready, "not stored"), held)
+
+    def _answer(self, responses: list[bytes], held: int) -> None:
+        connection = self._connection
+        if responses:
+            self._session.spoke = True
+            # published WebSocket clients read one package per message
+            if len(responses) > 1 and not connection.framed:
+                connection.write(b"".join(responses))
+            else:
+                for response in responses:
+                    connection.write(response)
+        self._unacknowledged -= held
+        self._pending -= 1
+        if not self._pending:
+            connection.busy(False)
+            if self._ending:
+                self._hang_up()
+        self._regulate()
+
+    def _write(self, package: bytes) -> None:
+        self._session.spoke = True
+        self._connection.write(package)
+
+    # Flow
+
+    def _regulate(self) -> None:
+        """Read, or do not, as the journal and our own debt allow."""
+        if self._ending or self._closed:
+            return
+        self._valve.regulate(self._unacknowledged)
+
+    # The end
+
+    def _stop(self) -> None:
+        """Take no more."""
+        self._ending = True
+        self._listener.registry.leave(self)
+        self._connection.pause()
+
+    def _end(self) -> None:
+        """Take no more; hang up as soon as nothing is owed."""
+        self._stop()
+        if not self._pending:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        refusal, connection = self._refusal, self._connection
+        if refusal is None and self._reason is not None:
+            connection.write(wire.kick(self._reason))
+        self._forget()
+        if refusal is None:
+            connection.close()
+        else:
+            connection.refuse(refusal)
+
+    def _forget(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._listener.registry.leave(self)
+        self._listener.forget(self)
+        if self._pending:
+            self._pending = self._unacknowledged = 0
+            self._connection.busy(False)
+
+
+def accept(
+    settings: Settings,
+    journal: Journal,
+    clock: IReactorTime,
+    registry: Registry | None = None,
+) -> Pomelo:
+    """What a listener calls with each connection: an `interfaces.Accept`."""
+    return Pomelo(settings, journal, clock, registry)

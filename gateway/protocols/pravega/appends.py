@@ -1,0 +1,250 @@
+"""A connection's writers: blocks in whatever form they end, numbers, duplicates.
+
+    SetupAppend → AppendSetup(last number)
+    AppendBlock, AppendBlockEnd → DataAppended        (events | part of one | padding)
+    AppendBlockEnd              → DataAppended        (all events are in it)
+    ConditionalAppend, ConditionalBlockEnd → DataAppended | ConditionalCheckFailed
+
+A block is stored as it came, whole or not at all.  Its number is compared with what is
+stored: at or below it, it is acknowledged again and not stored again; if somebody else
+has changed the number, this connection's writer is a ghost and is told so.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.codec import Message, encode
+from gateway.protocols.pravega.denied import ConditionFailed, Fenced, NoSuch, Sealed
+from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.replies import Replies, Writer
+from gateway.protocols.pravega.segment import is_staged
+from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.tokens import Check, anyone, demand
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlock,
+    AppendBlockEnd,
+    AppendSetup,
+    ConditionalAppend,
+    ConditionalBlockEnd,
+    ConditionalCheckFailed,
+    DataAppended,
+    InvalidEventNumber,
+    NoSuchSegment,
+    SegmentIsSealed,
+    SetupAppend,
+)
+
+__all__ = ["Appends"]
+
+_PADDING, _PARTIAL = -1, -2
+
+
+class Appends:
+    """Of one connection."""
+
+    #: What is taken here.
+    MESSAGES = (
+        AppendBlock, AppendBlockEnd, SetupAppend, ConditionalAppend, ConditionalBlockEnd,
+    )  # fmt: skip
+
+    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
+        self._state = state
+        self._check = check
+        self._limits = limits
+        self._writers: dict[bytes, Writer] = {}
+        self._block: AppendBlock | None = None
+        self.replies = Replies(state, self._writers)
+        self.now = 0
+        """Milliseconds since the epoch."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a block whose end has not come."""
+        return 0 if self._block is None else len(self._block.data)
+
+    def take(self, message: Message) -> Change | None:
+        """One of `MESSAGES`; raises `NoSuch` and `Unsupported` (of setups), `Refusal`."""
+        if isinstance(message, AppendBlockEnd):
+            return self._end(message)
+        if self._block is not None:
+            raise Refusal(f"{type(message).__name__} inside an append block")
+        match message:
+            case AppendBlock():
+                self._writer(message.writer)
+                self._block = message
+            case SetupAppend():
+                self._setup(message)
+            case ConditionalAppend():
+                head = len(message.event).to_bytes(8)  # type 0, then the length
+                return self._if_at(message, head + message.event)
+            case ConditionalBlockEnd():
+                return self._if_at(message, message.data)
+        return None
+
+    def _setup(self, message: SetupAppend) -> None:
+        last = self._state.data(message.segment).number_of(message.writer)
+        if len(self._writers) >= self._limits.writers:
+            raise Refusal(
+                f"{len(self._writers)} writers on one connection and one more",
+                limit=self._limits.writers,
+                key="options.writers",
+            )
+        self._writers[message.writer] = Writer(
+            message.writer, message.segment, last, last, token=message.token
+        )
+        self.replies.add(
+            AppendSetup(message.request_id, message.segment, message.writer, last)
+        )
+
+    def _end(self, message: AppendBlockEnd) -> Change | None:
+        block, self._block = self._block, None
+        data = message.data if block is None else _joined(block, message)
+        if message.events <= 0:
+            raise Refusal(f"append of {message.events} events")
+        return self._append(
+            self._writer(message.writer),
+            message.last_event,
+            data,
+            message.request_id,
+            events=message.events,
+        )
+
+    def _if_at(
+        self, message: ConditionalAppend | ConditionalBlockEnd, data: bytes
+    ) -> Change | None:
+        return self._append(
+            self._writer(message.writer),
+            message.event_number,
+            data,
+            message.request_id,
+            offset=message.expected_offset,
+        )
+
+    def _writer(self, writer: bytes) -> Writer:
+        found = self._writers.get(writer)
+        if found is None:
+            raise Refusal("append of a writer that is not set up")
+        return found
+
+    def _append(
+        self,
+        writer: Writer,
+        number: int,
+        data: bytes,
+        request_id: int,
+        *,
+        events: int = 1,
+        offset: int | None = None,
+    ) -> Change | None:
+        if number < writer.sent:
+            raise Refusal(f"event number {number} after {writer.sent}")
+        demand(self._check, writer.token, writer.segment, request_id)
+        before, writer.sent = writer.sent, number
+        if writer.failed:
+            self._failed(writer, number, request_id)
+            return None
+        if number <= writer.last and self._is_current(writer):
+            self._again(writer, number, events, request_id)
+            return None
+        try:
+            change = self._store(writer, number, data, events, offset)
+        except Fenced:
+            raise Refusal(
+                f"another connection writes with the writer id {writer.id.hex()}",
+                reply=encode(InvalidEventNumber(writer.id, request_id, "", number)),
+            ) from None
+        except ConditionFailed:
+            writer.sent = before
+            self.replies.add(ConditionalCheckFailed(writer.id, number, request_id))
+            return None
+        except (Sealed, NoSuch):
+            self._failed(writer, number, request_id)
+            return None
+        writer.last = number
+        length = self._state.find(writer.segment).length
+        conditional = offset is not None
+        self.replies.acknowledge(writer, request_id, length, alone=conditional)
+        return change
+
+    def _store(
+        self, writer: Writer, number: int, data: bytes, events: int, offset: int | None
+    ) -> Change:
+        if writer.last == NEVER:
+            self._limits.check_numbers(self._state.numbers + 1)
+        if is_staged(writer.segment):
+            held = self._state.staged_bytes + len(data)
+            if held > self._limits.transaction_bytes:
+                raise Refusal(
+                    f"{held} bytes in open transactions and large events",
+                    limit=self._limits.transaction_bytes,
+                    key="options.transaction_bytes",
+                )
+        return self._state.append(
+            writer.segment,
+            writer.id,
+            number,
+            _unstored(data, writer.last, number, events),
+            self.now,
+            claimed=events,
+            last=writer.last,
+            offset=offset,
+        )
+
+    def _is_current(self, writer: Writer) -> bool:
+        segment = self._state.segments.get(writer.segment)
+        return segment is not None and segment.number_of(writer.id) == writer.last
+
+    def _again(self, writer: Writer, number: int, events: int, request_id: int) -> None:
+        """What is stored is acknowledged once more, and not stored twice."""
+        length = self._state.find(writer.segment).length
+        previous = max(number - events, NEVER)
+        self.replies.add(DataAppended(writer.id, number, previous, request_id, length))
+
+    def _failed(self, writer: Writer, number: int, request_id: int) -> None:
+        """As many refusals as appends; after the first is sent, it is not set up."""
+        name = writer.segment
+        why = SegmentIsSealed if name in self._state.segments else NoSuchSegment
+        self.replies.add(why(request_id, name, "", number), writer)
+        writer.failed = True
+
+
+def _joined(block: AppendBlock, end: AppendBlockEnd) -> bytes:
+    """The events of a block: whole ones, and the one that was cut by its end."""
+    if end.writer != block.writer:
+        raise Refusal("end of another writer's block")
+    whole, data = end.whole_bytes, block.data
+    if not 0 <= whole <= len(data):
+        raise Refusal(f"{whole} bytes of events in a block of {len(data)}")
+    if whole == len(data):
+        return data + end.data
+    kind = int.from_bytes(data[whole : whole + 4], signed=True)
+    size = int.from_bytes(data[whole + 4 : whole + 8])
+    if size != len(data) - whole - 8 or kind not in (_PADDING, _PARTIAL):
+        raise Refusal(
+            "append block ends in neither an event, a part of one nor padding"
+        )
+    if kind == _PADDING:
+        if end.data:
+            raise Refusal("data behind the padding of an append block")
+        return data[:whole]
+    return b"".join((data[:whole], data[whole + 8 :], end.data))
+
+
+def _unstored(data: bytes, last: int, number: int, events: int) -> bytes:
+    """What of a block is not stored, if it begins with what is.
+
+    A producer that starts again may cut its blocks anew; its events are numbered
+    without gaps inside a block.
+    """
+    skip = events - (number - last) if last != NEVER else 0
+    at = 0
+    for _ in range(skip):
+        if len(data) - at < 8 or any(data[at : at + 4]):
+            raise Refusal("append that is stored in part, and not of whole events")
+        at += 8 + int.from_bytes(data[at + 4 : at + 8])
+    if skip > 0 and at >= len(data):
+        raise Refusal(f"append of {events} events that has only those that are stored")
+    return data[at:]

@@ -1,0 +1,365 @@
+"""From a message's annotations to its bytes and back: the machinery under `wire`.
+
+A message is a dataclass whose fields are annotated with the types below, in the order
+of the wire; `request`, `reply` or `both` makes it one.  Fields with a default were added by later
+versions: an older peer does not send them.  Bytes behind the last known field are
+skipped, for a newer peer may send more.
+
+UUIDs are their 16 bytes.  No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from itertools import groupby
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega import text
+from gateway.protocols.pravega.frames import frame
+
+__all__ = [
+    "REPLIES",
+    "REQUESTS",
+    "AttributeUpdate",
+    "AttributeUpdates",
+    "Bool",
+    "Byte",
+    "Data",
+    "Entries",
+    "Entry",
+    "EventData",
+    "Int",
+    "Keys",
+    "Long",
+    "Longs",
+    "Merged",
+    "Message",
+    "Rest",
+    "Text",
+    "Texts",
+    "Uuid",
+    "both",
+    "decode",
+    "encode",
+    "reply",
+    "request",
+]
+
+_T = TypeVar("_T")
+
+
+class _Short(Exception):
+    """The payload ends before the field does."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Field:
+    """How values of one type are read at an offset (value, next offset), and written."""
+
+    read: Callable[[bytes, int], tuple[Any, int]]
+    write: Callable[[Any], bytes]
+    code: str = ""
+    """Of `struct`, if the values are of one size."""
+
+
+def _fixed(code: str) -> _Field:
+    packing = struct.Struct(">" + code)
+
+    def read(raw: bytes, at: int) -> tuple[Any, int]:
+        if at + packing.size > len(raw):
+            raise _Short
+        return packing.unpack_from(raw, at)[0], at + packing.size
+
+    return _Field(read, packing.pack, code)
+
+
+_BYTE, _INT, _LONG, _BOOL = (_fixed(code) for code in "biq?")
+_U16 = struct.Struct(">H")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+
+
+def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if not 0 <= size <= len(raw) - at:
+        raise _Short
+    return raw[at : at + size], at + size
+
+
+def _read_uuid(raw: bytes, at: int) -> tuple[bytes, int]:
+    return _take(raw, at, 16)
+
+
+def _read_text(raw: bytes, at: int) -> tuple[str, int]:
+    size, at = _take(raw, at, 2)
+    value, at = _take(raw, at, _U16.unpack(size)[0])
+    try:
+        return text.decode(value), at
+    except text.NotText as why:
+        raise Refusal(str(why)) from None
+
+
+def _write_text(value: str) -> bytes:
+    raw = text.encode(value)
+    return _U16.pack(len(raw)) + raw
+
+
+def _read_data(raw: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _INT.read(raw, at)
+    return _take(raw, at, size)
+
+
+def _write_data(value: bytes) -> bytes:
+    return _I32.pack(len(value)) + value
+
+
+def _read_rest(raw: bytes, at: int) -> tuple[bytes, int]:
+    return raw[at:], len(raw)
+
+
+def _read_event(raw: bytes, at: int) -> tuple[bytes, int]:
+    kind, at = _INT.read(raw, at)
+    if kind:
+        raise Refusal(f"nested message of type {kind}, not an event")
+    return _read_data(raw, at)
+
+
+def _write_event(value: bytes) -> bytes:
+    return b"\0\0\0\0" + _write_data(value)
+
+
+def _list(read: Callable[[bytes, int], tuple[Any, int]], write: Any) -> _Field:
+    def read_all(raw: bytes, at: int) -> tuple[list[Any], int]:
+        count, at = _INT.read(raw, at)
+        if not 0 <= count <= len(raw) - at:  # every item takes a byte at least
+            raise _Short
+        items = []
+        for _ in range(count):
+            item, at = read(raw, at)
+            items.append(item)
+        return items, at
+
+    def write_all(items: Sequence[Any]) -> bytes:
+        return b"".join((_I32.pack(len(items)), *map(write, items)))
+
+    return _Field(read_all, write_all)
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """A key of a table, its version, and its value where there is one."""
+
+    key: bytes
+    version: int
+    value: bytes = b""
+
+
+def _read_key(raw: bytes, at: int) -> tuple[Entry, int]:
+    _, at = _INT.read(raw, at)
+    key, at = _read_data(raw, at)
+    if not key:  # then Java leaves the version out
+        return Entry(key, -(2**63)), at
+    version, at = _LONG.read(raw, at)
+    return Entry(key, version), at
+
+
+def _write_key(entry: Entry) -> bytes:
+    head = struct.pack(">ii", 4 + len(entry.key) + 8, len(entry.key))
+    return head + entry.key + (_I64.pack(entry.version) if entry.key else b"")
+
+
+def _read_entry(raw: bytes, at: int) -> tuple[Entry, int]:
+    key, at = _read_key(raw, at)
+    _, at = _INT.read(raw, at)
+    value, at = _read_data(raw, at)
+    return Entry(key.key, key.version, value), at
+
+
+def _write_entry(entry: Entry) -> bytes:
+    head = struct.pack(">ii", 4 + len(entry.value), len(entry.value))
+    return _write_key(entry) + head + entry.value
+
+
+@dataclass(slots=True, frozen=True)
+class AttributeUpdate:
+    """A condition on, and a new value for, one attribute."""
+
+    attribute: bytes
+    kind: int
+    """1 replaces, 4 replaces if the value is `old`."""
+    new: int
+    old: int
+
+
+_UPDATE = struct.Struct(">16sbqq")
+
+
+def _read_update(raw: bytes, at: int) -> tuple[AttributeUpdate, int]:
+    part, at = _take(raw, at, _UPDATE.size)
+    return AttributeUpdate(*_UPDATE.unpack(part)), at
+
+
+def _write_update(update: AttributeUpdate) -> bytes:
+    return _UPDATE.pack(update.attribute, update.kind, update.new, update.old)
+
+
+def _read_merged(raw: bytes, at: int) -> tuple[tuple[str, int], int]:
+    source, at = _read_text(raw, at)
+    offset, at = _LONG.read(raw, at)
+    return (source, offset), at
+
+
+def _write_merged(merged: tuple[str, int]) -> bytes:
+    return _write_text(merged[0]) + _I64.pack(merged[1])
+
+
+Byte = Annotated[int, _BYTE]
+Int = Annotated[int, _INT]
+Long = Annotated[int, _LONG]
+Bool = Annotated[bool, _BOOL]
+Uuid = Annotated[bytes, _Field(_read_uuid, bytes, "16s")]
+Text = Annotated[str, _Field(_read_text, _write_text)]
+Data = Annotated[bytes, _Field(_read_data, _write_data)]
+EventData = Annotated[bytes, _Field(_read_event, _write_event)]
+Rest = Annotated[bytes, _Field(_read_rest, bytes)]
+Texts = Annotated[Sequence[str], _list(_read_text, _write_text)]
+Longs = Annotated[Sequence[int], _list(_LONG.read, _I64.pack)]
+Keys = Annotated[Sequence[Entry], _list(_read_key, _write_key)]
+Entries = Annotated[Sequence[Entry], _list(_read_entry, _write_entry)]
+AttributeUpdates = Annotated[
+    Sequence[AttributeUpdate], _list(_read_update, _write_update)
+]
+Merged = Annotated[Sequence[tuple[str, int]], _list(_read_merged, _write_merged)]
+
+
+class Message:
+    """Anything that has a type and fields on the wire."""
+
+    __slots__ = ()
+
+
+_CODES: dict[type[Message], int] = {}
+_LAYOUTS: dict[type[Message], list[tuple[str, _Field, Any]]] = {}
+_STEPS: dict[type[Message], list[_Step]] = {}
+
+#: What clients send, and what they are sent, by type.
+REQUESTS: dict[int, type[Message]] = {}
+REPLIES: dict[int, type[Message]] = {}
+
+
+def _message(
+    code: int, *directions: dict[int, type[Message]]
+) -> Callable[[type[_T]], type[_T]]:
+    def make(cls: type[_T]) -> type[_T]:
+        made: Any = dataclass(slots=True)(cls)
+        _CODES[made] = code
+        for direction in directions:
+            direction[code] = made
+        return made  # type: ignore[no-any-return]
+
+    return make
+
+
+@dataclass_transform()
+def request(code: int) -> Callable[[type[_T]], type[_T]]:
+    """Make a class the message of type *code* that clients send."""
+    return _message(code, REQUESTS)
+
+
+@dataclass_transform()
+def reply(code: int) -> Callable[[type[_T]], type[_T]]:
+    """Make a class the message of type *code* that servers send."""
+    return _message(code, REPLIES)
+
+
+@dataclass_transform()
+def both(code: int) -> Callable[[type[_T]], type[_T]]:
+    """Make a class the message of type *code* that either side sends."""
+    return _message(code, REQUESTS, REPLIES)
+
+
+def _layout(cls: type[Message]) -> list[tuple[str, _Field, Any]]:
+    found = _LAYOUTS.get(cls)
+    if found is None:
+        hints = get_type_hints(cls, include_extras=True)
+        found = _LAYOUTS[cls] = [
+            (each.name, hints[each.name].__metadata__[0], each.default)
+            for each in fields(cls)  # type: ignore[arg-type]
+        ]
+    return found
+
+
+@dataclass(slots=True, frozen=True)
+class _Step:
+    """One field, or as many that follow each other as `struct` takes at once."""
+
+    names: list[str]
+    packing: struct.Struct | None
+    field: _Field
+    """The only one, if there is no `packing`."""
+
+
+def _steps(cls: type[Message]) -> list[_Step]:
+    found = _STEPS.get(cls)
+    if found is None:
+        found = _STEPS[cls] = []
+        for fixed, some in groupby(_layout(cls), lambda one: bool(one[1].code)):
+            group = list(some)
+            if fixed:
+                packing = struct.Struct(
+                    ">" + "".join(each.code for _, each, _ in group)
+                )
+                names = [name for name, _, _ in group]
+                found.append(_Step(names, packing, group[0][1]))
+            else:
+                found += [_Step([name], None, field) for name, field, _ in group]
+    return found
+
+
+def encode(sent: Message) -> bytes:
+    """The message's frame."""
+    cls = type(sent)
+    parts = []
+    for step in _steps(cls):
+        values = [getattr(sent, name) for name in step.names]
+        pack = step.field.write if step.packing is None else step.packing.pack
+        parts.append(pack(*values))
+    return frame(_CODES[cls], *parts)
+
+
+def decode(code: int, payload: bytes) -> Message:
+    """The message of a frame whose type is one of ours; raises `Refusal`."""
+    cls = REQUESTS.get(code) or REPLIES[code]
+    values: list[Any] = []
+    at = 0
+    try:
+        for step in _steps(cls):
+            packing = step.packing
+            if packing is None:
+                value, at = step.field.read(payload, at)
+                values.append(value)
+            else:
+                values += packing.unpack_from(payload, at)
+                at += packing.size
+    except (_Short, struct.error):
+        return _decode_short(cls, payload)
+    return cls(*values)
+
+
+def _decode_short(cls: type[Message], payload: bytes) -> Message:
+    """A message that ends early: an older peer's, or a broken one."""
+    values: list[Any] = []
+    at = 0
+    for name, field, default in _layout(cls):
+        try:
+            value, at = field.read(payload, at)
+        except _Short:
+            if default is MISSING or len(payload) - at >= 8:
+                raise Refusal(
+                    f"{cls.__name__} of {len(payload)} bytes ends in {name!r}"
+                ) from None
+            value, at = default, len(payload)
+        values.append(value)
+    return cls(*values)

@@ -1,0 +1,226 @@
+"""What the controller must not forget: scopes, streams, transactions, reader groups.
+
+All of it lies in tables of the container, so it becomes durable, and comes back, like
+everything else there.  The tables are read once, at the start; from then on this is the
+truth, and every change of it is put into a table in the same breath.
+
+Changes become durable in the order in which they are made.  So a stream's segments are
+created before its record is put, and deleted before it is dropped: whatever instant a
+crash cuts off at, doing the same again finishes it, and nothing is left over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.protocols.pravega.codec import Entry
+from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.controller.names import SYSTEM, segment
+from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.segments import Change
+from gateway.protocols.pravega.wire import NEVER
+
+__all__ = ["Catalog", "Group", "Scope", "Stream", "Transaction"]
+
+_KEY_BYTES = 32
+
+_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER = (
+    f"{SYSTEM}{name}" for name in ("streams", "groups", "transactions", "controller")
+)
+_TOKEN_KEY = b"token key"
+
+_Record = TypeVar("_Record", bound=msgspec.Struct)
+
+
+class Stream(msgspec.Struct, omit_defaults=True):
+    """A stream, or what is left of one that was deleted."""
+
+    first: int = 0
+    """Number of its first segment: higher than that of any earlier stream's."""
+    count: int = 0
+    """How many segments; 0 if it was deleted."""
+    config: bytes = b""
+    """The `StreamConfig` that it was given last."""
+    tags: list[str] = []
+    sealed: bool = False
+
+    @property
+    def numbers(self) -> range:
+        """Of its segments."""
+        return range(self.first, self.first + self.count)
+
+
+class Group(msgspec.Struct, omit_defaults=True):
+    """A reader group of a Java client."""
+
+    config: bytes = b""
+    """Its `ReaderGroupConfiguration`."""
+    cuts: dict[str, bytes] = {}
+    """As far as it has read: a `StreamCut` by stream, if it tells."""
+
+
+class Transaction(msgspec.Struct, omit_defaults=True):
+    """A transaction, or how it ended."""
+
+    state: int
+    high: int
+    low: int
+    lease: int
+    """Milliseconds."""
+    begun: int
+    """Milliseconds since the epoch."""
+    ended: int = 0
+
+
+class Scope(msgspec.Struct):
+    """What is in a scope; only its name is stored."""
+
+    streams: dict[str, Stream] = {}
+    """Those that were deleted, too."""
+    groups: dict[str, Group] = {}
+
+    def stream(self, name: str) -> Stream | None:
+        """One that is there."""
+        found = self.streams.get(name)
+        return found if found is not None and found.count else None
+
+
+class Catalog:
+    """Everything, by name."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+        self.scopes: dict[str, Scope] = {}
+        self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
+        """By scope, stream, and both halves of the id; the oldest first."""
+        self.token_key = b""
+        self.last = 0
+        """The change after which all that was said here is durable."""
+
+    def load(self) -> None:
+        """Read the tables; make them if this is the first start."""
+        state = self.container.state
+        for name in (_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER):
+            if name not in state.segments:
+                self.submit(state.create_table(name, self.container.now))
+        for key, stream in self._records(_STREAMS, Stream):
+            scope, _, name = key.partition("/")
+            into = self.scopes.setdefault(scope, Scope())
+            if name:
+                into.streams[name] = stream
+        for key, group in self._records(_GROUPS, Group):
+            scope, _, name = key.partition("/")
+            self.scopes.setdefault(scope, Scope()).groups[name] = group
+        for key, found in self._records(_TRANSACTIONS, Transaction):
+            scope, name, _ = key.split("/")
+            self.transactions[scope, name, found.high, found.low] = found
+        self.token_key = state.table(_OTHER).get(_TOKEN_KEY).value
+        if not self.token_key:
+            self.token_key = os.urandom(_KEY_BYTES)
+            self._put(_OTHER, _TOKEN_KEY, self.token_key)
+
+    def _records(
+        self, table: str, kind: type[_Record]
+    ) -> Iterable[tuple[str, _Record]]:
+        decoder = msgspec.msgpack.Decoder(kind)
+        for key, (value, _) in self.container.state.table(table).entries.items():
+            yield key.decode(), decoder.decode(value)
+
+    # -- changes -------------------------------------------------------------------
+
+    def submit(self, change: Change, owner: Any = None, origin: Any = None) -> None:
+        """Make a change durable, behind all earlier ones."""
+        self.container.submit(change, owner, origin)
+        self.last = change.number
+
+    def _put(self, table: str, key: bytes, value: bytes) -> None:
+        container = self.container
+        entry = Entry(key, NEVER, value)
+        self.submit(container.state.put(table, [entry], container.now))
+
+    def _drop(self, table: str, keys: Iterable[str]) -> None:
+        container = self.container
+        entries = [Entry(key.encode(), NEVER) for key in keys]
+        if entries:
+            self.submit(container.state.remove(table, entries, container.now))
+
+    def _save(self, table: str, key: str, record: msgspec.Struct) -> None:
+        self._put(table, key.encode(), msgspec.msgpack.encode(record))
+
+    def add_scope(self, name: str) -> None:
+        """A new one."""
+        self.scopes[name] = Scope()
+        self._save(_STREAMS, name, Stream())
+
+    def drop_scope(self, name: str) -> None:
+        """One without streams; it remembers none that were."""
+        gone = self.scopes.pop(name)
+        self._drop(_STREAMS, [name, *(f"{name}/{stream}" for stream in gone.streams)])
+
+    def save_stream(self, scope: str, name: str, stream: Stream) -> None:
+        """New, changed, or deleted (`Stream.count` is 0)."""
+        self.scopes[scope].streams[name] = stream
+        self._save(_STREAMS, f"{scope}/{name}", stream)
+
+    def save_group(self, scope: str, name: str, group: Group) -> None:
+        """New or changed."""
+        self.scopes[scope].groups[name] = group
+        self._save(_GROUPS, f"{scope}/{name}", group)
+
+    def drop_group(self, scope: str, name: str) -> None:
+        """No more."""
+        del self.scopes[scope].groups[name]
+        self._drop(_GROUPS, [f"{scope}/{name}"])
+
+    def save_transaction(self, scope: str, stream: str, found: Transaction) -> None:
+        """New or changed; it counts as the newest."""
+        key = scope, stream, found.high, found.low
+        self.transactions.pop(key, None)
+        self.transactions[key] = found
+        self._save(_TRANSACTIONS, _transaction_key(*key), found)
+
+    def drop_transactions(self, keys: Iterable[tuple[str, str, int, int]]) -> None:
+        """Forget how they ended."""
+        gone = list(keys)
+        for key in gone:
+            del self.transactions[key]
+        self._drop(_TRANSACTIONS, (_transaction_key(*key) for key in gone))
+
+    # -- segments --------------------------------------------------------------------
+
+    def create_segments(self, names: Iterable[str]) -> None:
+        """Those that are not there yet."""
+        state, now = self.container.state, self.container.now
+        for name in names:
+            if name not in state.segments:
+                self.submit(state.create(name, now))
+
+    def delete_segments(self, names: Iterable[str]) -> None:
+        """Those that are there."""
+        state, now = self.container.state, self.container.now
+        for name in names:
+            if name in state.segments:
+                self.submit(state.delete(name, now))
+
+    def seal_segments(self, names: Iterable[str]) -> None:
+        """Those that are there and open."""
+        state, now = self.container.state, self.container.now
+        for name in names:
+            found = state.segments.get(name)
+            if found is not None and not found.sealed:
+                try:
+                    self.submit(state.seal(name, now))
+                except Denied:
+                    continue  # a table of that name, which clients may make
+
+    def segments(self, scope: str, name: str, stream: Stream) -> list[str]:
+        """Names of a stream's segments."""
+        return [segment(scope, name, number) for number in stream.numbers]
+
+
+def _transaction_key(scope: str, stream: str, high: int, low: int) -> str:
+    return f"{scope}/{stream}/{high}.{low}"

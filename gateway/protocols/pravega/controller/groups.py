@@ -1,0 +1,160 @@
+"""Reader groups of Java clients.
+
+Their state is a stream, `_RG<name>`, that they write and read by themselves; here are
+their configurations, and how far they say they have read.  (Rust and Python clients
+keep theirs in a table, and ask nothing of the controller.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.protocols.pravega.controller.calling import (
+    FAILURE,
+    SUCCESS,
+    Caller,
+    Methods,
+    status,
+)
+from gateway.protocols.pravega.controller.catalog import Catalog, Group
+from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.names import READER_GROUP, usable
+
+__all__ = ["Groups"]
+
+_NO_SCOPE, _BAD_NAME = 2, 3
+_NO_GROUP, _BAD_CONFIG = 2, 3
+_NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
+
+
+class Groups:
+    """The calls about reader groups."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        create: Callable[[str, str], None],
+        delete: Callable[[str, str], None],
+    ) -> None:
+        """*create* and *delete* make and remove a stream that clients take for
+        granted.
+        """
+        self._catalog = catalog
+        self._create = create
+        self._delete = delete
+
+    def methods(self) -> Methods:
+        """By name."""
+        return {
+            "createReaderGroup": ("ReaderGroupConfiguration", self.create),
+            "getReaderGroupConfig": ("ReaderGroupInfo", self.configuration),
+            "updateReaderGroup": ("ReaderGroupConfiguration", self.update),
+            "deleteReaderGroup": ("ReaderGroupInfo", self.delete),
+            "listSubscribers": ("StreamInfo", self.subscribers),
+            "updateSubscriberStreamCut": ("SubscriberStreamCut", self.read_up_to),
+        }
+
+    def _find(self, scope: str, name: str) -> Group | None:
+        found = self._catalog.scopes.get(scope)
+        return found.groups.get(name) if found is not None else None
+
+    def create(self, request: Message, caller: Caller) -> Message:
+        """The group as it is, if there is one of that name."""
+        scope = self._catalog.scopes.get(request.scope)
+        code, config = SUCCESS, request
+        if scope is None:
+            code = _NO_SCOPE
+        elif not usable(request.name):
+            code = _BAD_NAME
+        elif request.name in scope.groups:
+            config = _config(scope.groups[request.name])
+        else:
+            if scope.stream(READER_GROUP + request.name) is None:
+                self._create(request.scope, READER_GROUP + request.name)
+            group = Group(request.SerializeToString())
+            self._catalog.save_group(request.scope, request.name, group)
+        return new("CreateReaderGroupResponse", status=code, config=config)
+
+    def configuration(self, request: Message, caller: Caller) -> Message:
+        """As it was given last."""
+        found = self._find(request.scope, request.name)
+        if found is None:
+            none = new(
+                "ReaderGroupConfiguration", scope=request.scope, name=request.name
+            )
+            return new("ReaderGroupConfigResponse", config=none, status=_NO_GROUP)
+        return new("ReaderGroupConfigResponse", config=_config(found))
+
+    def update(self, request: Message, caller: Caller) -> Message:
+        """Another configuration, made from the one that is there: the generation says."""
+        found = self._find(request.scope, request.name)
+        if found is None:
+            return new("UpdateReaderGroupResponse", status=_NO_GROUP)
+        config = _config(found)
+        if (request.id, request.generation) != (config.id, config.generation):
+            return new(
+                "UpdateReaderGroupResponse",
+                status=_BAD_CONFIG,
+                generation=config.generation,
+            )
+        request.generation += 1
+        found.config = request.SerializeToString()
+        self._catalog.save_group(request.scope, request.name, found)
+        return new("UpdateReaderGroupResponse", generation=request.generation)
+
+    def delete(self, request: Message, caller: Caller) -> Message:
+        """And the stream with its state."""
+        found = self._find(request.scope, request.name)
+        if found is None or _config(found).id != request.id:
+            return status(_NO_GROUP)
+        self._catalog.drop_group(request.scope, request.name)
+        self._delete(request.scope, READER_GROUP + request.name)
+        return status(SUCCESS)
+
+    # -- how far they have read ------------------------------------------------------
+
+    def subscribers(self, request: Message, caller: Caller) -> Message:
+        """Groups that tell how far they have read a stream."""
+        scope = self._catalog.scopes.get(request.scope)
+        if scope is None or scope.stream(request.stream) is None:
+            return new("SubscribersResponse", status=_NO_STREAM)
+        wanted = request.scope, request.stream
+        names = [
+            f"{request.scope}/{name}"
+            for name, group in scope.groups.items()
+            if _subscribes(_config(group), wanted)
+        ]
+        return new("SubscribersResponse", subscribers=sorted(names))
+
+    def read_up_to(self, request: Message, caller: Caller) -> Message:
+        """Kept with the group; what is deleted is decided by the archive."""
+        info = request.stream_cut.stream_info
+        scope = self._catalog.scopes.get(info.scope)
+        if scope is None or scope.stream(info.stream) is None:
+            return status(_NO_STREAM)
+        owner, _, name = request.subscriber.rpartition("/")
+        found = self._find(owner or info.scope, name)
+        if found is None:
+            return status(_NO_SUBSCRIBER)
+        config = _config(found)
+        if not _subscribes(config, (info.scope, info.stream)):
+            return status(_NO_SUBSCRIBER)
+        if (request.id, request.generation) != (config.id, config.generation):
+            return status(_OTHER_GENERATION)
+        if not request.stream_cut.cut:
+            return status(FAILURE)
+        cut = request.stream_cut.SerializeToString()
+        found.cuts[f"{info.scope}/{info.stream}"] = cut
+        self._catalog.save_group(owner or info.scope, name, found)
+        return status(SUCCESS)
+
+
+def _config(group: Group) -> Message:
+    return decode("ReaderGroupConfiguration", group.config)
+
+
+def _subscribes(config: Message, wanted: tuple[str, str]) -> bool:
+    return config.retention != 0 and any(
+        (cut.stream_info.scope, cut.stream_info.stream) == wanted
+        for cut in config.begin
+    )

@@ -1,0 +1,258 @@
+"""The Twisted end of the controller: a connection, its calls, and what they wait for.
+
+An answer is sent when what it tells is durable, or when the client's deadline has
+passed; answers do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from gateway.event import Stored
+from gateway.interfaces import Connection, Refusal
+from gateway.protocols.pravega.container import PROTOCOL
+from gateway.protocols.pravega.controller.calling import Caller
+from gateway.protocols.pravega.controller.controller import Controller
+from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
+from gateway.protocols.pravega.segments import Change
+from gateway.protocols.pressure import Valve
+
+__all__ = ["ControllerAccept", "ControllerServer", "accept"]
+
+_STREAMS = 1000
+"""Calls of one connection at once.  Clients of Java begin without waiting for it."""
+_STRANGERS = 3
+"""Calls with wrong credentials until the connection is closed."""
+_CREDENTIALS = "options.users, options.tokens"
+_MESSAGE_BYTES = 1 << 20
+"""Calls are small: the largest is a stream cut of ten thousand segments."""
+_UNSENT_BYTES = 4 << 20
+"""What waits for a client to take it, or for the disk; the next answers fail."""
+
+
+class _Limits(Protocol):
+    @property
+    def message_bytes(self) -> int: ...
+
+
+class Settings(Protocol):
+    """One of `listeners` in the configuration, as far as it matters here."""
+
+    @property
+    def limits(self) -> _Limits:
+        """Sizes in bytes."""
+
+
+class ControllerAccept:
+    """What a listener calls with each connection: an `interfaces.Accept`."""
+
+    def __init__(self, settings: Settings, controller: Controller) -> None:
+        self._message_bytes = min(settings.limits.message_bytes, _MESSAGE_BYTES)
+        self._controller = controller
+
+    def __call__(self, connection: Connection) -> ControllerServer:
+        """The server of a new connection."""
+        calls = Calls(message_bytes=self._message_bytes, streams=_STREAMS)
+        return ControllerServer(self._controller, connection, calls)
+
+
+class ControllerServer:
+    """One connection.  Implements `interfaces.Server` and `container.Owner`."""
+
+    _log = Logger()
+
+    def __init__(
+        self, controller: Controller, connection: Connection, calls: Calls
+    ) -> None:
+        self._controller = controller
+        self._container = controller.container
+        self._connection = connection
+        self._calls = calls
+        self._due: deque[tuple[int, Call, bytes]] = deque()
+        """Answers, and the change that each waits for."""
+        self._due_bytes = 0
+        self._deadlines: dict[Call, IDelayedCall] = {}
+        self._held = self._strangers = 0
+        self._draining = self._over = self._told = False
+        # What calls hold is bounded already; only a full journal stops them.
+        self._valve = Valve(connection, self._container.journal, 1, self._regulate)
+
+    # -- what the network tells --------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._over:
+            return
+        try:
+            for call in self._calls.received(data):
+                self._take(call)
+            self._hold(self._calls.held_bytes)
+        except Refusal:
+            self._forget()
+            raise
+        self._send()
+        self._regulate()
+
+    def closed(self) -> None:
+        """See `interfaces.Server`."""
+        self._forget()
+
+    def drain(self) -> None:
+        """See `interfaces.Server`."""
+        if not self._over:
+            self._draining = True
+            self._calls.drain()
+            self._send()
+
+    def _take(self, call: Call) -> None:
+        try:
+            answer = self._answer(call)
+        except Failed as why:
+            self._calls.fail(call, why.code, why.text)
+            if why.code is Code.RESOURCE_EXHAUSTED:
+                self._tell(why.text)
+            if why.code is Code.UNAUTHENTICATED:
+                self._turn_away(why.text)
+            return
+        if self._container.state.durable >= self._controller.last:
+            self._calls.answer(call, answer)
+            return
+        self._due.append((self._controller.last, call, answer))
+        self._due_bytes += len(answer)
+        self._container.watch(self)
+        if call.timeout is not None:
+            self._deadlines[call] = self._container.clock.callLater(
+                call.timeout, self._late, call
+            )
+
+    def _answer(self, call: Call) -> bytes:
+        waiting = self._calls.unsent_bytes + self._due_bytes
+        if waiting > _UNSENT_BYTES:
+            why = Refusal(f"{waiting} bytes of answers that wait", limit=_UNSENT_BYTES)
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+        if self._container.broken:
+            raise Failed(Code.UNAVAILABLE, "nothing can be stored any more")
+        name = self._controller.authenticate(call.authorization)
+        origin = self._connection.origin
+        if name and origin.principal is None:
+            origin.principal = name
+        # A batch of another protocol would not come back to the container.
+        ours = origin if origin.protocol == PROTOCOL else None
+        caller = Caller(call.authority, name, self, ours)
+        try:
+            return self._controller.call(call.path, call.message, caller)
+        except Failed:
+            raise
+        except Exception:
+            # A bug of ours is no reason to leave the client without an answer.
+            self._log.failure("{path} failed", path=call.path)
+            text = "the controller failed; its log says why"
+            raise Failed(Code.INTERNAL, text) from None
+
+    def _turn_away(self, why: str) -> None:
+        # A client that is hung up on at once takes it for the network's fault, and
+        # tries for a minute instead of telling its user what is wrong.
+        self._strangers += 1
+        self._tell(f"{why} ({_CREDENTIALS})")
+        if self._strangers >= _STRANGERS:
+            self._calls.drain()
+            raise Refusal(why, key=_CREDENTIALS, reply=self._calls.output())
+
+    def _tell(self, why: str) -> None:
+        """Once for each connection: clients try again and again."""
+        if not self._told:
+            self._told = True
+            self._log.warn(
+                "{listener}: {peer} refused: {why}",
+                listener=self._connection.origin.listener,
+                peer=self._connection.origin.peer,
+                why=why,
+            )
+
+    def _late(self, call: Call) -> None:
+        del self._deadlines[call]
+        self._calls.fail(call, Code.DEADLINE_EXCEEDED, "not durable in time")
+        self._send()
+
+    # -- what the container tells --------------------------------------------------------
+
+    def stored(self, change: Change, stored: Stored) -> None:
+        """See `container.Owner`."""
+        if not self._over:
+            self._connection.count(events=stored.batch.count)
+
+    def settle(self) -> None:
+        """See `container.Owner`."""
+        if self._over:
+            return
+        durable = self._container.state.durable
+        while self._due and self._due[0][0] <= durable:
+            _, call, answer = self._due.popleft()
+            self._due_bytes -= len(answer)
+            self._on_time(call)
+            self._calls.answer(call, answer)
+        if self._due:
+            self._container.watch(self)
+        self._send()
+
+    def lost(self, why: str) -> None:
+        """See `container.Owner`: what was decided is void."""
+        if self._over:
+            return
+        while self._due:
+            _, call, _ = self._due.popleft()
+            self._on_time(call)
+            self._calls.fail(call, Code.UNAVAILABLE, "it could not be stored")
+        self._send()
+
+    def _on_time(self, call: Call) -> None:
+        timer = self._deadlines.pop(call, None)
+        if timer is not None:
+            timer.cancel()
+
+    # -- flow, and the end ----------------------------------------------------------------
+
+    def _send(self) -> None:
+        output = self._calls.output()
+        if output:
+            self._connection.write(output)
+        self._connection.busy(bool(self._due))
+        if self._calls.left or (self._draining and not self._calls.open):
+            self._forget()
+            self._connection.close()
+
+    def _hold(self, size: int) -> None:
+        """Of messages that are still arriving, in memory that all share."""
+        change, self._held = size - self._held, size
+        if change and not self._container.journal.reserve(change) and change > 0:
+            raise Refusal(
+                f"{size} bytes of unfinished calls, while what is held for unfinished "
+                "messages is too much already",
+                key="journal.memory_bytes",
+            )
+
+    def _regulate(self) -> None:
+        """Take no calls while the journal is full."""
+        if not self._over:
+            self._valve.regulate(0)
+
+    def _forget(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._container.unwatch(self)
+        self._due.clear()
+        for timer in self._deadlines.values():
+            timer.cancel()
+        self._deadlines.clear()
+        self._hold(0)
+        self._connection.busy(False)
+
+
+def accept(settings: Settings, controller: Controller) -> ControllerAccept:
+    """What a listener calls with each connection: an `interfaces.Accept`."""
+    return ControllerAccept(settings, controller)

@@ -1,0 +1,325 @@
+"""Scopes and streams: made, listed, changed, sealed, cut off, deleted.
+
+A stream has the segments that it was made with.  Its scaling policy is kept and given
+back; so is its retention policy, but what is kept is decided by the archive.
+"""
+
+from __future__ import annotations
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller.calling import (
+    FAILURE,
+    SUCCESS,
+    Caller,
+    Methods,
+    find,
+    page,
+    status,
+)
+from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.names import MARK, segment, usable
+from gateway.protocols.pravega.controller.transactions import Transactions
+from gateway.protocols.pravega.denied import NoSuch
+
+__all__ = ["Streams"]
+
+_EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
+_SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
+_NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
+
+#: Of one stream: every reader and every transaction has to do with all of them.
+_STREAM_SEGMENTS = 10_000
+
+
+class Streams:
+    """The calls about scopes and streams."""
+
+    def __init__(
+        self, catalog: Catalog, transactions: Transactions, *, segments: int
+    ) -> None:
+        """At most *segments* in the whole container."""
+        self._catalog = catalog
+        self._transactions = transactions
+        self._limit = segments
+
+    def methods(self) -> Methods:
+        """By name."""
+        return {
+            "createScope": ("ScopeInfo", self.create_scope),
+            "deleteScope": ("ScopeInfo", self.delete_scope),
+            "deleteScopeRecursive": ("ScopeInfo", self.delete_all),
+            "checkScopeExists": ("ScopeInfo", self.scope_exists),
+            "listScopes": ("ScopesRequest", self.list_scopes),
+            "createStream": ("StreamConfig", self.create),
+            "updateStream": ("StreamConfig", self.update),
+            "truncateStream": ("StreamCut", self.truncate),
+            "sealStream": ("StreamInfo", self.seal),
+            "deleteStream": ("StreamInfo", self.delete),
+            "checkStreamExists": ("StreamInfo", self.exists),
+            "getStreamConfiguration": ("StreamInfo", self.configuration),
+            "listStreamsInScope": ("StreamsInScopeRequest", self.list_streams),
+            "listStreamsInScopeForTag": (
+                "StreamsInScopeWithTagRequest",
+                self.list_streams,
+            ),
+        }
+
+    # -- scopes ----------------------------------------------------------------------
+
+    def create_scope(self, request: Message, caller: Caller) -> Message:
+        """Success, or there is one, or its name will not do."""
+        if not usable(request.scope):
+            return status(_SCOPE_BAD_NAME)
+        if request.scope in self._catalog.scopes:
+            return status(_SCOPE_EXISTS)
+        self._catalog.add_scope(request.scope)
+        return status(SUCCESS)
+
+    def delete_scope(self, request: Message, caller: Caller) -> Message:
+        """Only an empty one."""
+        scope = self._catalog.scopes.get(request.scope)
+        if scope is None:
+            return status(_NOT_FOUND)
+        if scope.groups or any(map(scope.stream, scope.streams)):
+            return status(_NOT_EMPTY)
+        self._catalog.drop_scope(request.scope)
+        return status(SUCCESS)
+
+    def delete_all(self, request: Message, caller: Caller) -> Message:
+        """With all that is in it."""
+        catalog = self._catalog
+        scope = catalog.scopes.get(request.scope)
+        if scope is None:
+            return status(_NOT_FOUND)
+        for name in list(scope.groups):
+            catalog.drop_group(request.scope, name)
+        for name in list(scope.streams):
+            stream = scope.stream(name)
+            if stream is not None:
+                self._seal(request.scope, name, stream)
+                self._delete(request.scope, name, stream)
+        catalog.drop_scope(request.scope)
+        return status(SUCCESS)
+
+    def scope_exists(self, request: Message, caller: Caller) -> Message:
+        """True or false."""
+        return new("BooleanResponse", response=request.scope in self._catalog.scopes)
+
+    def list_scopes(self, request: Message, caller: Caller) -> Message:
+        """A page of names."""
+        found, token = page(self._catalog.scopes, request.continuation.token)
+        return new("ScopesResponse", scopes=found, continuation=token)
+
+    # -- streams ---------------------------------------------------------------------
+
+    def create(self, request: Message, caller: Caller) -> Message:
+        """Success, or there is one, or no such scope, or its name will not do."""
+        info = request.stream_info
+        if not usable(info.stream):
+            return status(_BAD_NAME)
+        scope = self._catalog.scopes.get(info.scope)
+        if scope is None:
+            return status(_NO_SCOPE)
+        if scope.stream(info.stream) is not None:
+            return status(_EXISTS)
+        count = max(1, request.scaling.segments)
+        self._room(count)
+        self._create(
+            info.scope,
+            info.stream,
+            Stream(
+                count=count,
+                config=request.SerializeToString(),
+                tags=sorted(set(request.tags.tag)),
+            ),
+        )
+        return status(SUCCESS)
+
+    def create_internal(self, scope: str, name: str) -> None:
+        """A stream of one segment that a client takes for granted."""
+        info = new("StreamInfo", scope=scope, stream=name)
+        scaling = new("ScalingPolicy", segments=1)
+        config = new("StreamConfig", stream_info=info, scaling=scaling)
+        self._room(1)
+        self._create(scope, name, Stream(count=1, config=config.SerializeToString()))
+
+    def delete_internal(self, scope: str, name: str) -> None:
+        """That one, if it is there."""
+        found = self._catalog.scopes[scope].stream(name)
+        if found is not None:
+            self._delete(scope, name, found)
+
+    def _room(self, count: int) -> None:
+        if count > _STREAM_SEGMENTS:
+            why = Refusal(f"a stream of {count} segments", limit=_STREAM_SEGMENTS)
+            raise Failed(Code.INVALID_ARGUMENT, str(why))
+        there = len(self._catalog.container.state.segments)
+        if there + count > self._limit:
+            why = Refusal(
+                f"{there} segments and {count} more",
+                limit=self._limit,
+                key="options.segments",
+            )
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+
+    def _create(self, scope: str, name: str, stream: Stream) -> None:
+        catalog = self._catalog
+        before = catalog.scopes[scope].streams.get(name)
+        if before is not None:
+            # What was in the old segments is in the lake under their names.
+            stream.first = before.first
+        catalog.create_segments(catalog.segments(scope, name, stream))
+        # A crash may have cut off the making of more of them than this time.
+        left, there = stream.first + stream.count, catalog.container.state.segments
+        while (found := there.get(segment(scope, name, left))) is not None:
+            if found.length or found.table is not None:
+                break
+            catalog.delete_segments([found.name])
+            left += 1
+        catalog.save_stream(scope, name, stream)
+
+    def _there(self, info: Message) -> Stream | int:
+        """The stream of a scope, or the status that says why not."""
+        scope = self._catalog.scopes.get(info.scope)
+        if scope is None:
+            return _NO_SUCH_SCOPE
+        stream = scope.stream(info.stream)
+        return _NOT_FOUND if stream is None else stream
+
+    def _changeable(self, info: Message) -> Stream | int:
+        """The same, of one that is not sealed."""
+        stream = self._there(info)
+        if isinstance(stream, Stream) and stream.sealed:
+            return _IS_SEALED
+        return stream
+
+    def update(self, request: Message, caller: Caller) -> Message:
+        """Another configuration; the segments stay as they are."""
+        info = request.stream_info
+        stream = self._changeable(info)
+        if isinstance(stream, int):
+            return status(stream)
+        stream.config = request.SerializeToString()
+        stream.tags = sorted(set(request.tags.tag))
+        self._catalog.save_stream(info.scope, info.stream, stream)
+        return status(SUCCESS)
+
+    def truncate(self, request: Message, caller: Caller) -> Message:
+        """Nothing is left before a stream cut."""
+        info, state = request.stream_info, self._catalog.container.state
+        stream = self._changeable(info)
+        if isinstance(stream, int):
+            return status(stream)
+        names = dict(
+            zip(
+                stream.numbers,
+                self._catalog.segments(info.scope, info.stream, stream),
+                strict=True,
+            )
+        )
+        if set(request.cut) != set(names):
+            return status(FAILURE)
+        try:
+            ahead = {
+                names[number]: offset
+                for number, offset in request.cut.items()
+                if offset > state.data(names[number]).start
+            }
+            if any(offset > state.data(name).length for name, offset in ahead.items()):
+                return status(FAILURE)
+        except NoSuch:
+            return status(FAILURE)
+        for name, offset in ahead.items():
+            self._catalog.submit(
+                state.truncate(name, offset, self._catalog.container.now)
+            )
+        return status(SUCCESS)
+
+    def seal(self, request: Message, caller: Caller) -> Message:
+        """Nothing more is written; open transactions are aborted."""
+        stream = self._there(request)
+        if isinstance(stream, int):
+            return status(stream)
+        self._seal(request.scope, request.stream, stream)
+        return status(SUCCESS)
+
+    def _seal(self, scope: str, name: str, stream: Stream) -> None:
+        if stream.sealed:
+            return
+        self._transactions.abort_all(scope, name)
+        self._catalog.seal_segments(self._catalog.segments(scope, name, stream))
+        stream.sealed = True
+        self._catalog.save_stream(scope, name, stream)
+
+    def delete(self, request: Message, caller: Caller) -> Message:
+        """Only a sealed one."""
+        scope = self._catalog.scopes.get(request.scope)
+        stream = scope.stream(request.stream) if scope is not None else None
+        if stream is None:
+            return status(_NOT_FOUND)
+        if not stream.sealed:
+            return status(_NOT_SEALED)
+        self._delete(request.scope, request.stream, stream)
+        return status(SUCCESS)
+
+    def _delete(self, scope: str, name: str, stream: Stream) -> None:
+        segments = self._catalog.segments(scope, name, stream)
+        gone = Stream(first=stream.first + stream.count)
+        self._transactions.forget_all(scope, name, segments)
+        self._catalog.delete_segments(segments)
+        self._catalog.save_stream(scope, name, gone)
+        mark = self._catalog.scopes[scope].stream(MARK + name)
+        if mark is not None:
+            self._delete(scope, MARK + name, mark)
+
+    def exists(self, request: Message, caller: Caller) -> Message:
+        """True or false."""
+        scope = self._catalog.scopes.get(request.scope)
+        there = scope is not None and scope.stream(request.stream) is not None
+        return new("BooleanResponse", response=there)
+
+    def configuration(self, request: Message, caller: Caller) -> Message:
+        """As it was given last."""
+        _, stream = find(self._catalog, request)
+        config = decode("StreamConfig", stream.config)
+        # Clients look into these without asking whether they are there.
+        config.scaling.SetInParent()
+        config.retention.SetInParent()
+        config.tags.SetInParent()
+        return config
+
+    def list_streams(self, request: Message, caller: Caller) -> Message:
+        """A page of those in a scope, or of those with a tag."""
+        scope = self._catalog.scopes.get(request.scope.scope)
+        if scope is None:
+            return new(
+                "StreamsInScopeResponse",
+                continuation=request.continuation,
+                status=_NOT_FOUND,
+            )
+        tag = getattr(request, "tag", None)
+        found, token = page(
+            _listed(scope, tag),
+            request.continuation.token,
+        )
+        return new(
+            "StreamsInScopeResponse",
+            streams=[
+                new("StreamInfo", scope=request.scope.scope, stream=name)
+                for name in found
+            ],
+            continuation=token,
+        )
+
+
+def _listed(scope: Scope, tag: str | None) -> list[str]:
+    """Streams that somebody has made, with a tag if one is given."""
+    return [
+        name
+        for name, stream in scope.streams.items()
+        if stream.count
+        and not name.startswith(MARK)
+        and (tag is None or tag in stream.tags)
+    ]

@@ -1,0 +1,318 @@
+"""Transactions: begun, kept alive, committed all at once, or aborted.
+
+A transaction has a segment for each of its stream's; what is appended there waits
+(`segments`).  To commit is one change that merges them all; to abort, or to let the
+lease run out, is to say so, and to delete them a while later.  Both are final at the
+moment they are durable, and a client that asks again is told so.
+
+After a restart every open transaction has its whole lease again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller.calling import (
+    FAILURE,
+    SUCCESS,
+    Caller,
+    Methods,
+    find,
+    status,
+)
+from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.names import transaction
+from gateway.protocols.pravega.denied import Denied
+
+__all__ = ["Transactions"]
+
+OPEN, COMMITTED, ABORTED = 1, 3, 5
+"""States; the others never last long enough to be seen."""
+
+_NO_STREAM, _NO_TRANSACTION = 2, 3
+_PING_OK, _PING_LEASE, _PING_AGE, _PING_COMMITTED, _PING_ABORTED = 0, 1, 2, 5, 6
+
+_LEASE_MS = 600_000
+_AGE_MS = 86_400_000
+_GRACE_SECONDS = 30.0
+"""A client may not yet know that a transaction was aborted."""
+_KEPT_MS = 3_600_000
+_KEPT = 100_000
+_OPEN = 10_000
+
+Key = tuple[str, str, int, int]
+
+
+class Transactions:
+    """The calls about transactions."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: IReactorTime,
+        *,
+        segments: int,
+        grant: Callable[[str, str, str], str],
+        ranges: Callable[[str, str], list[Message]],
+    ) -> None:
+        """At most *segments* in the whole container.
+
+        *grant* makes a delegation token of scope, stream and name; *ranges* describes
+        a stream's segments.
+        """
+        self._catalog = catalog
+        self._clock = clock
+        self._segments = segments
+        self._grant = grant
+        self._ranges = ranges
+        self._leases: dict[Key, IDelayedCall] = {}
+        """When each open one is aborted."""
+        self._graces: dict[Key, IDelayedCall] = {}
+        """When the segments of each aborted one are deleted."""
+
+    def methods(self) -> Methods:
+        """By name."""
+        return {
+            "createTransaction": ("CreateTxnRequest", self.create),
+            "pingTransaction": ("PingTxnRequest", self.ping),
+            "commitTransaction": ("TxnRequest", self.commit),
+            "abortTransaction": ("TxnRequest", self.abort),
+            "checkTransactionState": ("TxnRequest", self.state),
+            "listCompletedTransactions": ("ListCompletedTxnRequest", self.completed),
+        }
+
+    @property
+    def open(self) -> int:
+        """How many are neither committed nor aborted."""
+        return len(self._leases)
+
+    # -- start and stop --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Finish what a crash has cut off; watch the leases of what is open."""
+        state = self._catalog.container.state
+        for key, found in list(self._catalog.transactions.items()):
+            names = [name for _, name in self._pairs(key)]
+            if found.state == ABORTED:
+                self._catalog.delete_segments(names)
+            elif found.state == OPEN and any(name in state.segments for name in names):
+                self._lease(key, found)
+            elif found.state == OPEN:
+                # Cut off between its merge and this; or before its first segment.
+                merged = any(map(state.was_merged, names))
+                self._end(key, found, COMMITTED if merged else ABORTED)
+
+    def stop(self) -> None:
+        """No timer fires any more."""
+        for timers in (self._leases, self._graces):
+            for timer in timers.values():
+                timer.cancel()
+            timers.clear()
+
+    # -- calls -----------------------------------------------------------------------
+
+    def create(self, request: Message, caller: Caller) -> Message:
+        """A new one, with a segment for each of the stream's."""
+        info, catalog = request.stream_info, self._catalog
+        _, stream = find(catalog, info)
+        if stream.sealed:
+            raise Failed(Code.FAILED_PRECONDITION, "the stream is sealed")
+        if not 0 < request.lease <= _LEASE_MS:
+            why = Refusal(f"a lease of {request.lease} ms", limit=_LEASE_MS)
+            raise Failed(Code.INVALID_ARGUMENT, str(why))
+        there = len(catalog.container.state.segments)
+        if there + stream.count > self._segments:
+            why = Refusal(
+                f"{there} segments and {stream.count} more",
+                limit=self._segments,
+                key="options.segments",
+            )
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+        if len(self._leases) >= _OPEN:
+            why = Refusal(f"{_OPEN} open transactions and one more", limit=_OPEN)
+            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+        self._retire()
+        # The upper half of `high` is the epoch; `low` is not negative, as Rust clients
+        # would carry its sign into `high`.
+        found = Transaction(
+            OPEN,
+            secrets.randbits(32),
+            secrets.randbits(63),
+            request.lease,
+            catalog.container.now,
+        )
+        key = info.scope, info.stream, found.high, found.low
+        catalog.save_transaction(info.scope, info.stream, found)
+        catalog.create_segments(name for _, name in self._pairs(key))
+        self._lease(key, found)
+        return new(
+            "CreateTxnResponse",
+            txn=new("TxnId", high=found.high, low=found.low),
+            ranges=self._ranges(info.scope, info.stream),
+            token=self._grant(info.scope, info.stream, caller.name),
+        )
+
+    def ping(self, request: Message, caller: Caller) -> Message:
+        """The lease begins again, with another length."""
+        key, found = self._find(request)
+        if found is None:
+            raise Failed(Code.NOT_FOUND, "no such transaction")
+        if found.state != OPEN:
+            ended = found.state == COMMITTED
+            return status(_PING_COMMITTED if ended else _PING_ABORTED)
+        if not 0 < request.lease <= _LEASE_MS:
+            return status(_PING_LEASE)
+        if self._catalog.container.now - found.begun > _AGE_MS:
+            return status(_PING_AGE)
+        found.lease = request.lease
+        self._lease(key, found)
+        return status(_PING_OK)
+
+    def commit(self, request: Message, caller: Caller) -> Message:
+        """All its events become events of the stream, in one change."""
+        key, found = self._find(request)
+        if found is None or found.state == ABORTED:
+            return status(self._missing(request))
+        if found.state == COMMITTED:
+            return status(SUCCESS)
+        state, now = self._catalog.container.state, self._catalog.container.now
+        pairs = [pair for pair in self._pairs(key) if pair[1] in state.segments]
+        try:
+            merged = state.merge(pairs, now)
+        except Denied:
+            return status(FAILURE)
+        self._catalog.submit(merged, caller.owner, caller.origin)
+        self._end(key, found, COMMITTED)
+        return status(SUCCESS)
+
+    def abort(self, request: Message, caller: Caller) -> Message:
+        """None of its events will be."""
+        key, found = self._find(request)
+        if found is None or found.state == COMMITTED:
+            return status(self._missing(request))
+        if found.state == OPEN:
+            self._abort(key, found)
+        return status(SUCCESS)
+
+    def state(self, request: Message, caller: Caller) -> Message:
+        """How it stands."""
+        _, found = self._find(request)
+        if found is None:
+            raise Failed(Code.NOT_FOUND, "no such transaction")
+        return status(found.state)
+
+    def completed(self, request: Message, caller: Caller) -> Message:
+        """Those of a stream that have ended, as far as they are remembered."""
+        info = request.stream_info
+        return new(
+            "ListCompletedTxnResponse",
+            response=[
+                new(
+                    "TxnResponse",
+                    txn=new("TxnId", high=high, low=low),
+                    status=int(found.state == ABORTED),
+                )
+                for (scope, stream, high, low), found in self._of(
+                    info.scope, info.stream
+                )
+                if found.state != OPEN
+            ],
+        )
+
+    # -- what else ends them -----------------------------------------------------------
+
+    def abort_all(self, scope: str, stream: str) -> None:
+        """The stream is going to be sealed."""
+        for key, found in self._of(scope, stream):
+            if found.state == OPEN:
+                self._abort(key, found)
+
+    def forget_all(self, scope: str, stream: str, parents: list[str]) -> None:
+        """The stream, which is sealed, is going to be deleted."""
+        keys = [key for key, _ in self._of(scope, stream)]
+        for key in keys:
+            _cancel(self._leases, key)
+            _cancel(self._graces, key)
+        self._catalog.delete_segments(
+            transaction(parent, high, low)
+            for _, _, high, low in keys
+            for parent in parents
+        )
+        self._catalog.drop_transactions(keys)
+
+    def _of(self, scope: str, stream: str) -> list[tuple[Key, Transaction]]:
+        return [
+            (key, found)
+            for key, found in self._catalog.transactions.items()
+            if key[:2] == (scope, stream)
+        ]
+
+    def _find(self, request: Message) -> tuple[Key, Transaction | None]:
+        info, txn = request.stream_info, request.txn
+        key = info.scope, info.stream, txn.high, txn.low
+        return key, self._catalog.transactions.get(key)
+
+    def _missing(self, request: Message) -> int:
+        info = request.stream_info
+        scope = self._catalog.scopes.get(info.scope)
+        there = scope is not None and scope.stream(info.stream) is not None
+        return _NO_TRANSACTION if there else _NO_STREAM
+
+    def _pairs(self, key: Key) -> Iterator[tuple[str, str]]:
+        """Each of the stream's segments, and that of the transaction."""
+        scope, name, high, low = key
+        stream = self._catalog.scopes[scope].streams[name]
+        for parent in self._catalog.segments(scope, name, stream):
+            yield parent, transaction(parent, high, low)
+
+    def _end(self, key: Key, found: Transaction, state: int) -> None:
+        _cancel(self._leases, key)
+        found.state = state
+        found.ended = self._catalog.container.now
+        self._catalog.save_transaction(key[0], key[1], found)
+
+    def _abort(self, key: Key, found: Transaction) -> None:
+        self._end(key, found, ABORTED)
+        self._catalog.seal_segments(name for _, name in self._pairs(key))
+        self._graces[key] = self._clock.callLater(_GRACE_SECONDS, self._clear, key)
+
+    def _clear(self, key: Key) -> None:
+        del self._graces[key]
+        self._catalog.delete_segments(name for _, name in self._pairs(key))
+
+    def _retire(self) -> None:
+        """Forget how the oldest ended."""
+        known = self._catalog.transactions
+        now, over = self._catalog.container.now, len(known) - _KEPT
+        gone: list[Key] = []
+        for key, found in known.items():
+            if found.state == OPEN or key in self._graces:
+                continue
+            if found.ended + _KEPT_MS > now and len(gone) >= over:
+                break
+            gone.append(key)
+        self._catalog.drop_transactions(gone)
+
+    # -- leases --------------------------------------------------------------------------
+
+    def _lease(self, key: Key, found: Transaction) -> None:
+        _cancel(self._leases, key)
+        self._leases[key] = self._clock.callLater(
+            found.lease / 1000, self._expire, key, found
+        )
+
+    def _expire(self, key: Key, found: Transaction) -> None:
+        del self._leases[key]
+        self._abort(key, found)
+
+
+def _cancel(timers: dict[Key, IDelayedCall], key: Key) -> None:
+    timer = timers.pop(key, None)
+    if timer is not None:
+        timer.cancel()

@@ -1,0 +1,260 @@
+"""Reads the bytes of a channel back from where its events lie: journal, spool, archive.
+
+Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
+where each begins; `runs` makes bytes of them again.  Which file has them is known from
+an lsn near by, for files are named by their lsns.  There is no second copy, and no
+index but that.
+
+`fetch` blocks; `read` does it in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow.parquet as pq
+from twisted.internet.defer import Deferred, DeferredLock
+
+from gateway.event import Decode
+from gateway.protocols.pravega.runs import Group, Run, of_batches
+from gateway.store.disk import Disk
+from gateway.store.journal import segment as journal
+from gateway.store.spool.names import parse_file_name
+
+__all__ = ["Gone", "History"]
+
+_T = TypeVar("_T")
+
+#: Read once and kept, because readers come back for what follows.
+_RUN_BYTES = 32 << 20
+_GROUP_BYTES = 48 << 20
+_JOURNALS = 1
+_FOOTERS = 256
+_HINTS = 4096
+_RUN_COST = 512
+
+
+class Gone(LookupError):
+    """The events are in no file any more."""
+
+
+class _Kept(Generic[_T]):
+    """What was used last, by key, as long as all together weigh at most *most*."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._weight = 0
+        self._items: OrderedDict[Any, tuple[_T, int]] = OrderedDict()
+
+    def get(self, key: Any) -> _T | None:
+        """It is the last one then."""
+        found = self._items.get(key)
+        if found is None:
+            return None
+        self._items.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Any, value: _T, weight: int = 1) -> _T:
+        """The last one stays, whatever it weighs."""
+        _, before = self._items.pop(key, (value, 0))
+        self._items[key] = value, weight
+        self._weight += weight - before
+        while self._weight > self._most and len(self._items) > 1:
+            self._weight -= self._items.popitem(last=False)[1][1]
+        return value
+
+
+class History:
+    """Implements `gateway.protocols.pravega.container.Reader`."""
+
+    def __init__(
+        self,
+        node: str,
+        disk: Disk,
+        *,
+        journal: Path,
+        spool: Path,
+        archive: Path,
+        protocol: str,
+        decode: Decode,
+        in_thread: Callable[..., Deferred[bytes]],
+    ) -> None:
+        """*in_thread* is `twisted.internet.threads.deferToThread`."""
+        self.first_lsn = 0
+        """What lies before it is in no file any more, as of the last look."""
+        self._node = node
+        self._disk = disk
+        self._journal = journal
+        self._places = (spool, archive)
+        self._protocol = protocol
+        self._decode = decode
+        self._in_thread = in_thread
+        self._lock = threading.Lock()
+        self._turn = DeferredLock()
+        self._files: list[tuple[int, int, str]] = []
+        self._nowhere = True
+        self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
+        self._groups: _Kept[Group] = _Kept(_GROUP_BYTES)
+        self._runs: _Kept[Run] = _Kept(_RUN_BYTES)
+        self._journals: _Kept[dict[str, Run]] = _Kept(_JOURNALS)
+        self._hints: _Kept[int] = _Kept(_HINTS)
+        """By channel and offset: the lsn from which on to look, later than a mark's."""
+        self.refresh()
+
+    def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
+        """See `fetch`.  One at a time: threads that wait for another are wasted."""
+        return self._turn.run(self._in_thread, self.fetch, segment, offset, size, lsn)
+
+    def refresh(self) -> None:
+        """Look which files there are; any thread may call."""
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        # In the order in which events move, so that none is missed on its way.
+        firsts = [first for first, _, _ in self._segments()]
+        files = set()
+        for place in self._places:
+            for name in self._disk.names(place):
+                parsed = parse_file_name(name)
+                if parsed is not None and parsed[0] == self._node:
+                    files.add((parsed[1], parsed[2], name))
+        self._files = sorted(files)
+        firsts += [first for first, _, _ in self._files]
+        # Without any file nothing is known; what is stored next will be in one.
+        self._nowhere = not firsts
+        self.first_lsn = min(firsts, default=self.first_lsn)
+
+    def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
+        """At most *size* bytes of a segment from *offset* on, and at least one.
+
+        *lsn* is that of an event at or before the offset.  Raises `Gone`, OSError.
+        """
+        with self._lock:
+            for _ in range(2):
+                # A file may move or go while we look for it.
+                with contextlib.suppress(FileNotFoundError):
+                    found = self._fetch(segment, offset, size, lsn)
+                    if found:
+                        return found
+                self._refresh()
+            if self._nowhere:
+                self.first_lsn = max(self.first_lsn, lsn + 1)
+        raise Gone(f"{segment} at {offset} is not in any file (lsn {lsn})")
+
+    def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
+        begin = max(lsn, self._hints.get((segment, offset)) or 0)
+        for run, behind in self._runs_from(segment, begin):
+            found = run.read(offset, size, lsn)
+            if found:
+                if behind and offset + len(found) == run.end:
+                    self._hints.put((segment, run.end), behind)
+                return found
+        return b""
+
+    def _runs_from(self, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
+        """The channel's events from *lsn* on, piece by piece.
+
+        With each, the lsn behind it; 0 if there may be more before that.
+        """
+        at = max(0, bisect_right(self._files, (lsn, 2**63, "")) - 1)
+        for number in range(at, len(self._files)):
+            first, last, name = self._files[number]
+            if last >= lsn:
+                if first > lsn:
+                    break  # in between is what is not published yet, or gone
+                yield from self._in_file(name, segment, lsn)
+                lsn = last + 1
+        for first, before, path in self._segments(lsn):
+            if first > lsn:
+                break  # published and removed since the last look, or gone
+            key = path.name, self._disk.size(path), before
+            runs = self._journals.get(key)
+            if runs is None:
+                scan = journal.Scan(self._disk.read(path), before=before)
+                runs = of_batches(scan, self._protocol, self._decode)
+                self._journals.put(key, runs)
+            yield runs.get(segment) or Run(), 0
+            if before is not None:
+                lsn = before
+
+    # -- spool and archive ----------------------------------------------------------
+
+    def _in_file(self, name: str, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
+        footer = self._footers.get(name)
+        if footer is None:
+            with self._open(name) as file:
+                footer = self._footers.put(name, _Footer(file.metadata))
+        at = bisect_left(footer.lasts, lsn)
+        for number in range(at, len(footer.lasts)):
+            key = name, number, segment
+            run = self._runs.get(key)
+            if run is None:
+                run = self._in_group(name, number, footer, segment)
+                self._runs.put(key, run, len(run.data) + _RUN_COST)
+            yield run, footer.lasts[number] + 1
+
+    def _in_group(self, name: str, number: int, footer: _Footer, segment: str) -> Run:
+        with self._open(name, footer.metadata) as file:
+            group = self._groups.get((name, number))
+            if group is None:
+                group = Group(file, number, footer.firsts[number], self._protocol)
+            run = group.run(file, number, segment)
+        self._groups.put((name, number), group, group.bytes)
+        return run
+
+    def _open(
+        self, name: str, metadata: pq.FileMetaData | None = None
+    ) -> pq.ParquetFile:
+        """Wherever it is; raises FileNotFoundError."""
+        spool, archive = (place / name for place in self._places)
+        with contextlib.suppress(FileNotFoundError):
+            return _opened(spool, metadata)
+        return _opened(archive, metadata)
+
+    # -- journal ----------------------------------------------------------------------
+
+    def _segments(self, lsn: int = 0) -> list[tuple[int, int | None, Path]]:
+        """Journal segments with events from *lsn* on, oldest first.
+
+        With their first lsns, and those of their successors.
+        """
+        names = [
+            (*parsed, name)
+            for name in self._disk.names(self._journal)
+            if (parsed := journal.parse_name(name)) is not None
+        ]
+        names.sort()
+        firsts = [first for first, _, _ in names]
+        begin = max(0, bisect_right(firsts, lsn) - 1)
+        behind = [*firsts[begin + 1 :], None]
+        return [
+            (first, before, self._journal / name)
+            for (first, _, name), before in zip(names[begin:], behind, strict=False)
+        ]
+
+
+class _Footer:
+    """What a file says of its row groups."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self.metadata = metadata
+        self.firsts: list[int] = []
+        self.lasts: list[int] = []
+        column = metadata.schema.to_arrow_schema().get_field_index("lsn")
+        for number in range(metadata.num_row_groups):
+            statistics = metadata.row_group(number).column(column).statistics
+            self.firsts.append(statistics.min)
+            self.lasts.append(statistics.max)
+
+
+def _opened(path: Path, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        path, metadata=metadata, memory_map=True, page_checksum_verification=True
+    )

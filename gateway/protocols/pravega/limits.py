@@ -1,0 +1,40 @@
+"""What connections may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.frames import MAX_LENGTH
+
+__all__ = ["Limits"]
+
+
+@dataclass(slots=True, frozen=True)
+class Limits:
+    """Sizes are in bytes."""
+
+    message_bytes: int = MAX_LENGTH
+    segments: int = 100_000
+    """Of all connections together."""
+    transaction_bytes: int = 256 << 20
+    """Held for open transactions and large events of all connections together."""
+    table_bytes: int = 64 << 20
+    """Keys and values of all tables together, and 128 bytes for each."""
+    numbers: int = 2_000_000
+    """Writers and attributes, of all segments together."""
+    writers: int = 10_000
+    """Set up by one connection."""
+    reads: int = 1000
+    """Waiting on one connection."""
+    name_bytes: int = 1024
+    """Of a segment's name."""
+
+    def check_numbers(self, count: int) -> None:
+        """Raises `Refusal` if so many are not remembered."""
+        if count > self.numbers:
+            raise Refusal(
+                f"{count} writers and attributes of segments",
+                limit=self.numbers,
+                key="options.numbers",
+            )

@@ -1,0 +1,357 @@
+"""What is asked of segments and tables beside appends and reads, and the answers.
+
+An `Answered` is the change that is to be stored, if there is one, and the reply that
+is due when it is.  What stands against a request is raised as `Denied`; `denied` makes
+the reply of that.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import singledispatchmethod
+from typing import Any, TypeAlias
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega import wire_segments as ws
+from gateway.protocols.pravega import wire_tables as wt
+from gateway.protocols.pravega.codec import Message
+from gateway.protocols.pravega.denied import (
+    BadVersion,
+    ConditionFailed,
+    Denied,
+    Exists,
+    NoSuch,
+    NoSuchKey,
+    NotEmpty,
+    OutOfRange,
+    Sealed,
+    Unsupported,
+)
+from gateway.protocols.pravega.frames import MAX_LENGTH
+from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.segment import Segment
+from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.tables import ENTRY_BYTES
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    NoSuchSegment,
+    OperationUnsupported,
+    SegmentAlreadyExists,
+    SegmentIsSealed,
+    SegmentIsTruncated,
+    TableKeyBadVersion,
+    TableKeyDoesNotExist,
+    TableSegmentNotEmpty,
+)
+
+__all__ = ["Answered", "Requests", "denied", "sources", "subject"]
+
+Answered: TypeAlias = tuple[Change | None, Message]
+
+
+def subject(message: Any) -> str:
+    """The segment that a request is about."""
+    for field in ("segment", "target", "parent"):
+        name: str | None = getattr(message, field, None)
+        if name is not None:
+            return name
+    return ""
+
+
+def sources(message: Any) -> Sequence[str]:
+    """The segments that a request takes away."""
+    match message:
+        case ws.MergeSegments():
+            return (message.source,)
+        case ws.MergeSegmentsBatch():
+            return message.sources
+    return ()
+
+
+def denied(message: Any, why: Denied) -> Message:
+    """The reply that says why a request changed nothing."""
+    request, name = message.request_id, subject(message)
+    match why:
+        case NoSuch():
+            return NoSuchSegment(request, why.name)
+        case Exists():
+            return SegmentAlreadyExists(request, name)
+        case Sealed():
+            return SegmentIsSealed(request, name)
+        case OutOfRange():
+            offset = getattr(message, "offset", -1)
+            return SegmentIsTruncated(request, name, why.start, "", offset)
+        case NotEmpty():
+            return TableSegmentNotEmpty(request, name)
+        case NoSuchKey():
+            return TableKeyDoesNotExist(request, name)
+        case BadVersion():
+            return TableKeyBadVersion(request, name)
+        case ConditionFailed():
+            return ws.SegmentAttributeUpdated(request, success=False)
+        case _:
+            return OperationUnsupported(request, type(message).__name__)
+
+
+class Requests:
+    """Of one connection."""
+
+    def __init__(
+        self,
+        state: Segments,
+        limits: Limits,
+        new_id: Callable[[], str],
+        head: Callable[[Segment], int],
+    ) -> None:
+        """*new_id* gives 32 hex digits that were never given before.
+
+        *head* is where what can be read of a segment begins.
+        """
+        self._state = state
+        self._limits = limits
+        self._new_id = new_id
+        self._head = head
+        self.transients: dict[str, None] = {}
+        """Large events that the connection has begun and not merged."""
+        self.now = 0
+        """Milliseconds since the epoch."""
+
+    @singledispatchmethod
+    def answer(self, message: Any) -> Answered:
+        """Change and reply; raises `Denied`, `Refusal`."""
+        raise Unsupported
+
+    # -- segments ---------------------------------------------------------------------
+
+    @answer.register
+    def _(self, message: ws.CreateSegment) -> Answered:
+        self._check_name(message.segment)
+        change = self._state.create(
+            message.segment,
+            self.now,
+            target_rate=message.target_rate,
+            scale_type=message.scale_type,
+            rollover_bytes=message.rollover_bytes,
+        )
+        return change, ws.SegmentCreated(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: ws.CreateTransientSegment) -> Answered:
+        self._state.data(message.parent)
+        name = f"{message.parent}#transient.{self._new_id()}"
+        self._check_name(name)
+        change = self._state.create(name, self.now)
+        self.transients[name] = None
+        return change, ws.SegmentCreated(message.request_id, name)
+
+    def _check_name(self, name: str) -> None:
+        size = len(name.encode(errors="replace"))
+        if not 0 < size <= self._limits.name_bytes:
+            raise Refusal(
+                f"segment name of {size} bytes", limit=self._limits.name_bytes
+            )
+        if len(self._state.segments) >= self._limits.segments:
+            raise Refusal(
+                f"{len(self._state.segments)} segments and one more",
+                limit=self._limits.segments,
+                key="options.segments",
+            )
+
+    @answer.register
+    def _(self, message: ws.SealSegment) -> Answered:
+        change = self._state.seal(message.segment, self.now)
+        return change, ws.SegmentSealed(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: ws.DeleteSegment) -> Answered:
+        self._state.data(message.segment)
+        change = self._state.delete(message.segment, self.now)
+        return change, ws.SegmentDeleted(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: ws.TruncateSegment) -> Answered:
+        change = self._state.truncate(message.segment, message.offset, self.now)
+        return change, ws.SegmentTruncated(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: ws.UpdateSegmentPolicy) -> Answered:
+        change = self._state.policy(
+            message.segment, message.target_rate, message.scale_type, self.now
+        )
+        return change, ws.SegmentPolicyUpdated(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: ws.GetStreamSegmentInfo) -> Answered:
+        segment = self._state.data(message.segment)
+        return None, ws.StreamSegmentInfo(
+            message.request_id,
+            message.segment,
+            exists=True,
+            sealed=segment.sealed,
+            deleted=False,
+            modified=segment.modified,
+            write_offset=segment.length,
+            start_offset=self._head(segment),
+        )
+
+    @answer.register
+    def _(self, message: ws.GetSegmentAttribute) -> Answered:
+        value = self._state.data(message.segment).attribute(message.attribute)
+        return None, ws.SegmentAttribute(message.request_id, value)
+
+    @answer.register
+    def _(self, message: ws.UpdateSegmentAttribute) -> Answered:
+        self._check_new(message.segment, (message.attribute,))
+        change = self._state.attribute(
+            message.segment,
+            message.attribute,
+            message.new,
+            message.expected,
+            self.now,
+        )
+        return change, ws.SegmentAttributeUpdated(message.request_id, success=True)
+
+    def _check_new(self, name: str, attributes: Sequence[bytes]) -> None:
+        number_of = self._state.data(name).number_of
+        new = sum(number_of(each) == NEVER for each in attributes)
+        if new:
+            self._limits.check_numbers(self._state.numbers + new)
+
+    @answer.register
+    def _(self, message: ws.LocateOffset) -> Answered:
+        segment = self._state.data(message.segment)
+        offset = segment.boundary(max(message.target, self._head(segment)))
+        return None, ws.OffsetLocated(message.request_id, message.segment, offset)
+
+    @answer.register
+    def _(self, message: ws.MergeSegments) -> Answered:
+        target, source = message.target, message.source
+        self._check_new(target, [each.attribute for each in message.updates])
+        change = None
+        try:
+            change = self._state.merge(
+                [(target, source)], self.now, updates=message.updates
+            )
+        except NoSuch as why:
+            if why.name != source or not self._state.was_merged(source):
+                raise
+        self.transients.pop(source, None)
+        length = self._state.data(target).length
+        return change, ws.SegmentsMerged(message.request_id, target, source, length)
+
+    @answer.register
+    def _(self, message: ws.MergeSegmentsBatch) -> Answered:
+        state, target = self._state, message.target
+        end = state.data(target).length
+        left = {
+            name: state.find(name).length
+            for name in message.sources
+            if name in state.segments or not state.was_merged(name)
+        }
+        change = None
+        if left:
+            change = state.merge([(target, name) for name in left], self.now)
+        merged = []
+        for name in message.sources:
+            end += left.pop(name, 0)
+            merged.append((name, end))
+        return change, ws.SegmentsBatchMerged(message.request_id, target, merged)
+
+    # -- tables -----------------------------------------------------------------------
+
+    @answer.register
+    def _(self, message: wt.CreateTableSegment) -> Answered:
+        self._check_name(message.segment)
+        change = self._state.create_table(
+            message.segment, self.now, key_bytes=message.key_bytes
+        )
+        return change, ws.SegmentCreated(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: wt.DeleteTableSegment) -> Answered:
+        self._state.table(message.segment)
+        change = self._state.delete(
+            message.segment, self.now, only_if_empty=message.must_be_empty
+        )
+        return change, ws.SegmentDeleted(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: wt.GetTableSegmentInfo) -> Answered:
+        table = self._state.table(message.segment)
+        return None, wt.TableSegmentInfo(
+            message.request_id,
+            message.segment,
+            0,
+            table.position,
+            len(table.entries),
+            table.key_bytes,
+        )
+
+    @answer.register
+    def _(self, message: wt.UpdateTableEntries) -> Answered:
+        table = self._state.table(message.segment)
+        size = self._state.table_bytes + sum(
+            ENTRY_BYTES + len(each.key) + len(each.value) for each in message.entries
+        )
+        if size > self._limits.table_bytes:
+            raise Refusal(
+                f"{size} bytes in tables",
+                limit=self._limits.table_bytes,
+                key="options.table_bytes",
+            )
+        first = table.position
+        change = self._state.put(
+            message.segment, message.entries, self.now, position=message.offset
+        )
+        versions = range(first, first + len(message.entries))
+        return change, wt.TableEntriesUpdated(message.request_id, versions)
+
+    @answer.register
+    def _(self, message: wt.RemoveTableKeys) -> Answered:
+        change = self._state.remove(
+            message.segment, message.keys, self.now, position=message.offset
+        )
+        return change, wt.TableKeysRemoved(message.request_id, message.segment)
+
+    @answer.register
+    def _(self, message: wt.ReadTable) -> Answered:
+        table = self._state.table(message.segment)
+        entries = [table.get(each.key) for each in message.keys]
+        size = sum(len(each.key) + len(each.value) for each in entries)
+        if size > MAX_LENGTH:  # a few bytes ask for as much as they like
+            raise Refusal(f"reply of {size} bytes", limit=MAX_LENGTH)
+        return None, wt.TableRead(message.request_id, message.segment, entries)
+
+    @answer.register
+    def _(self, message: wt.ReadTableKeys) -> Answered:
+        found, last, _ = self._state.table(message.segment).since(
+            int.from_bytes(message.continuation[:7]), message.count
+        )
+        return None, wt.TableKeysRead(
+            message.request_id, message.segment, found, last.to_bytes(7)
+        )
+
+    @answer.register
+    def _(self, message: wt.ReadTableEntries) -> Answered:
+        found, last, _ = self._state.table(message.segment).since(
+            int.from_bytes(message.continuation[:7]), message.count
+        )
+        return None, wt.TableEntriesRead(
+            message.request_id, message.segment, found, last.to_bytes(7)
+        )
+
+    @answer.register
+    def _(self, message: wt.ReadTableEntriesDelta) -> Answered:
+        found, last, reached_end = self._state.table(message.segment).since(
+            message.position, message.count
+        )
+        return None, wt.TableEntriesDeltaRead(
+            message.request_id,
+            message.segment,
+            found,
+            should_clear=False,
+            reached_end=reached_end,
+            last_position=last,
+        )

@@ -1,0 +1,261 @@
+"""What a client of the seed's dialect is owed.
+
+A connection id has written so many bytes of Event messages to a segment: its *level*.
+Blocks say where they begin; what lies below the level was stored before and is not
+stored again, so a writer that reconnects may send again whatever it is unsure of.
+
+The proposal has no message that creates a segment: the first SetupAppend does.  Nor
+has it one for errors: the connection is closed.  No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega import seed_wire as wire
+from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
+from gateway.protocols.pravega.framing import rows_in
+from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.reading import Answer, Found, Read
+from gateway.protocols.pravega.seed_block import Assembly, SeedBlock
+from gateway.protocols.pravega.segment import is_staged
+from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.session import Step
+from gateway.protocols.pravega.tokens import SHOWN, Check, anyone
+from gateway.protocols.pravega.wire import NEVER
+
+__all__ = ["SeedSession"]
+
+#: How much one SegmentRead carries; more comes in several.
+_REPLY_BYTES = 1 << 18
+
+
+class SeedSession:
+    """One connection of the seed's dialect."""
+
+    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
+        """The dialect has no tokens: *check* sees empty ones."""
+        self._state = state
+        self._check = check
+        self._limits = limits
+        self._frames = Frames(wire.REQUESTS, limits.message_bytes)
+        self._message = Assembly(limits.message_bytes)
+        self._segments: dict[bytes, str] = {}
+        self._block: SeedBlock | None = None
+        self._area: bytes | None = None
+        self._owed: deque[tuple[int, bytes, bytes | None, int]] = deque()
+        """Change, reply, or the connection id and level to acknowledge."""
+        self._now = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Buffered for a message or a block that is not complete."""
+        held = self._frames.held_bytes + self._message.size + len(self._area or b"")
+        return held if self._block is None else held + self._block.size
+
+    @property
+    def owes(self) -> bool:
+        """Whether a reply waits for the disk."""
+        return bool(self._owed)
+
+    def received(self, data: bytes, now: int) -> Iterator[Step]:
+        """See `session.Session.received`."""
+        self._now = now
+        for kind, payload in self._frames.feed(data):
+            yield from self._take(kind, payload)
+
+    def closed(self, now: int) -> Iterator[Change]:
+        """The connection is gone, and leaves nothing behind."""
+        self._owed.clear()
+        return iter(())
+
+    def due(self) -> bytes:
+        """The replies that may be sent now; acknowledgements of one writer are one."""
+        out: list[bytes] = []
+        levels: dict[bytes, int] = {}
+        while self._owed and self._owed[0][0] <= self._state.durable:
+            _, reply, writer, level = self._owed.popleft()
+            if writer is not None:
+                levels[writer] = level
+                continue
+            out += [wire.data_appended(*each) for each in levels.items()]
+            levels.clear()
+            out.append(reply)
+        out += [wire.data_appended(*each) for each in levels.items()]
+        return b"".join(out)
+
+    def answer(self, read: Read, answer: Answer) -> bytes:
+        """The replies to a read."""
+        if not isinstance(answer, Found):
+            # The proposal knows no truncation, and no error: there is nothing to read.
+            answer = Found(b"", end=True)
+        replies: list[bytes] = []
+        data = answer.data
+        for at in range(0, max(len(data), 1), _REPLY_BYTES):
+            last = at + _REPLY_BYTES >= len(data)
+            replies.append(
+                wire.segment_read(
+                    wire.SegmentRead(
+                        read.segment,
+                        read.offset + at,
+                        last and answer.at_tail,
+                        last and answer.end,
+                        data[at : at + _REPLY_BYTES],
+                    )
+                )
+            )
+        return b"".join(replies)
+
+    # -- messages ---------------------------------------------------------------------
+
+    def _take(self, kind: int, payload: bytes) -> Iterator[Step]:
+        block = self._block
+        if kind == RAW:
+            self._area = payload
+        elif kind == wire.PARTIAL:
+            yield from self._part(payload)
+        elif kind == wire.END_BLOCK and block is not None:
+            # It may come between the parts of the block's last event.
+            block.end(wire.read_block(payload), self._area)
+            self._area = None
+            yield from self._finish(block)
+        elif self._message.begun:
+            raise Refusal(f"message of type {kind} before the end of a partial message")
+        elif kind == wire.EVENT:
+            if block is None or self._area is not None:
+                raise Refusal("event outside of an append block")
+            block.event(frame(kind, payload))
+        elif kind == wire.READ_SEGMENT:
+            yield self._read(wire.read_read(payload))
+        elif kind == wire.KEEP_ALIVE:
+            yield frame(wire.KEEP_ALIVE, payload)
+        elif block is not None:
+            raise Refusal(f"message of type {kind} inside an append block")
+        elif kind == wire.SETUP_APPEND:
+            yield from self._setup(*wire.read_setup(payload))
+        elif kind == wire.BEGIN_BLOCK:
+            self._begin(wire.read_block(payload))
+        else:
+            raise Refusal("end of an append block that has not begun")
+
+    def _part(self, payload: bytes) -> Iterator[Step]:
+        """Part of a message; joined, it is one like any other."""
+        block = self._block
+        whole = self._message.add(payload)
+        if block is not None and block.total >= 0:
+            if whole is None:
+                block.check_tail()
+                return
+            block.joined(whole)
+            yield from self._finish(block)
+            return
+        if whole is None:
+            return
+        inner = Frames(wire.REQUESTS - {wire.PARTIAL}, self._limits.message_bytes)
+        messages = list(inner.feed(whole))
+        if len(messages) != 1 or inner.held_bytes:
+            raise Refusal("partial messages that do not make one message")
+        yield from self._take(*messages[0])
+
+    def _read(self, read: wire.ReadSegment) -> Read:
+        self._demand(read.segment)
+        if read.segment not in self._state.segments:
+            raise Refusal(f"read of {read.segment[:SHOWN]!r}, which does not exist")
+        return Read(read.segment, read.offset, read.length)
+
+    # -- appends ----------------------------------------------------------------------
+
+    def _demand(self, name: str) -> None:
+        if self._check("", name) is not None:
+            raise Refusal(
+                f"{name[:SHOWN]!r} asks for a token, which this dialect has not"
+            )
+
+    def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
+        self._demand(name)
+        segment = self._state.segments.get(name)
+        if segment is None:
+            yield self._create(name)
+            segment = self._state.segments[name]
+        if segment.table is not None or segment.staged is not None:
+            raise Refusal(f"{name!r} takes no appends in this dialect")
+        if len(self._segments) >= self._limits.writers:
+            raise Refusal(
+                f"{len(self._segments)} appends on one connection and one more",
+                limit=self._limits.writers,
+                key="options.writers",
+            )
+        self._segments[writer] = name
+        setup = wire.append_setup(name, writer, self._level(writer))
+        self._owed.append((self._state.number, setup, None, 0))
+
+    def _create(self, name: str) -> Change:
+        limits, have = self._limits, len(self._state.segments)
+        if is_staged(name) or not 0 < len(name.encode()) <= limits.name_bytes:
+            raise Refusal(f"segment name {name[:SHOWN]!r}", limit=limits.name_bytes)
+        if have >= limits.segments:
+            raise Refusal(
+                f"{have} segments and one more",
+                limit=limits.segments,
+                key="options.segments",
+            )
+        return self._state.create(name, self._now)
+
+    def _level(self, writer: bytes) -> int:
+        name = self._segments.get(writer)
+        segment = None if name is None else self._state.segments.get(name)
+        if segment is None:
+            raise Refusal("append block of a connection id that is not set up")
+        number = segment.number_of(writer)
+        return 0 if number == NEVER else number
+
+    def _begin(self, begin: wire.Block) -> None:
+        level = self._level(begin.writer)
+        if not 0 <= begin.offset <= level:
+            raise Refusal(f"append block at {begin.offset} of {level} bytes")
+        self._block = SeedBlock(begin, self._limits.message_bytes, self._message)
+        if begin.length != wire.OPEN:
+            if begin.length < 0:
+                raise Refusal(f"append block of {begin.length} bytes")
+            self._frames.raw(begin.length)
+
+    def _finish(self, block: SeedBlock) -> Iterator[Change]:
+        if not block.complete:
+            return
+        self._block = None
+        writer, begin = block.begin.writer, block.begin.offset
+        name, level = self._segments[writer], self._level(writer)
+        end = begin + block.size
+        if end > level:
+            data = _behind(block.data, level - begin)
+            number = self._state.segments[name].number_of(writer)
+            if number == NEVER:
+                self._limits.check_numbers(self._state.numbers + 1)
+            try:
+                yield self._state.append(
+                    name,
+                    writer,
+                    end,
+                    data,
+                    self._now,
+                    claimed=rows_in(data),
+                    last=number,
+                )
+            except Denied as why:
+                raise Refusal(
+                    f"append to {name!r}: {type(why).__name__.lower()}"
+                ) from None
+        self._owed.append((self._state.number, b"", writer, max(level, end)))
+
+
+def _behind(data: bytes, skip: int) -> bytes:
+    """What is not stored yet; it must begin with an event."""
+    at = 0
+    while at < skip:
+        at += HEADER_BYTES + int.from_bytes(data[at + 4 : at + 8])
+    if at != skip:
+        raise Refusal("append block that is stored up to the middle of an event")
+    return data[at:]

@@ -1,0 +1,233 @@
+"""The wire of the first proposal of Pravega's protocol, which gave no numbers.
+
+    0 Event             data                          only inside a block
+    1 SetupAppend       uuid | segment
+    2 AppendSetup       segment | uuid | ack level i64
+    3 BeginAppendBlock  uuid | offset i64 | length i32        -1: left open
+    4 EndAppendBlock    uuid | offset i64 | length i32
+    5 DataAppended      uuid | ack level i64
+    8 ReadSegment       segment | offset i64 | length i32
+    9 SegmentRead       segment | offset i64 | flags u8 | data
+   -2 PartialMessage    which u8 (0 begin, 1 middle, 2 end) | data
+  100 KeepAlive         data
+
+Numbers are those of the code of July 2016 where it had one, and big-endian; a segment's
+name is u16 length and modified UTF-8.  Frames are cut by `frames`; offsets and lengths
+count whole Event messages, headers included, as they lie in the segment.
+
+No I/O, no clock, no policy: that is `seed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega import text
+from gateway.protocols.pravega.frames import frame
+
+__all__ = [
+    "APPEND_SETUP",
+    "BEGIN",
+    "BEGIN_BLOCK",
+    "DATA_APPENDED",
+    "END",
+    "END_BLOCK",
+    "EVENT",
+    "KEEP_ALIVE",
+    "MIDDLE",
+    "OPEN",
+    "PARTIAL",
+    "READ_SEGMENT",
+    "REPLIES",
+    "REQUESTS",
+    "SEGMENT_READ",
+    "SETUP_APPEND",
+    "Block",
+    "ReadSegment",
+    "SegmentRead",
+    "append_setup",
+    "block",
+    "data_appended",
+    "event",
+    "partial",
+    "read_append_setup",
+    "read_block",
+    "read_data_appended",
+    "read_read",
+    "read_segment",
+    "read_segment_read",
+    "read_setup",
+    "segment_read",
+    "setup_append",
+]
+
+PARTIAL, EVENT, KEEP_ALIVE = -2, 0, 100
+SETUP_APPEND, APPEND_SETUP = 1, 2
+BEGIN_BLOCK, END_BLOCK, DATA_APPENDED = 3, 4, 5
+READ_SEGMENT, SEGMENT_READ = 8, 9
+
+REQUESTS = frozenset(
+    (PARTIAL, EVENT, SETUP_APPEND, BEGIN_BLOCK, END_BLOCK, READ_SEGMENT, KEEP_ALIVE)
+)
+REPLIES = frozenset((PARTIAL, APPEND_SETUP, DATA_APPENDED, SEGMENT_READ, KEEP_ALIVE))
+
+#: Which part of a message a PartialMessage is.
+BEGIN, MIDDLE, END = range(3)
+
+#: The length of a block that is left open: its messages follow one by one.
+OPEN = -1
+
+_BLOCK = struct.Struct(">16sqi")
+_LEVEL = struct.Struct(">16sq")
+_READ = struct.Struct(">qi")
+_FOUND = struct.Struct(">qB")
+_TAIL, _ENDED = 1, 2
+
+
+@dataclass(slots=True)
+class Block:
+    """Begin or end of one."""
+
+    writer: bytes
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class ReadSegment:
+    """A request."""
+
+    segment: str
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class SegmentRead:
+    """A reply, or one of several."""
+
+    segment: str
+    offset: int
+    at_tail: bool
+    end: bool
+    data: bytes
+
+
+def event(data: bytes) -> bytes:
+    """An Event message."""
+    return frame(EVENT, data)
+
+
+def partial(which: int, data: bytes) -> bytes:
+    """A PartialMessage."""
+    return frame(PARTIAL, bytes((which,)), data)
+
+
+def setup_append(writer: bytes, segment: str) -> bytes:
+    """A SetupAppend message."""
+    return frame(SETUP_APPEND, writer, _name(segment))
+
+
+def append_setup(segment: str, writer: bytes, level: int) -> bytes:
+    """An AppendSetup message."""
+    return frame(APPEND_SETUP, _name(segment), _LEVEL.pack(writer, level))
+
+
+def block(kind: int, writer: bytes, offset: int, length: int) -> bytes:
+    """A BeginAppendBlock or EndAppendBlock message."""
+    return frame(kind, _BLOCK.pack(writer, offset, length))
+
+
+def data_appended(writer: bytes, level: int) -> bytes:
+    """A DataAppended message."""
+    return frame(DATA_APPENDED, _LEVEL.pack(writer, level))
+
+
+def read_segment(segment: str, offset: int, length: int) -> bytes:
+    """A ReadSegment message."""
+    return frame(READ_SEGMENT, _name(segment), _READ.pack(offset, length))
+
+
+def segment_read(found: SegmentRead) -> bytes:
+    """A SegmentRead message."""
+    flags = found.at_tail * _TAIL | found.end * _ENDED
+    return frame(
+        SEGMENT_READ,
+        _name(found.segment),
+        _FOUND.pack(found.offset, flags),
+        found.data,
+    )
+
+
+def read_setup(payload: bytes) -> tuple[bytes, str]:
+    """Of a SetupAppend: writer and segment."""
+    _check(payload, 16)
+    segment, rest = _named(payload[16:])
+    _nothing(rest)
+    return payload[:16], segment
+
+
+def read_append_setup(payload: bytes) -> tuple[str, bytes, int]:
+    """Of an AppendSetup: segment, writer, ack level."""
+    segment, rest = _named(payload)
+    _check(rest, _LEVEL.size, exactly=True)
+    writer, level = _LEVEL.unpack(rest)
+    return segment, writer, level
+
+
+def read_block(payload: bytes) -> Block:
+    """A BeginAppendBlock or EndAppendBlock."""
+    _check(payload, _BLOCK.size, exactly=True)
+    return Block(*_BLOCK.unpack(payload))
+
+
+def read_data_appended(payload: bytes) -> tuple[bytes, int]:
+    """Of a DataAppended: writer and ack level."""
+    _check(payload, _LEVEL.size, exactly=True)
+    writer, level = _LEVEL.unpack(payload)
+    return writer, level
+
+
+def read_read(payload: bytes) -> ReadSegment:
+    """A ReadSegment."""
+    segment, rest = _named(payload)
+    _check(rest, _READ.size, exactly=True)
+    return ReadSegment(segment, *_READ.unpack(rest))
+
+
+def read_segment_read(payload: bytes) -> SegmentRead:
+    """A SegmentRead."""
+    segment, rest = _named(payload)
+    _check(rest, _FOUND.size)
+    offset, flags = _FOUND.unpack_from(rest)
+    data = rest[_FOUND.size :]
+    return SegmentRead(segment, offset, bool(flags & _TAIL), bool(flags & _ENDED), data)
+
+
+def _name(segment: str) -> bytes:
+    raw = text.encode(segment)
+    return len(raw).to_bytes(2) + raw
+
+
+def _named(payload: bytes) -> tuple[str, bytes]:
+    _check(payload, 2)
+    stop = 2 + int.from_bytes(payload[:2])
+    _check(payload, stop)
+    try:
+        return text.decode(payload[2:stop]), payload[stop:]
+    except text.NotText as why:
+        raise Refusal(str(why)) from None
+
+
+def _check(payload: bytes, size: int, *, exactly: bool = False) -> None:
+    if len(payload) < size:
+        raise Refusal(f"message too short: {len(payload)} bytes where {size} belong")
+    if exactly:
+        _nothing(payload[size:])
+
+
+def _nothing(rest: bytes) -> None:
+    if rest:
+        raise Refusal(f"{len(rest)} bytes too many in a message")

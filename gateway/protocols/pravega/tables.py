@@ -1,0 +1,112 @@
+"""Tables: keys with values and versions, which are the order in which they were put.
+
+A version is a position in the table's history: every put and every removal takes the
+next ones.  What a client asks for *from a position on* is thus what changed since.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from gateway.protocols.pravega.codec import Entry
+from gateway.protocols.pravega.denied import BadVersion, NoSuchKey, OutOfRange
+from gateway.protocols.pravega.wire import NEVER
+
+__all__ = ["ENTRY_BYTES", "Table"]
+
+_ABSENT = -1
+
+#: What an entry costs in memory beside its key and value.
+ENTRY_BYTES = 128
+
+#: How much of a table one reply carries, beside at least one entry.
+_REPLY_BYTES = 1 << 20
+
+
+class Table:
+    """One table."""
+
+    __slots__ = ("_keys", "_versions", "bytes", "entries", "key_bytes", "position")
+
+    def __init__(self, key_bytes: int = 0) -> None:
+        self.key_bytes = key_bytes
+        self.position = 0
+        """The next version."""
+        self.entries: dict[bytes, tuple[bytes, int]] = {}
+        """Value and version by key, in the order of the versions."""
+        self.bytes = 0
+        """Of keys and values, and of having them."""
+        self._versions = array("q")
+        self._keys: list[bytes] = []
+        """What was put at each version, some of it put again or removed since."""
+
+    def check(self, keys: Iterable[Entry], position: int) -> None:
+        """Raise what stands against changing these keys on their conditions."""
+        if position >= 0 and position != self.position:
+            raise OutOfRange(self.position)
+        for key in keys:
+            if self.key_bytes and len(key.key) != self.key_bytes:
+                raise BadVersion
+            found = self.entries.get(key.key)
+            if key.version == NEVER:
+                continue
+            if found is None:
+                if key.version != _ABSENT:
+                    raise NoSuchKey
+            elif key.version != found[1]:
+                raise BadVersion
+
+    def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Versions from *version* on."""
+        for number, (key, value) in enumerate(entries, version):
+            self._drop(key)
+            self.entries[key] = value, number
+            self._versions.append(number)
+            self._keys.append(key)
+            self.bytes += ENTRY_BYTES + len(key) + len(value)
+        self.position = version + len(entries)
+        self._compact()
+
+    def remove(self, version: int, keys: Sequence[bytes]) -> None:
+        """Keys that are not there do not matter."""
+        for key in keys:
+            self._drop(key)
+        self.position = version + len(keys)
+        self._compact()
+
+    def _drop(self, key: bytes) -> None:
+        found = self.entries.pop(key, None)
+        if found is not None:
+            self.bytes -= ENTRY_BYTES + len(key) + len(found[0])
+
+    def get(self, key: bytes) -> Entry:
+        """One entry; its version says if there is none."""
+        value, version = self.entries.get(key, (b"", _ABSENT))
+        return Entry(key, version, value)
+
+    def since(self, position: int, count: int) -> tuple[list[Entry], int, bool]:
+        """Entries put from *position* on, at most *count*; where to go on; if it is all."""
+        found = list(islice(self._after(position), max(count, 1)))
+        last = found[-1].version + 1 if found else max(position, 0)
+        newest = next(reversed(self.entries.values()), (b"", -1))[1]
+        return found, last, last > newest
+
+    def _after(self, position: int) -> Iterator[Entry]:
+        room = _REPLY_BYTES
+        for at in range(bisect_left(self._versions, position), len(self._keys)):
+            entry = self.get(self._keys[at])
+            if entry.version != self._versions[at]:
+                continue
+            room -= len(entry.key) + len(entry.value)
+            yield entry
+            if room <= 0:
+                return
+
+    def _compact(self) -> None:
+        """Whoever reads on from somewhere finds little that is not there any more."""
+        if len(self._keys) > len(self.entries) + len(self.entries) // 16 + 1024:
+            self._keys = list(self.entries)
+            self._versions = array("q", (each for _, each in self.entries.values()))

@@ -1,0 +1,34 @@
+"""RS.io for Python programs, on asyncio and on Twisted.
+
+On asyncio (in `Deferred.fromCoroutine`, with `on_twisted`, it reads the same):
+
+    from gateway.protocols.rsio.client.on_asyncio import connect
+
+    async with connect("gw.example", 7400) as peer:
+        async for element in peer.subscribe("tap?channel=orders"):
+            print(element)
+
+    outbox = Outbox()       # what is not acknowledged survives a connection in it
+    async with connect("gw.example", 7400, name="meter-17") as peer:
+        async with peer.publisher("events", outbox=outbox) as publisher:
+            await publisher.send(b'{"kWh": 17.5}')      # waits for demand
+            await publisher.flush()                     # … until it is on disk
+
+A subscription asks for more as its elements are taken out of it, so a slow loop slows
+the publisher, and nothing else.
+"""
+
+from gateway.protocols.rsio.client.outbox import Outbox
+from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.publishing import Publishing
+from gateway.protocols.rsio.client.subscription import Subscription
+from gateway.protocols.rsio.client.waiting import Disconnected, StreamFailed
+
+__all__ = [
+    "Disconnected",
+    "Outbox",
+    "Peer",
+    "Publishing",
+    "StreamFailed",
+    "Subscription",
+]

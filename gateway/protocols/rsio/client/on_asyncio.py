@@ -1,0 +1,95 @@
+"""RS.io on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.waiting import Waiter
+
+__all__ = ["connect"]
+
+
+class _Runtime:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def waiter(self) -> Waiter:
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        return future, wake
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        return self._loop.call_later(seconds, call).cancel
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: Any) -> None:
+        self._loop = loop
+        self._options = options
+        self.peer: Peer | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast("asyncio.Transport", transport)
+        self.peer = Peer(stream, _Runtime(self._loop), **self._options)
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None:
+            self.peer.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.peer is not None:
+            self.peer.lost(str(exc or "the connection was closed"))
+
+    def pause_writing(self) -> None:
+        if self.peer is not None:
+            self.peer.writable(False)
+
+    def resume_writing(self) -> None:
+        if self.peer is not None:
+            self.peer.writable(True)
+
+
+@asynccontextmanager
+async def connect(
+    host: str = "localhost",
+    port: int = 0,
+    *,
+    unix: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
+) -> AsyncIterator[Peer]:
+    """A `Peer` at *host* and *port*, or at the socket *unix*; it says goodbye at the end.
+
+    *options* are those of `Peer`.
+    """
+    loop = asyncio.get_running_loop()
+
+    def make() -> _Protocol:
+        return _Protocol(loop, options)
+
+    if unix is not None:
+        _, protocol = await loop.create_unix_connection(make, unix, ssl=tls)
+    else:
+        _, protocol = await loop.create_connection(make, host, port, ssl=tls)
+    peer = protocol.peer
+    assert peer is not None, "connection_made comes first"
+    try:
+        await peer.opened()
+        yield peer
+    except GeneratorExit:  # nobody runs us any more: no time for a goodbye
+        peer.abandon()
+        raise
+    finally:
+        await peer.close()

@@ -1,0 +1,116 @@
+"""RS.io on Twisted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from twisted.internet import interfaces
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from gateway.protocols.outgoing import Stream, Streams
+from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.waiting import Disconnected, Waiter
+
+__all__ = ["ALPN", "SUBPROTOCOL", "connect"]
+
+#: What the protocol is called in TLS, and in a WebSocket's handshake.
+ALPN, SUBPROTOCOL = b"rsio/0", "rsio.v0"
+
+
+class _Runtime:
+    def __init__(self, clock: interfaces.IReactorTime) -> None:
+        self._clock = clock
+
+    def waiter(self) -> Waiter:
+        waiting: Deferred[None] = Deferred()
+
+        def wake() -> None:
+            if not waiting.called:
+                waiting.callback(None)
+
+        return waiting, wake
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self._clock.callLater(0, call)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        delayed = self._clock.callLater(seconds, call)
+
+        def cancel() -> None:
+            if delayed.active():
+                delayed.cancel()
+
+        return cancel
+
+
+class _Wire:
+    """A stream as `Peer` wants it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.write = stream.send
+        self.close = stream.close
+        self.abort = stream.abort
+
+
+class _User:
+    """Tells a peer what happens on its stream."""
+
+    def __init__(self, clock: interfaces.IReactorTime, options: Any) -> None:
+        self._clock = clock
+        self._options = options
+        self._stream: Stream | None = None
+        self._peer: Peer | None = None
+        self.opening: Deferred[Peer] = Deferred(self._give_up)
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def opened(self) -> None:
+        assert self._stream is not None, "connected comes first"
+        peer = Peer(_Wire(self._stream), _Runtime(self._clock), **self._options)
+        self._stream.when_choked(peer.writable)
+        self._peer = peer
+        self.opening.callback(peer)
+
+    def received(self, data: bytes) -> None:
+        if self._peer is not None:
+            self._peer.received(data)
+
+    def closed(self, why: Failure) -> None:
+        if self._peer is not None:
+            self._peer.lost(why.getErrorMessage())
+        elif not self.opening.called:
+            self.opening.errback(Disconnected(why.getErrorMessage()))
+
+    def _give_up(self, _: Deferred[Peer]) -> None:
+        if self._stream is not None:
+            self._stream.abort()
+
+
+@asynccontextmanager
+async def connect(
+    target: interfaces.IStreamClientEndpoint,
+    *,
+    clock: interfaces.IReactorTime,
+    websocket: str | None = None,
+    **options: Any,
+) -> AsyncIterator[Peer]:
+    """A `Peer` at *target*; it says goodbye at the end.  For `Deferred.fromCoroutine`.
+
+    *websocket* is the request's `//HOST/PATH`, or None for a bare stream; *options* are
+    those of `Peer`.
+    """
+    user = _User(clock, options)
+    await target.connect(Streams(user, websocket, subprotocols=[SUBPROTOCOL]))
+    peer = await user.opening
+    try:
+        await peer.opened()
+        yield peer
+    except GeneratorExit:  # nobody runs us any more: no time for a goodbye
+        peer.abandon()
+        raise
+    finally:
+        await peer.close()

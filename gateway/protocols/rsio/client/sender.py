@@ -1,0 +1,147 @@
+"""Publishes to a gateway on Twisted, on connection after connection.
+
+sender = Sender(lambda: connect(target, clock=reactor, name="meter-17"), clock=reactor)
+sender.start()
+await sender.send([b'{"kWh": 17.5}'])       # it is on disk
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.error import ConnectError, ConnectingCancelledError
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.protocols.rsio.client.outbox import Outbox
+from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.publishing import Publishing
+from gateway.protocols.rsio.client.waiting import Disconnected, StreamFailed
+from gateway.protocols.sender import Unacknowledged
+
+__all__ = ["Sender"]
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+_TROUBLE = (Disconnected, StreamFailed, ConnectError, ConnectingCancelledError, OSError)
+
+
+class Sender:
+    """Like `gateway.protocols.sender.Sender`: what is not safe is published again."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Peer]],
+        publisher: str = "events",
+        *,
+        clock: IReactorTime,
+        size: int = 0,
+    ) -> None:
+        """*connect* makes a connection; *size* is that of all elements, if it is one.
+
+        Peers that have a name publish exactly once, others at least once.
+        """
+        self.connections = 0
+        """How many were opened so far."""
+        self.trouble = ""
+        """Why nothing is published, or was not when last it was so."""
+        self._connect = connect
+        self._publisher = publisher
+        self._clock = clock
+        self._size = size
+        self._outbox = Outbox()
+        self._publishing: Publishing | None = None
+        self._waiting: list[Deferred[None]] = []
+        self._running: Deferred[Any] = succeed(None)
+        self._stopping = False
+        self._pause = _FIRST_PAUSE
+
+    @property
+    def resent(self) -> int:
+        """Elements that were sent more than once."""
+        return self._outbox.resent
+
+    def start(self) -> None:
+        """Connect, and stay connected until `stop`."""
+        self._running = Deferred.fromCoroutine(self._keep_connected())
+        self._running.addErrback(self._failed)
+
+    async def send(self, elements: Sequence[bytes]) -> None:
+        """Returns when all of them are safe; raises `Unacknowledged` after `stop`."""
+        outbox = self._outbox
+        for element in elements:
+            outbox.add(element)
+        last = outbox.confirmed + len(outbox)
+        while outbox.confirmed < last:
+            publishing = self._publishing
+            if self._stopping:
+                raise Unacknowledged
+            if publishing is None:
+                waiting: Deferred[None] = Deferred()
+                self._waiting.append(waiting)
+                await waiting
+                continue
+            try:
+                await publishing.settled(last)
+            except (Disconnected, StreamFailed):
+                if self._publishing is publishing:
+                    self._publishing = None
+
+    def stop(self) -> Deferred[None]:
+        """Say goodbye; what is not safe fails with `Unacknowledged`."""
+        stopped: Deferred[None] = Deferred()
+        self._stopping = True
+        self._wake()
+        self._running.addBoth(lambda _: stopped.callback(None))
+        self._running.cancel()
+        return stopped
+
+    async def _keep_connected(self) -> None:
+        while not self._stopping:
+            try:
+                async with self._connect() as peer:
+                    self.connections += 1
+                    await self._publish(peer)
+            except _TROUBLE as why:
+                self.trouble = str(why) or type(why).__name__
+                self._log.debug("disconnected: {why}", why=self.trouble)
+            self._publishing = None
+            if not self._stopping:
+                pause = self._pause
+                self._pause = min(_LONGEST_PAUSE, pause * random.uniform(1.5, 2.5))  # noqa: S311 - spreads retries
+                await deferLater(self._clock, pause)
+
+    async def _publish(self, peer: Peer) -> None:
+        """As long as the connection lasts."""
+        self.trouble = f"nobody subscribes to {self._publisher!r}"
+        publishing = peer.publisher(
+            self._publisher, size=self._size, outbox=self._outbox
+        )
+        async with publishing:
+            self.trouble = ""
+            self._pause = _FIRST_PAUSE
+            self._publishing = publishing
+            self._wake()
+            try:
+                await publishing.ended()
+            except CancelledError:
+                if len(self._outbox):
+                    peer.abandon()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
+
+    def _failed(self, why: Failure) -> None:
+        if not why.check(CancelledError):
+            self.trouble = why.getErrorMessage()
+            self._log.failure("sender failed", failure=why)

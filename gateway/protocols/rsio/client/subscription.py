@@ -1,0 +1,129 @@
+"""A stream that a program consumes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gateway.protocols.rsio.client.waiting import Disconnected, Signal, StreamFailed
+from gateway.protocols.rsio.decoder import Run, elements
+from gateway.protocols.rsio.streams import UNKNOWN, Consumed
+
+if TYPE_CHECKING:
+    from gateway.protocols.rsio.client.peer import Peer
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """An asynchronous iterator of elements; `async with` cancels at its end.
+
+    It never holds more than its window: more is asked for when half of that was taken
+    out.
+    """
+
+    def __init__(
+        self, peer: Peer, ask: Callable[[], Consumed], signal: Signal, window: int
+    ) -> None:
+        self._peer = peer
+        self._ask = ask
+        self._signal = signal
+        self._window = window
+        self._stream: Consumed | None = None
+        self._there: deque[bytes] = deque()
+        self._taken = 0
+        self._ended = False
+        self._error: Exception | None = None
+
+    @property
+    def size(self) -> int:
+        """Octets of every element; 0 if they differ, or it is not known yet."""
+        stream = self._stream
+        return 0 if stream is None or stream.size == UNKNOWN else stream.size
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        await self._some()
+        element = self._there.popleft()
+        self._took(1)
+        return element
+
+    async def batches(self) -> AsyncGenerator[list[bytes], None]:
+        """The elements in lists, of as many as there are: quicker when there are many."""
+        while True:
+            try:
+                await self._some()
+            except StopAsyncIteration:
+                return
+            found, self._there = list(self._there), deque()
+            self._took(len(found))
+            yield found
+
+    async def _some(self) -> None:
+        """Wait for an element; raises how the stream ended if there is none left."""
+        while not self._there:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            await self._signal.wait()
+
+    def _took(self, count: int) -> None:
+        self._taken += count
+        if self._taken * 2 >= self._window and self._stream is not None:
+            more, self._taken = self._taken, 0
+            self._peer.request(self._stream, more)
+
+    def stored(self, offset: int) -> None:
+        """Tell the publisher that its first *offset* elements are safe (extension 2)."""
+        if self._stream is not None:
+            self._peer.stored(self._stream, offset)
+
+    def cancel(self) -> None:
+        """No more, please.  What is here can still be read."""
+        if not self._ended:
+            self._ended = True
+            if self._stream is not None:
+                self._peer.cancel(self._stream)
+            self._signal.fire()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    # What the peer tells
+
+    def opened(self) -> None:
+        """It is time to subscribe."""
+        if not self._ended:
+            self._stream = self._ask()
+            self._stream.context = self
+
+    def arrived(self, run: Run) -> None:
+        """Elements."""
+        self._there += elements(run.messages, run.stream.size)
+        self._signal.fire()
+
+    def ended(self, error: str | None) -> None:
+        """The publisher has no more."""
+        self._ended = True
+        self._error = None if error is None else StreamFailed(error)
+        self._signal.fire()
+
+    def lost(self, why: str) -> None:
+        """The connection has ended."""
+        if not self._ended:
+            self._ended = True
+            self._error = Disconnected(why)
+            self._signal.fire()

@@ -1,0 +1,424 @@
+"""Checks of the target as a publisher."""
+
+from __future__ import annotations
+
+from gateway.protocols.rsio.conformance.probe import Bench, Next, Probe, require
+from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.messages import (
+    Cancel,
+    OnComplete,
+    OnError,
+    OnSubscribe,
+    Request,
+    Subscribe,
+)
+
+__all__: list[str] = []
+
+_UNBOUNDED = 2**63 - 1
+_NEGATIVE = 2**64 - 1
+_IN_FLIGHT = 10_000_000
+"""Elements that may be on their way when a cancel is sent."""
+_P = Role.PUBLISHER
+
+
+def _numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+def _fails(probe: Probe, number: int) -> str:
+    error = probe.expect(OnError)
+    require(error.subscriber == number, f"onError for {error.subscriber}")
+    return error.error
+
+
+@check(1, _P)
+def _exactly(bench: Bench) -> None:
+    """request(n) yields n elements and then silence."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless", demand=3)
+    require(probe.elements(3) == _numbers(0, 3), "other elements")
+    probe.silent()
+    probe.say(Request(1, 5))
+    require(probe.elements(5) == _numbers(3, 8), "other elements")
+    probe.silent()
+
+
+@check(1, _P)
+def _exactly_packed(bench: Bench) -> None:
+    """Packed elements count one each."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=1000&size=4", demand=10)
+    require(len(probe.elements(10)) == 10, "not ten")
+    probe.silent()
+
+
+@check(1, _P)
+def _exactly_split(bench: Bench) -> None:
+    """An element in parts counts one."""
+    probe = bench.greeted()
+    probe.subscribe("check/large?n=3&octets=200000", demand=2)
+    require([len(one) for one in probe.elements(2)] == [200_000] * 2, "other sizes")
+    probe.silent()
+
+
+@check(2, _P)
+def _fewer(bench: Bench) -> None:
+    """A stream may end before its demand is met."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=2", demand=10)
+    probe.elements(2)
+    probe.exactly(OnComplete(1))
+
+
+@check(3, _P)
+def _serial(bench: Bench) -> None:
+    """A thousand elements come in order, however they were asked for."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless")
+    for _ in range(100):
+        probe.say(Request(1, 3), Request(1, 7))
+    require(probe.elements(1000) == _numbers(0, 1000), "out of order")
+
+
+@check(4, _P)
+def _failure(bench: Bench) -> None:
+    """A failure is told by onError."""
+    probe = bench.greeted()
+    probe.subscribe("check/fail?n=1", demand=5)
+    probe.elements(1)
+    _fails(probe, 1)
+
+
+@check(5, _P)
+def _finite(bench: Bench) -> None:
+    """A finite stream ends with onComplete."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=3", demand=3)
+    probe.elements(3)
+    probe.exactly(OnComplete(1))
+
+
+@check(5, _P)
+def _empty(bench: Bench) -> None:
+    """optional_spec105: an empty stream completes without demand."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=0")
+    probe.exactly(OnComplete(1))
+
+
+@check(6, _P)
+def _nothing_after(bench: Bench) -> None:
+    """Nothing follows onComplete or onError, whatever is asked."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=1", 1, 1)
+    probe.elements(1)
+    probe.exactly(OnComplete(1))
+    probe.subscribe("check/fail?n=0", 2, 1)
+    _fails(probe, 2)
+    probe.say(Request(1, 5), Request(2, 5), Cancel(1), Cancel(2))
+    probe.silent()
+
+
+@check(8, _P)
+def _unknown(bench: Bench) -> None:
+    """An unknown publisher is an onSubscribe and an onError."""
+    probe = bench.greeted()
+    probe.subscribe("check/no-such-publisher", 7, 1)
+    _fails(probe, 7)
+    probe.alive()
+
+
+@check(9, _P)
+def _two(bench: Bench) -> None:
+    """Two subscribers of one publisher get the same, in the same order."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=50", 1)
+    probe.subscribe("check/count?n=50", 2)
+    probe.say(Request(1, 50))
+    require(probe.elements(50, 1) == _numbers(0, 50), "the first got others")
+    probe.exactly(OnComplete(1))
+    probe.say(Request(2, 50))
+    require(probe.elements(50, 2) == _numbers(0, 50), "the second got others")
+    probe.exactly(OnComplete(2))
+
+
+@check(14, _P)
+def _terminal(bench: Bench) -> None:
+    """OnComplete and onError come with and without a request."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=0", 1, 9)
+    probe.exactly(OnComplete(1))
+    probe.subscribe("check/fail?n=0", 2)
+    _fails(probe, 2)
+
+
+@check(15, _P)
+def _deep(bench: Bench) -> None:
+    """Ten thousand requests of one element each, all at once."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless")
+    probe.say(*[Request(1, 1)] * 10_000)
+    require(probe.elements(10_000) == _numbers(0, 10_000), "other elements")
+    probe.silent()
+
+
+@check(16, _P)
+def _no_ops(bench: Bench) -> None:
+    """Request and cancel after cancel do nothing."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless")
+    probe.say(Cancel(1), Request(1, 5), Cancel(1), Cancel(1), Request(1, 0))
+    probe.silent()
+    probe.alive()
+
+
+@check(17, _P)
+def _add_up(bench: Bench) -> None:
+    """Requests add up, the first demand included."""
+    probe = bench.greeted()
+    probe.say(Subscribe("check/endless", 1, 2), Request(1, 3), Request(1, 4))
+    probe.exactly(OnSubscribe(1, 0))
+    probe.elements(9)
+    probe.silent()
+
+
+@check(18, _P)
+def _not_positive(bench: Bench) -> None:
+    """request(0) and request(-1) end the stream with an onError that names rule 3.9."""
+    probe = bench.greeted()
+    for number, demand in ((1, 0), (2, _NEGATIVE), (3, 2**63)):
+        probe.subscribe("check/endless", number)
+        probe.say(Request(number, demand))
+        require("3.9" in _fails(probe, number), "onError does not name 3.9")
+        probe.say(Request(number, 1))
+        probe.silent()
+
+
+@check(18, _P)
+def _not_positive_at_once(bench: Bench) -> None:
+    """A negative first demand is an onSubscribe and such an onError."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless", 1, _NEGATIVE)
+    require("3.9" in _fails(probe, 1), "onError does not name 3.9")
+
+
+@check(19, _P)
+def _stops(bench: Bench) -> None:
+    """Cancel stops even an unbounded stream."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless", demand=_UNBOUNDED)
+    probe.elements(100)
+    probe.say(Cancel(1), Subscribe("check/count?n=0", 2, 0))
+    last = None
+    for _ in range(_IN_FLIGHT):
+        heard = probe.hear()
+        if not isinstance(heard, Next):
+            last = heard
+            break
+    require(last == OnSubscribe(2, 0), f"expected onSubscribe(2), got {last}")
+    probe.exactly(OnComplete(2))
+    probe.silent()
+
+
+@check(21, _P)
+def _unbounded(bench: Bench) -> None:
+    """2^63-1, twice, and many more requests: no error, no wrap."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=500", 1, _UNBOUNDED)
+    probe.say(*[Request(1, _UNBOUNDED)] * 3, *[Request(1, 1)] * 20)
+    probe.elements(500)
+    probe.exactly(OnComplete(1))
+
+
+@check(21, _P)
+def _unbounded_before(bench: Bench) -> None:
+    """The same while nothing can be delivered yet."""
+    probe = bench.greeted()
+    probe.subscribe("check/never")
+    probe.say(*[Request(1, _UNBOUNDED)] * 5, *[Request(1, 2**62)] * 5)
+    probe.silent()
+    probe.alive()
+
+
+@check(21, _P)
+def _no_wrap(bench: Bench) -> None:
+    """Demand that sums up to 2^63, 2^64 or a little more is not little, nor negative."""
+    for number, more in enumerate(([1], [2], [_UNBOUNDED, 1], [_UNBOUNDED, 2, 1])):
+        probe = bench.greeted()
+        probe.subscribe("check/slow?n=2", number)
+        probe.say(*[Request(number, each) for each in (_UNBOUNDED, *more)])
+        require(probe.elements(2, number) == _numbers(0, 2), "other elements")
+        probe.exactly(OnComplete(number))
+
+
+@check(22, _P)
+def _active(bench: Bench) -> None:
+    """A publisher with its own rhythm delivers each element when it has it."""
+    probe = bench.greeted()
+    probe.subscribe("check/slow?n=3", demand=100)
+    require(probe.elements(3) == _numbers(0, 3), "other elements")
+    probe.exactly(OnComplete(1))
+    probe.subscribe("check/slow?n=1000", 2, 1000)  # longer than we wait for one
+    require(probe.elements(3, 2) == _numbers(0, 3), "other elements")
+
+
+@check(23, _P)
+def _long_ago(bench: Bench) -> None:
+    """Demand from before another stream's life is still honoured."""
+    probe = bench.greeted()
+    probe.subscribe("check/slow?n=2", 1, 2)
+    probe.subscribe("check/count?n=2", 2, 2)
+    require(probe.elements(2, 2) == _numbers(0, 2), "other elements")
+    probe.exactly(OnComplete(2))
+    require(probe.elements(2, 1) == _numbers(0, 2), "other elements")
+    probe.exactly(OnComplete(1))
+
+
+@check(24, _P)
+def _single(bench: Bench) -> None:
+    """A single element: passed, failed, cancelled."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=1", 1, 1)
+    probe.exactly(Next(1, b"0"), OnComplete(1))
+    probe.subscribe("check/fail?n=0", 2, 1)
+    _fails(probe, 2)
+    probe.subscribe("check/count?n=1", 3)
+    probe.say(Cancel(3), Request(3, 1))
+    probe.silent()
+
+
+@check(25, _P)
+def _three(bench: Bench) -> None:
+    """Three streams, a request here and there."""
+    probe = bench.greeted()
+    for number in (1, 2, 3):
+        probe.subscribe("check/count?n=6", number)
+    for step in range(3):
+        for number in (2, 1, 3):
+            probe.say(Request(number, 2))
+            require(
+                probe.elements(2, number) == _numbers(2 * step, 2 * step + 2),
+                "another stream's elements",
+            )
+            if step == 2:
+                probe.exactly(OnComplete(number))
+
+
+@check(26, _P)
+def _kinds(bench: Bench) -> None:
+    """Empty, single, multi, infinite, values and then an error."""
+    probe = bench.greeted()
+    for number, length in ((1, 0), (2, 1), (3, 300)):
+        probe.subscribe(f"check/count?n={length}", number, length + 1)
+        require(probe.elements(length, number) == _numbers(0, length), "other elements")
+        probe.exactly(OnComplete(number))
+    probe.subscribe("check/endless", 4, 300)
+    probe.elements(300, 4)
+    probe.subscribe("check/fail?n=2", 5, 9)
+    probe.elements(2, 5)
+    _fails(probe, 5)
+
+
+@check(27, _P)
+def _four(bench: Bench) -> None:
+    """request(4), four elements, two seconds of silence."""
+    probe = bench.greeted()
+    probe.subscribe("check/endless")
+    probe.silent()
+    probe.say(Request(1, 4))
+    probe.elements(4)
+    probe.silent(2.0)
+
+
+@check(28, _P)
+def _silence(bench: Bench) -> None:
+    """cancel, then silence, though there was demand."""
+    probe = bench.greeted()
+    probe.subscribe("check/slow?n=3", demand=9)
+    probe.elements(1)
+    probe.say(Cancel(1))
+    probe.silent(1.0)
+
+
+@check(29, _P)
+def _differently(bench: Bench) -> None:
+    """One stream completes, the other fails; neither touches the other."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=2", 1)
+    probe.subscribe("check/fail?n=2", 2)
+    probe.say(Request(2, 9))
+    probe.elements(2, 2)
+    _fails(probe, 2)
+    probe.say(Request(1, 9))
+    probe.elements(2, 1)
+    probe.exactly(OnComplete(1))
+
+
+@check(31, _P)
+def _clients(bench: Bench) -> None:
+    """Several clients, one behind the other and at once."""
+    for _ in range(3):
+        probe = bench.greeted()
+        probe.subscribe("check/count?n=3", 1, 3)
+        probe.elements(3)
+        probe.alive()
+        probe.close()
+    probes = [bench.greeted() for _ in range(5)]
+    for probe in probes:
+        probe.subscribe("check/endless", 1, 5)
+    for probe in reversed(probes):
+        require(probe.elements(5) == _numbers(0, 5), "another client's elements")
+        probe.silent(0.05)
+
+
+@check(35, _P)
+def _streams(bench: Bench) -> None:
+    """Too many streams are rejected one by one; when one ends there is room again."""
+    probe = bench.greeted()
+    opened = 0
+    refused = False
+    while opened < 5000 and not refused:
+        opened += 1
+        probe.say(Subscribe("check/never", opened, 0), Request(2**40, 1))
+        probe.exactly(OnSubscribe(opened, 0))
+        if opened >= 256:
+            refused = isinstance(probe.hear(0.05), OnError)
+    require(refused, "5000 streams were let in")
+    probe.say(Cancel(1))
+    probe.subscribe("check/count?n=0", 1)
+    probe.exactly(OnComplete(1))
+
+
+@check(36, _P)
+def _live(bench: Bench) -> None:
+    """A subscribe with an Id in use ends the connection (1.10)."""
+    probe = bench.greeted()
+    probe.subscribe("check/never", 1)
+    probe.say(Subscribe("check/never", 1, 0))
+    probe.hangs_up()
+
+
+@check(46, _P)
+def _packed(bench: Bench) -> None:
+    """A stream of a fixed size carries exactly that."""
+    probe = bench.greeted()
+    probe.say(Subscribe("check/count?n=600&size=8", 1, 600))
+    require(probe.expect(OnSubscribe) == OnSubscribe(1, 8), "another size")
+    found = probe.elements(600)
+    require(found == [number.to_bytes(8) for number in range(600)], "others")
+    probe.exactly(OnComplete(1))
+
+
+@check(49, _P)
+def _reuse(bench: Bench) -> None:
+    """An Id is free after onComplete, onError and cancel."""
+    probe = bench.greeted()
+    probe.subscribe("check/count?n=0", 1)
+    probe.exactly(OnComplete(1))
+    probe.subscribe("check/fail?n=0", 1)
+    _fails(probe, 1)
+    probe.subscribe("check/never", 1)
+    probe.say(Cancel(1))
+    probe.subscribe("check/count?n=2", 1, 2)
+    require(probe.elements(2) == _numbers(0, 2), "other elements")

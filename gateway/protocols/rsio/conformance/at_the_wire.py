@@ -1,0 +1,127 @@
+"""Checks of the octets: slicing, numbers, lengths, nonsense."""
+
+from __future__ import annotations
+
+import random
+
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.conformance.probe import Bench, Probe, require
+from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.messages import (
+    ClientHello,
+    Goodbye,
+    OnError,
+    OnSubscribe,
+    Request,
+    ServerHello,
+    Subscribe,
+)
+
+__all__: list[str] = []
+
+_C = Role.CONNECTION
+_HELLO = wire.encode(ClientHello(0, ()))
+_ASK = wire.encode(Subscribe("check/no-such-publisher", 300, 129))
+_TALK = _HELLO + _ASK + wire.encode(Request(2**40, 1)) + wire.encode(Goodbye("bye"))
+
+
+def _answered(probe: Probe) -> None:
+    probe.expect(ServerHello)
+    probe.exactly(OnSubscribe(300, 0))
+    probe.expect(OnError)
+    heard = probe.hear()
+    require(isinstance(heard, Goodbye), f"expected goodbye, got {heard}")
+
+
+@check(41, _C)
+def _drip(bench: Bench) -> None:
+    """A conversation octet by octet."""
+    probe = bench.connect()
+    probe.drip(_TALK)
+    _answered(probe)
+
+
+@check(41, _C)
+def _splits(bench: Bench) -> None:
+    """… cut in two, anywhere; and in one piece."""
+    for cut in range(len(_TALK)):
+        probe = bench.connect()
+        probe.say(_TALK[:cut])
+        probe.say(_TALK[cut:])
+        _answered(probe)
+        probe.close()
+
+
+@check(42, _C)
+def _ids(bench: Bench) -> None:
+    """Ids of every length are kept, 0 and 2^64-1 among them."""
+    probe = bench.greeted()
+    for number in (0, 127, 128, 16383, 16384, 2**32, 2**63 - 1, 2**64 - 1):
+        probe.say(Subscribe("check/no-such-publisher", number, 1))
+        probe.exactly(OnSubscribe(number, 0))
+        require(probe.expect(OnError).subscriber == number, "another Id")
+
+
+@check(42, _C)
+def _overlong(bench: Bench) -> None:
+    """A number in more octets than it needs, ten at most, is the same number."""
+    probe = bench.greeted()
+    name = b"check/no-such-publisher"
+    for octets in (b"\x85\x00", b"\x85\x80\x00", b"\x85" + b"\x80" * 8 + b"\x00"):
+        probe.say(b"\x10" + wire.varint(len(name)) + name + octets + b"\x01")
+        probe.exactly(OnSubscribe(5, 0))
+        probe.expect(OnError)
+
+
+@check(42, _C)
+def _too_long(bench: Bench) -> None:
+    """Eleven octets, or more than 64 bits, are none."""
+    for octets in (b"\x80" * 10 + b"\x00", b"\xff" * 9 + b"\x02"):
+        probe = bench.greeted()
+        probe.say(b"\x12" + octets)
+        probe.hangs_up()
+
+
+@check(43, _C)
+def _types(bench: Bench) -> None:
+    """A type that is not known ends the conversation, because it can not be skipped."""
+    for code in (0x00, 0x27, 0x3F, 0x7F, 0x80, 0xFF):
+        probe = bench.greeted()
+        probe.say(bytes((code,)))
+        probe.hangs_up()
+
+
+@check(44, _C)
+def _utf8(bench: Bench) -> None:
+    """Strings that are no UTF-8 end the conversation."""
+    for said in (b"\x10\x02\xff\xfe\x01\x00", b"\x03\x01\xc0"):
+        probe = bench.greeted()
+        probe.say(said)
+        probe.hangs_up()
+
+
+@check(45, _C)
+def _lengths(bench: Bench) -> None:
+    """Lengths beyond every limit are refused before what they announce arrives."""
+    huge = wire.varint(2**40)
+    for said in (b"\x03" + huge, b"\x10" + huge):
+        probe = bench.greeted()
+        probe.say(said)
+        probe.hangs_up()
+    probe = bench.connect()
+    probe.say(b"\x01\x00" + huge)
+    probe.hangs_up()
+
+
+@check(57, _C)
+def _nonsense(bench: Bench) -> None:
+    """Nonsense costs its own connection, and nobody else's."""
+    chance = random.Random(57)  # noqa: S311 - the same nonsense every time
+    for _ in range(50):
+        probe = bench.connect()
+        probe.say(_HELLO + chance.randbytes(chance.randrange(1, 300)))
+        probe.hear(0.01)
+        probe.close()
+    probe = bench.greeted()
+    probe.say(Goodbye(""))
+    probe.ends()

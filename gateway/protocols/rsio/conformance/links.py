@@ -1,0 +1,171 @@
+"""Links over TCP, a unix socket, TLS and WebSocket, blocking: a check waits for nothing
+else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from pathlib import Path
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    RejectConnection,
+    Request,
+)
+from wsproto.utilities import ProtocolError
+
+from gateway.protocols.rsio.conformance.probe import Link
+
+__all__ = ["SocketLink", "TcpLink", "UnixLink", "WebSocketLink"]
+
+_CONNECT_SECONDS = 10.0
+
+
+class SocketLink:
+    """A connection that is open."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def send(self, data: bytes) -> None:
+        """See `Link`."""
+        self._socket.settimeout(_CONNECT_SECONDS)
+        with contextlib.suppress(OSError):
+            self._socket.sendall(data)
+
+    def receive(self, seconds: float) -> bytes | None:
+        """See `Link`."""
+        self._socket.settimeout(seconds)
+        try:
+            return self._socket.recv(1 << 18)
+        except TimeoutError:
+            return None
+        except OSError:
+            return b""
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._socket.close()
+
+    def reset(self) -> None:
+        """See `Link`."""
+        linger = struct.pack("ii", 1, 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._socket.close()
+
+
+class TcpLink(SocketLink):
+    """To a host and a port; with *tls*, over TLS."""
+
+    def __init__(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> None:
+        made = socket.create_connection((host, port), _CONNECT_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(_secured(made, tls, host))
+
+
+class UnixLink(SocketLink):
+    """To a socket in the file system; with *tls*, over TLS."""
+
+    def __init__(self, path: Path, *, tls: ssl.SSLContext | None = None) -> None:
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(_CONNECT_SECONDS)
+        try:
+            made.connect(str(path))
+        except OSError:
+            made.close()
+            raise
+        super().__init__(_secured(made, tls, "localhost"))
+
+
+class WebSocketLink:
+    """Over another link: one binary message for each `send`."""
+
+    def __init__(self, below: Link, host: str, path: str, subprotocol: str) -> None:
+        """OSError if the target will not be a WebSocket."""
+        self._below = below
+        self._frames = WSConnection(ConnectionType.CLIENT)
+        self._open = False
+        self._over = False
+        self._data = b""
+        request = Request(host=host, target=path, subprotocols=[subprotocol])
+        below.send(self._frames.send(request))
+        end = time.monotonic() + _CONNECT_SECONDS
+        while not self._open and not self._over and time.monotonic() < end:
+            self._read(_CONNECT_SECONDS)
+        if not self._open:
+            below.close()
+            raise ConnectionError("the target accepts no WebSocket there")
+
+    def send(self, data: bytes) -> None:
+        """See `Link`."""
+        if not self._over:
+            self._below.send(self._frames.send(BytesMessage(data)))
+
+    def receive(self, seconds: float) -> bytes | None:
+        """See `Link`."""
+        end = time.monotonic() + seconds
+        while not self._data and not self._over:
+            left = end - time.monotonic()
+            if left <= 0:
+                return None
+            self._read(left)
+        data, self._data = self._data, b""
+        return data
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._below.close()
+
+    def reset(self) -> None:
+        """See `Link`."""
+        self._below.reset()
+
+    def _read(self, seconds: float) -> None:
+        data = self._below.receive(seconds)
+        if data is None:
+            return
+        if not data:
+            self._over = True
+            return
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                self._happened(event)
+        except ProtocolError:
+            self._over = True
+
+    def _happened(self, event: Event) -> None:
+        if isinstance(event, AcceptConnection):
+            self._open = True
+        elif isinstance(event, BytesMessage):
+            self._data += event.data
+        elif isinstance(event, Ping):
+            self._below.send(self._frames.send(event.response()))
+        elif isinstance(event, CloseConnection):
+            self._below.send(self._frames.send(event.response()))
+            self._over = True
+        elif isinstance(event, RejectConnection):
+            self._over = True
+
+
+def _secured(
+    made: socket.socket, tls: ssl.SSLContext | None, name: str
+) -> socket.socket:
+    if tls is None:
+        return made
+    try:
+        return tls.wrap_socket(made, server_hostname=name)
+    except OSError:
+        made.close()
+        raise

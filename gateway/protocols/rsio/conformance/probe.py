@@ -1,0 +1,290 @@
+"""A peer that says exactly what a check wants, and looks at every answer.
+
+A check is a function of a `Bench`: it opens connections and drives each through a
+`Probe`, byte by byte if it likes.  The bench hides whether the target is at the other
+end of a socket or in this process: a `Link` is all it needs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from gateway.interfaces import Refusal
+from gateway.protocols.rsio import messages, wire
+from gateway.protocols.rsio.decoder import Decoder, Run, elements
+from gateway.protocols.rsio.limits import Limits
+from gateway.protocols.rsio.messages import Code, Message
+from gateway.protocols.rsio.streams import Consumed
+
+__all__ = ["Bench", "Failed", "Link", "Next", "Probe", "Unavailable"]
+
+_PATIENCE = 5.0
+_SILENCE = 0.3
+_ENDLESS = 2**62
+
+Kind = TypeVar("Kind")
+
+
+class Failed(Exception):
+    """The target did not do what it should; says what it did."""
+
+
+class Unavailable(Exception):
+    """The target lacks what the check needs."""
+
+
+class Link(Protocol):
+    """A connection to the target."""
+
+    def send(self, data: bytes) -> None:
+        """Write; a target that has closed is no error."""
+
+    def receive(self, seconds: float) -> bytes | None:
+        """What there is to read; None if nothing comes in time, b"" at the end."""
+
+    def close(self) -> None:
+        """Close."""
+
+    def reset(self) -> None:
+        """Close with an RST."""
+
+
+@dataclass(slots=True, frozen=True)
+class Next:
+    """One whole element; `packed`: it came in an onNextPacked."""
+
+    subscriber: int
+    element: bytes
+    packed: bool = False
+
+
+Heard: TypeAlias = Message | Next
+
+
+class _Table(dict[int, Consumed]):
+    """Our streams: whatever Id, with the size that the target announced."""
+
+    def get(self, number: int, default: Any = None) -> Consumed:
+        if number not in self:
+            stream = self[number] = Consumed(number, "", _ENDLESS, 0)
+            stream.size = 0
+        return self[number]
+
+
+class Probe:
+    """One connection to the target."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._table = _Table()
+        limits = Limits(element_bytes=1 << 24, part_bytes=1 << 24)
+        self._decoder = Decoder(self._table, limits, frozenset(Code))
+        self._heard: deque[Heard] = deque()
+        self.over = False
+        """The target has closed."""
+        self.asked: list[messages.Subscribe] = []
+        """What the target subscribes to."""
+
+    # -- say ------------------------------------------------------------------
+
+    def say(self, *said: Message | bytes) -> None:
+        """Send, in one piece."""
+        self._link.send(
+            b"".join(
+                one if isinstance(one, bytes) else wire.encode(one) for one in said
+            )
+        )
+
+    def drip(self, data: bytes) -> None:
+        """Send, octet by octet."""
+        for at in range(len(data)):
+            self._link.send(data[at : at + 1])
+
+    def hello(self, *extensions: int) -> frozenset[int]:
+        """Open; the extensions that both know."""
+        self.say(messages.ClientHello(0, extensions))
+        hello = self.expect(messages.ServerHello)
+        require(hello.version == 0, f"serverHello of version {hello.version}")
+        return frozenset(hello.extensions) & frozenset(extensions)
+
+    def subscribe(self, publisher: str, number: int = 1, demand: int = 0) -> None:
+        """Subscribe, and see it accepted."""
+        self.say(messages.Subscribe(publisher, number, demand))
+        answer = self.expect(messages.OnSubscribe)
+        require(answer.subscriber == number, f"onSubscribe for {answer.subscriber}")
+
+    def close(self) -> None:
+        """Close."""
+        self._link.close()
+
+    def reset(self) -> None:
+        """Close with an RST."""
+        self._link.reset()
+
+    # -- hear -----------------------------------------------------------------
+
+    def hear(self, seconds: float = _PATIENCE) -> Heard | None:
+        """The next message that is not a subscribe; None if none comes in time."""
+        while not self._heard:
+            data = None if self.over else self._link.receive(seconds)
+            if data is None:
+                return None
+            if not data:
+                self.over = True
+                return None
+            self._read(data)
+        return self._heard.popleft()
+
+    def _read(self, data: bytes) -> None:
+        decoder = self._decoder
+        decoder.feed(data)
+        try:
+            while (token := decoder.next()) is not None:
+                if isinstance(token, Run):
+                    packed = token.messages[0] == Code.ON_NEXT_PACKED
+                    number, size = token.stream.id, token.stream.size
+                    self._heard += [
+                        Next(number, element, packed)
+                        for element in elements(token.messages, size)
+                    ]
+                elif isinstance(token, messages.Subscribe):
+                    self.asked.append(token)
+                elif isinstance(token, messages.SubscribeFrom):
+                    self.asked.append(
+                        messages.Subscribe(
+                            token.publisher, token.subscriber, token.demand
+                        )
+                    )
+                else:
+                    if isinstance(token, messages.OnSubscribe):
+                        self._table.get(token.subscriber).size = token.size
+                    assert not isinstance(token, Run), "taken above"
+                    self._heard.append(token)  # type: ignore[arg-type]
+        except Refusal as why:
+            raise Failed(f"what the target sends is no RS.io: {why}") from None
+
+    def expect(self, kind: type[Kind], seconds: float = _PATIENCE) -> Kind:
+        """The next message, which is to be of *kind*."""
+        heard = self.hear(seconds)
+        if not isinstance(heard, kind):
+            raise Failed(f"expected {kind.__name__}, got {self._spell(heard)}")
+        return heard
+
+    def exactly(self, *wanted: Heard) -> None:
+        """These messages come next."""
+        for each in wanted:
+            heard = self.hear()
+            if heard != each:
+                raise Failed(f"expected {each}, got {self._spell(heard)}")
+
+    def elements(self, count: int, number: int = 1) -> list[bytes]:
+        """The next *count* elements of one stream, whole or joined."""
+        found: list[bytes] = []
+        parts: dict[int, bytes] = {}
+        while len(found) < count:
+            heard = self.hear()
+            if isinstance(heard, Next) and heard.subscriber == number:
+                found.append(heard.element)
+            elif (
+                isinstance(heard, messages.OnNextPart | messages.OnNextLastPart)
+                and heard.subscriber == number
+            ):
+                parts[heard.element] = parts.get(heard.element, b"") + heard.data
+                if isinstance(heard, messages.OnNextLastPart):
+                    found.append(parts.pop(heard.element))
+            else:
+                raise Failed(f"expected an element, got {self._spell(heard)}")
+        return found
+
+    def silent(self, seconds: float = _SILENCE) -> None:
+        """Nothing comes."""
+        heard = self.hear(seconds)
+        if heard is not None or self.over:
+            raise Failed(f"expected silence, got {self._spell(heard)}")
+
+    def hangs_up(self) -> messages.Goodbye:
+        """The target says goodbye, whatever it said before, and closes."""
+        goodbye = None
+        while (heard := self.hear()) is not None:
+            if isinstance(heard, messages.Goodbye):
+                goodbye = heard
+        if goodbye is None:
+            raise Failed("expected goodbye, got none")
+        require(self.over, "said goodbye and did not close")
+        return goodbye
+
+    def ends(self) -> None:
+        """The target closes."""
+        while self.hear() is not None:
+            pass
+        require(self.over, "did not close")
+
+    def alive(self) -> None:
+        """The connection still works: what is asked for an unknown Id is ignored, and
+        a goodbye is answered.
+        """
+        self.say(messages.Goodbye(""))
+        while (heard := self.hear()) is not None:
+            if isinstance(heard, messages.Goodbye | messages.GoodbyeAck):
+                return
+        raise Failed("goodbye was not answered")
+
+    def wanted(self) -> messages.Subscribe:
+        """The target's first subscription to us."""
+        heard = None
+        while not self.asked:
+            heard = self.hear(_SILENCE)
+            if heard is None:
+                raise Unavailable("the target subscribes to nothing")
+        if heard is not None:
+            self._heard.appendleft(heard)
+        return self.asked[0]
+
+    def _spell(self, heard: Heard | None) -> str:
+        if heard is None:
+            return "the end" if self.over else "nothing"
+        return str(heard)
+
+
+class Bench:
+    """Where checks get their connections from."""
+
+    def __init__(self, connect: Callable[[], Link], *, publishers: bool = True) -> None:
+        """*publishers*: the target has those of `checks`."""
+        self.publishers = publishers
+        self._connect = connect
+        self._open: list[Probe] = []
+
+    def connect(self) -> Probe:
+        """A connection on which nothing was said."""
+        probe = Probe(self._connect())
+        self._open.append(probe)
+        return probe
+
+    def greeted(self) -> Probe:
+        """A connection after both hellos."""
+        probe = self.connect()
+        probe.hello()
+        return probe
+
+    def published(self, size: int = 0) -> tuple[Probe, messages.Subscribe]:
+        """A connection on which the target has subscribed to us, and we accepted."""
+        probe = self.greeted()
+        asked = probe.wanted()
+        probe.say(messages.OnSubscribe(asked.subscriber, size))
+        return probe, asked
+
+    def clean(self) -> None:
+        """Close what is open."""
+        opened, self._open = self._open, []
+        for probe in opened:
+            probe.close()
+
+
+def require(fact: bool, otherwise: str) -> None:  # noqa: FBT001 - it reads as a sentence
+    """Fail unless *fact*."""
+    if not fact:
+        raise Failed(otherwise)

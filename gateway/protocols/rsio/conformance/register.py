@@ -1,0 +1,145 @@
+"""The 57 tests by number and name, and the checks that carry them out.
+
+The names follow the Reactive Streams TCK where it has the test.  A test is one or more
+checks: of the target as a publisher, as a subscriber, or of the connection as such.
+What can only be seen from within has no check, and says where it is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from gateway.protocols.rsio.conformance.probe import Bench
+
+__all__ = ["TESTS", "Check", "Role", "Test", "check"]
+
+_MEMORY = "what is held in memory shows on no wire: tests/protocols/rsio/"
+
+Body: TypeAlias = Callable[[Bench], None]
+
+
+class Role(Enum):
+    """What of the target is looked at."""
+
+    PUBLISHER = "publisher"
+    SUBSCRIBER = "subscriber"
+    CONNECTION = "connection"
+
+
+@dataclass(slots=True)
+class Check:
+    """One look at the target."""
+
+    role: Role
+    promise: str
+    body: Body
+    needs_publishers: bool
+
+
+@dataclass(slots=True)
+class Test:
+    """One of the 57."""
+
+    __test__ = False  # pytest, it is not one of yours
+
+    number: int
+    name: str
+    inside: str = ""
+    """Why it can not be seen from outside, and where ours is tested."""
+    checks: list[Check] = field(default_factory=list)
+
+
+TESTS: dict[int, Test] = {
+    number: Test(number, name, inside)
+    for number, name, inside in (
+        (1, "required_spec101_neverMoreThanRequested", ""),
+        (2, "spec102_fewerThenTerminal", ""),
+        (3, "stochastic_spec103_serial", ""),
+        (4, "spec104_failureIsOnError", ""),
+        (5, "spec105_finiteEndIsOnComplete", ""),
+        (6, "spec107_nothingAfterTerminal", ""),
+        (7, "spec108_noTerminalNeededAfterCancel", ""),
+        (8, "spec109_onSubscribeBeforeAllElse", ""),
+        (9, "spec111_twoSubscribersSameOrder", ""),
+        (10, "spec201_subscriberSignalsDemand", ""),
+        (11, "spec203_nothingInReplyToTerminal", ""),
+        (12, "spec205_secondOnSubscribe", ""),
+        (13, "spec208_lateOnNextAfterCancel", ""),
+        (14, "spec209_spec210_terminalWithAndWithoutRequest", ""),
+        (15, "spec302_spec303_noRecursion", ""),
+        (16, "spec306_spec307_noOpsAfterCancel", ""),
+        (17, "spec308_requestsAddUp", ""),
+        (18, "spec309_notPositive", ""),
+        (19, "spec312_cancelStopsEventually", ""),
+        (
+            20,
+            "spec313_referencesDropped",
+            _MEMORY + "test_serving.py::test_references_are_dropped",
+        ),
+        (21, "spec317_unboundedDemand", ""),
+        (22, "optionalActivePublisher", ""),
+        (23, "required_mustRequestFromUpstreamForElementsRequestedLongAgo", ""),
+        (24, "singleElement_passErrorCancel", ""),
+        (25, "interleaveThreeStreams", ""),
+        (26, "emptySingleMultiInfiniteValueThenError", ""),
+        (27, "flowControl_requestFour", ""),
+        (28, "cancelThenSilence", ""),
+        (29, "twoStreamsEndDifferently", ""),
+        (30, "bidirectionalPairs", ""),
+        (31, "severalClients", ""),
+        (32, "disconnectResubscribeNoLoss", ""),
+        (33, "rejectedSetupEndsStreams", ""),
+        (34, "keepalive", ""),
+        (35, "streamLimit", ""),
+        (36, "messageForLiveId", ""),
+        (37, "tooLargeElementAndPart", ""),
+        (38, "leaksAfterRaces", _MEMORY + "test_serving.py::test_nothing_is_left"),
+        (39, "helloFirstOnceVersion", ""),
+        (40, "optimisticSubscribe", ""),
+        (41, "anySlicing", ""),
+        (42, "varints", ""),
+        (43, "unknownTypes", ""),
+        (44, "badUtf8", ""),
+        (45, "lengthsRefusedBeforeTheBody", ""),
+        (46, "fixedSizeAndPacked", ""),
+        (47, "parts", ""),
+        (48, "lateTrafficOnCancelledFixedSizeStream", ""),
+        (49, "idReuse", ""),
+        (50, "sameIdBothWays", ""),
+        (51, "goodbye", ""),
+        (52, "resetMidElement", ""),
+        (53, "demandIsDurability_acrossKill", ""),
+        (54, "demandOverrun", ""),
+        (
+            55,
+            "webSocket",
+            "all checks can be run over one; framing: tests/net/test_websocket.py",
+        ),
+        (
+            56,
+            "statefulModel",
+            "the model of our own state: tests/protocols/rsio/test_model.py",
+        ),
+        (57, "fuzz", ""),
+    )
+}
+
+
+def check(number: int, role: Role) -> Callable[[Body], Body]:
+    """Make a function a check of test *number*; its docstring is its promise."""
+
+    def register(body: Body) -> Body:
+        TESTS[number].checks.append(
+            Check(
+                role=role,
+                promise=" ".join((body.__doc__ or "").split()),
+                body=body,
+                needs_publishers=role is Role.PUBLISHER,
+            )
+        )
+        return body
+
+    return register

@@ -1,0 +1,84 @@
+"""Puts a target to the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.protocols.rsio.conformance import (  # noqa: F401 - they register their checks
+    as_connection,
+    as_publisher,
+    as_subscriber,
+    at_the_wire,
+)
+from gateway.protocols.rsio.conformance.probe import Bench, Failed, Unavailable
+from gateway.protocols.rsio.conformance.register import TESTS, Check, Role, Test
+from gateway.protocols.rsio.messages import OnComplete, OnSubscribe, Subscribe
+
+__all__ = ["Outcome", "Result", "run", "serves_checks"]
+
+
+class Outcome(Enum):
+    """Of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one check; of none, if the test can not be seen from outside."""
+
+    test: Test
+    check: Check | None
+    outcome: Outcome
+    why: str = ""
+
+
+def run(
+    bench: Bench,
+    numbers: Collection[int] | None = None,
+    roles: Collection[Role] = tuple(Role),
+) -> Iterator[Result]:
+    """Run all tests, or those of *numbers*; each result as it is known.
+
+    *roles* is as what the target is looked at.
+    """
+    for number, test in TESTS.items():
+        if numbers is not None and number not in numbers:
+            continue
+        if not test.checks:
+            yield Result(test, None, Outcome.SKIPPED, test.inside)
+        for each in test.checks:
+            if each.role in roles:
+                yield _one(bench, test, each)
+
+
+def serves_checks(bench: Bench) -> bool:
+    """Whether the target has the publishers `check/…`.  Raises OSError, `Failed`."""
+    try:
+        probe = bench.greeted()
+        probe.say(Subscribe("check/count?n=0", 1, 0))
+        return isinstance(probe.hear(), OnSubscribe) and isinstance(
+            probe.hear(), OnComplete
+        )
+    finally:
+        bench.clean()
+
+
+def _one(bench: Bench, test: Test, each: Check) -> Result:
+    if each.needs_publishers and not bench.publishers:
+        return Result(test, each, Outcome.SKIPPED, "the target does not serve check/…")
+    try:
+        each.body(bench)
+    except Failed as why:
+        return Result(test, each, Outcome.FAILED, str(why))
+    except Unavailable as why:
+        return Result(test, each, Outcome.SKIPPED, str(why))
+    except OSError as why:
+        return Result(test, each, Outcome.FAILED, f"no connection: {why}")
+    finally:
+        bench.clean()
+    return Result(test, each, Outcome.PASSED)

@@ -1,0 +1,188 @@
+"""The streams of a connection that we subscribed to.
+
+A publisher may send what we asked for and no more (1.1), an onSubscribe before
+anything else (1.9) and only one (2.5), and nothing behind the end (1.7).  Where it
+fails, its stream is cancelled, because that is all a subscriber can say (2.13), or the
+connection ends, because it can not be understood any more.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from gateway.interfaces import Refusal
+from gateway.protocols.rsio import messages, wire
+from gateway.protocols.rsio.decoder import Overrun, Oversized, Run
+from gateway.protocols.rsio.demand import negative, saturating
+from gateway.protocols.rsio.happenings import Ended, Event, Started, Violated
+from gateway.protocols.rsio.messages import Extension
+from gateway.protocols.rsio.streams import UNKNOWN, Consumed, TooMuch, Unfinished
+from gateway.protocols.rsio.voice import Voice
+
+__all__ = ["Consumer"]
+
+
+class Consumer:
+    """A subscriber to any number of the peer's publishers."""
+
+    __slots__ = ("_cancelled", "_next_id", "_overran", "_unfinished", "_voice",
+                 "streams")  # fmt: skip
+
+    def __init__(self, voice: Voice) -> None:
+        self.streams: dict[int, Consumed] = {}
+        """Cancelled ones included, until their end is seen."""
+        self._voice = voice
+        self._unfinished = Unfinished(voice.limits)
+        self._next_id = 1
+        self._cancelled: dict[int, None] = {}
+        self._overran = False
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held of elements that come in parts."""
+        return self._unfinished.octets
+
+    # -- what we say ----------------------------------------------------------
+
+    def subscribe(
+        self, publisher: str, demand: int = 0, *, offset: int | None = None
+    ) -> Consumed:
+        """Ask for a stream; with *offset*, in extension 2, for its continuation."""
+        voice = self._voice
+        voice.may_speak()
+        stream = Consumed(self._next_id, publisher, demand, offset or 0)
+        if offset is None:
+            voice.say(messages.Subscribe(publisher, stream.id, demand))
+        else:
+            voice.need(Extension.OFFSETS)
+            voice.say(messages.SubscribeFrom(publisher, stream.id, demand, offset))
+        self.streams[stream.id] = stream
+        self._next_id += 1  # never used again on this connection
+        return stream
+
+    def request(self, stream: Consumed, more: int) -> None:
+        """Ask for *more* elements; nothing happens if the stream is over (3.6)."""
+        if negative(more):
+            raise ValueError(f"demand of {more} is not positive (3.9)")
+        if not stream.dropped:
+            stream.room = saturating(stream.room, more)
+            self._voice.say(messages.Request(stream.id, more))
+
+    def cancel(self, stream: Consumed) -> None:
+        """Ask for no more; nothing happens if the stream is over (3.7)."""
+        if stream.dropped:
+            return
+        self._drop(stream)
+        self._voice.say(messages.Cancel(stream.id))
+        self._cancelled[stream.id] = None
+        if len(self._cancelled) > self._voice.limits.remembered:
+            oldest = next(iter(self._cancelled))
+            del self._cancelled[oldest]
+            del self.streams[oldest]
+
+    def stored(self, stream: Consumed, offset: int) -> None:
+        """Tell that the publisher's first *offset* elements are safe (extension 2)."""
+        self._voice.need(Extension.OFFSETS)
+        if not stream.dropped:
+            self._voice.say(messages.Stored(stream.id, offset))
+
+    # -- what publishers say --------------------------------------------------
+
+    def on_subscribe(self, started: messages.OnSubscribe) -> Event | None:
+        """A stream was accepted, or is about to be rejected."""
+        stream = self._find(started.subscriber, "onSubscribe")
+        limits = self._voice.limits
+        if stream.size != UNKNOWN:
+            self.cancel(stream)
+            raise Refusal(f"second onSubscribe for stream {stream.id} (2.5)")
+        if started.size > limits.declared_bytes:
+            raise Refusal(
+                f"elements of {started.size} octets",
+                limit=limits.declared_bytes,
+                key="limits.message_bytes",
+            )
+        stream.size = started.size
+        if stream.dropped:
+            return None
+        if started.size > limits.element_bytes:
+            return self.oversized(Oversized(stream, started.size))
+        return Started(stream)
+
+    def on_complete(self, done: messages.OnComplete) -> Event | None:
+        """A stream has ended."""
+        return self._terminal(done.subscriber, "onComplete", None)
+
+    def on_error(self, failed: messages.OnError) -> Event | None:
+        """A stream has failed."""
+        return self._terminal(failed.subscriber, "onError", failed.error)
+
+    def _terminal(self, number: int, what: str, error: str | None) -> Event | None:
+        stream = self._find(number, what)
+        if stream.size == UNKNOWN:
+            raise Refusal(f"{what} for stream {number} before its onSubscribe (1.9)")
+        del self.streams[number]
+        self._cancelled.pop(number, None)
+        if stream.dropped:
+            return None
+        self._drop(stream)
+        return Ended(stream, error)
+
+    def part(self, part: messages.OnNextPart | messages.OnNextLastPart) -> Event | None:
+        """A part of an element; it takes its unit of demand with the first one."""
+        stream = self._find(part.subscriber, "element")
+        if stream.size == UNKNOWN:
+            raise Refusal(f"element of stream {stream.id} before its onSubscribe (1.9)")
+        if stream.dropped:
+            return None
+        if self._unfinished.begins(stream, part.element):
+            if not stream.room:
+                return self.overrun(Overrun(stream))
+            stream.room -= 1
+        last = isinstance(part, messages.OnNextLastPart)
+        try:
+            joined = self._unfinished.add(stream, part.element, part.data, last=last)
+        except TooMuch as why:
+            return self._violated(
+                stream, Refusal(why.rule, limit=why.limit, key=why.key)
+            )
+        if joined is None:
+            return None
+        stream.arrived += 1
+        message = wire.on_next(stream.id, (joined,), fixed=stream.size > 0)
+        return Run(stream, 1, len(joined), message)
+
+    def overrun(self, token: Overrun) -> Event:
+        """More than we asked for: that stream goes; next time, the connection."""
+        if self._overran:
+            raise Refusal("more elements than were asked for, again (1.1)")
+        self._overran = True
+        why = Refusal("more elements than were asked for (1.1)")
+        return self._violated(token.stream, why)
+
+    def oversized(self, token: Oversized) -> Event:
+        """An element larger than we take: its stream goes."""
+        why = Refusal(
+            f"element of {token.size} octets",
+            limit=self._voice.limits.element_bytes,
+            key="options.element_bytes",
+        )
+        return self._violated(token.stream, why)
+
+    def end(self) -> None:
+        """The conversation is over; what still arrives is dropped."""
+        for stream in self.streams.values():
+            self._drop(stream)
+
+    def _find(self, number: int, what: str) -> Consumed:
+        stream = self.streams.get(number)
+        if stream is None:
+            raise Refusal(f"{what} for stream {number}, which we never asked for")
+        return stream
+
+    def _drop(self, stream: Consumed) -> None:
+        stream.dropped = True
+        self._unfinished.drop(stream)
+
+    def _violated(self, stream: Consumed, why: Refusal) -> Event:
+        self.cancel(stream)
+        return Violated(stream, why)

@@ -1,0 +1,358 @@
+"""What a peer sends, in any slicing, as tokens: single messages, and runs of elements.
+
+The one thing that reading depends on is the table of streams: an onNext does not say
+how long it is when its stream has a fixed size, and keeps that size after we cancelled
+the stream.  The decoder reads `size` and `dropped` there, and counts `room` down, so
+that a run never has more elements than we asked for.
+
+Cost decides the shape.  Elements are small and many, so like ones that lie together
+are one `Run`: the messages as they came, walked once, copied once, with no object for
+an element.  Packed elements are taken as they arrive, however many were announced.
+What nobody wants is skipped without being held.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias, cast
+
+from isal import isal_zlib
+
+from gateway.interfaces import Refusal
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.limits import Limits
+from gateway.protocols.rsio.messages import Code, Message
+from gateway.protocols.rsio.streams import UNKNOWN, Consumed
+from gateway.protocols.rsio.wire import Short, read_varint
+
+__all__ = ["Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
+
+_ZlibError = cast("type[Exception]", isal_zlib.error)
+
+_PRINTABLE = range(0x20, 0x7F)
+
+_OCTET_SIGNALS = 4
+"""Messages that a block may hold for each of its octets, beside elements."""
+
+
+class Streams(Protocol):
+    """Ids to the streams that we consume, or have cancelled."""
+
+    def get(self, number: int, /) -> Consumed | None:
+        """None: we never used that Id."""
+
+
+class Run:
+    """Whole elements of one stream, one behind the other."""
+
+    __slots__ = ("count", "messages", "octets", "stream")
+
+    def __init__(
+        self, stream: Consumed, count: int, octets: int, messages: bytes
+    ) -> None:
+        self.stream = stream
+        self.count = count
+        self.octets = octets
+        """Of the elements alone."""
+        self.messages = messages
+        """onNext messages, or one onNextPacked."""
+
+
+class Overrun:
+    """The next element is one more than we asked for; drop its stream, or hang up."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Consumed) -> None:
+        self.stream = stream
+
+
+class Oversized:
+    """The next element is larger than we take; drop its stream."""
+
+    __slots__ = ("size", "stream")
+
+    def __init__(self, stream: Consumed, size: int) -> None:
+        self.stream = stream
+        self.size = size
+
+
+Token: TypeAlias = Run | Overrun | Oversized | Message
+
+
+class Decoder:
+    """Raises `Refusal` only; then it is of no more use."""
+
+    __slots__ = ("_at", "_buffer", "_inflater", "_limits", "_need", "_outer", "_packed",
+                 "_signals", "_skip", "_streams", "legal")  # fmt: skip
+
+    def __init__(self, streams: Streams, limits: Limits, legal: frozenset[int]) -> None:
+        self.legal = legal
+        """The types of message that may come now."""
+        self._streams = streams
+        self._limits = limits
+        self._buffer: bytes | bytearray = b""
+        self._at = 0  # what lies before was taken
+        self._need = 0  # the buffer must reach so far to be worth a look
+        self._skip = 0  # octets that nobody wants
+        self._packed: tuple[Consumed, int] | None = None  # elements to come
+        self._inflater: isal_zlib.Decompress | None = None
+        self._outer: tuple[bytes | bytearray, int] | None = None  # around a block
+        self._signals = limits.block_signals  # that blocks may hold now
+
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered."""
+        return len(self._buffer)
+
+    def inflate(self) -> None:
+        """Blocks may come now."""
+        self._inflater = isal_zlib.decompressobj()
+
+    def allow(self, more: int) -> None:
+        """Blocks may hold *more* messages, beside elements."""
+        self._signals = min(self._signals + more, self._limits.block_signals)
+
+    def feed(self, more: bytes) -> None:
+        """The stream goes on."""
+        buffer, at = self._buffer, self._at
+        if at == len(buffer):
+            self._buffer = more
+        elif isinstance(buffer, bytearray):
+            del buffer[:at]
+            buffer += more
+        else:
+            self._buffer = bytearray(memoryview(buffer)[at:])
+            self._buffer += more
+        self._need -= at
+        self._at = 0
+
+    def next(self) -> Token | None:
+        """The next token; None until more is fed."""
+        while True:
+            if self._skip:
+                self._skip_on()
+            if self._at == len(self._buffer) and self._outer is not None:
+                self._buffer, self._at = self._outer
+                self._outer, self._need = None, 0
+                if self._skip or self._packed:
+                    raise Refusal("block that ends inside a message")
+            if self._at == len(self._buffer) or len(self._buffer) < self._need:
+                self._wait()
+                return None
+            try:
+                token = self._token()
+            except Short as short:
+                self._need = short.need
+                self._wait()
+                return None
+            if self._outer is not None and type(token) is not Run:
+                self._count()
+            if token is not None:
+                return token
+
+    def _count(self) -> None:
+        """A message in a block costs its sender nothing, and us as much as any other.
+
+        Elements are not counted: they need our demand.
+        """
+        if self._packed is None:
+            self._signals -= 1
+            if self._signals < 0:
+                raise Refusal(
+                    "blocks with too many messages for their size",
+                    limit=self._limits.block_signals,
+                )
+
+    def _wait(self) -> None:
+        if self._outer is not None:
+            raise Refusal("block that ends inside a message")
+        if self._at == len(self._buffer):
+            self._buffer, self._at, self._need = b"", 0, 0
+
+    def _skip_on(self) -> None:
+        skipped = min(self._skip, len(self._buffer) - self._at)
+        self._skip -= skipped
+        self._at += skipped
+
+    def _token(self) -> Token | None:
+        """The next token; None if there was something to do instead."""
+        if self._packed is not None:
+            return self._more_packed(*self._packed)
+        code = self._buffer[self._at]
+        if code not in self.legal:
+            raise Refusal(_unknown(code, greeted=Code.SUBSCRIBE in self.legal))
+        if code == Code.ON_NEXT:
+            return self._on_next()
+        if code == Code.ON_NEXT_PACKED:
+            return self._on_next_packed()
+        if code == Code.BLOCK:
+            self._block()
+            return None
+        token, self._at = wire.parse(code, self._buffer, self._at + 1, self._limits)
+        return token
+
+    def _stream(self) -> tuple[Consumed, int]:
+        """Whose elements come, and where the Id ends."""
+        number, at = read_varint(self._buffer, self._at + 1)
+        stream = self._streams.get(number)
+        if stream is None:
+            raise Refusal(f"element of stream {number}, which we never asked for")
+        if stream.size == UNKNOWN:
+            raise Refusal(f"element of stream {number} before its onSubscribe (1.9)")
+        return stream, at
+
+    def _on_next(self) -> Token | None:
+        stream, at = self._stream()
+        if stream.size:
+            size, head = stream.size, at
+        else:
+            size, head = read_varint(self._buffer, at)
+            if size > self._limits.declared_bytes:
+                raise Refusal(
+                    f"element of {size} octets",
+                    limit=self._limits.declared_bytes,
+                    key="limits.message_bytes",
+                )
+        if stream.dropped:
+            self._at, self._skip = head, size
+            return None
+        if not stream.room:
+            return Overrun(stream)
+        if size > self._limits.element_bytes:
+            return Oversized(stream, size)
+        if len(self._buffer) < head + size:
+            raise Short(head + size)
+        if stream.size:
+            return self._fixed(stream, at - self._at)
+        return self._variable(stream, at - self._at)
+
+    def _fixed(self, stream: Consumed, head_size: int) -> Run:
+        buffer, start, step = self._buffer, self._at, head_size + stream.size
+        head = bytes(buffer[start : start + head_size])
+        most = min(stream.room, (len(buffer) - start) // step)
+        at, count = start + step, 1
+        while count < most and buffer.startswith(head, at):
+            at += step
+            count += 1
+        return self._run(stream, count, count * stream.size, at)
+
+    def _variable(self, stream: Consumed, head_size: int) -> Run:
+        buffer, start = self._buffer, self._at
+        end, most = len(buffer), self._limits.element_bytes
+        head = bytes(buffer[start : start + head_size])
+        starts = buffer.startswith
+        at, room, octets = start, stream.room, 0
+        while room and starts(head, at):
+            place = at + head_size
+            try:
+                size = buffer[place]
+                if size < 0x80:
+                    place += 1
+                elif (high := buffer[place + 1]) < 0x80:
+                    size += (high << 7) - 0x80
+                    place += 2
+                else:
+                    size, place = read_varint(buffer, place)
+            except (IndexError, Short):
+                break
+            if size > most or place + size > end:
+                break
+            at = place + size
+            octets += size
+            room -= 1
+        return self._run(stream, stream.room - room, octets, at)
+
+    def _run(self, stream: Consumed, count: int, octets: int, stop: int) -> Run:
+        messages = bytes(self._buffer[self._at : stop])
+        self._at = stop
+        stream.room -= count
+        return Run(stream, count, octets, messages)
+
+    def _on_next_packed(self) -> Token | None:
+        stream, at = self._stream()
+        count, at = read_varint(self._buffer, at)
+        if not stream.size:
+            raise Refusal(f"packed elements in stream {stream.id}, which fixed no size")
+        if count * stream.size > self._limits.declared_bytes:
+            raise Refusal(
+                f"{count} packed elements of {stream.size} octets",
+                limit=self._limits.declared_bytes,
+                key="limits.message_bytes",
+            )
+        self._at = at
+        if count:
+            self._packed = (stream, count)
+        return None
+
+    def _more_packed(self, stream: Consumed, left: int) -> Token | None:
+        size, at = stream.size, self._at
+        if stream.dropped:
+            self._skip, self._packed = left * size, None
+            return None
+        if not stream.room:
+            return Overrun(stream)
+        count = min(left, stream.room, (len(self._buffer) - at) // size)
+        if not count:
+            raise Short(at + size)
+        octets = bytes(self._buffer[at : at + count * size])
+        self._at += len(octets)
+        self._packed = (stream, left - count) if left > count else None
+        stream.room -= count
+        packed = wire.on_next_packed(stream.id, count, octets)
+        return Run(stream, count, len(octets), packed)
+
+    def _block(self) -> None:
+        if self._inflater is None or self._outer is not None:
+            raise Refusal("block that nobody agreed to")
+        limit = self._limits.inflated_bytes
+        size, at = read_varint(self._buffer, self._at + 1)
+        if size > self._limits.part_bytes:
+            raise Refusal(f"block of {size} octets", limit=self._limits.part_bytes)
+        if at + size > len(self._buffer):
+            raise Short(at + size)
+        try:
+            inflated = self._inflater.decompress(
+                bytes(self._buffer[at : at + size]), limit
+            )
+        except _ZlibError as why:
+            raise Refusal(f"block that is not zlib: {why}") from None
+        if self._inflater.unconsumed_tail or len(inflated) >= limit:
+            raise Refusal("block that inflates to too much", limit=limit)
+        if self._inflater.eof:
+            raise Refusal("block that ends its zlib stream")
+        self.allow(_OCTET_SIGNALS * size)
+        self._outer = (self._buffer, at + size)
+        self._buffer, self._at, self._need = inflated, 0, 0
+
+
+def _unknown(code: int, *, greeted: bool) -> str:
+    name = f"0x{code:02x}"
+    if not greeted:
+        seen = f" ({chr(code)!r})" if code in _PRINTABLE else ""
+        return f"hello comes first, not {name}{seen}"
+    if code in Code.__members__.values():
+        name += f" ({Code(code).name.lower()})"
+    return f"message type {name} is not legal here"
+
+
+def elements(messages: bytes, size: int) -> Iterator[bytes]:
+    """The elements of a run of a stream with elements of *size*."""
+    at, end = 0, len(messages)
+    while at < end:
+        code = messages[at]
+        _, at = read_varint(messages, at + 1)
+        if code == Code.ON_NEXT_PACKED:
+            _, at = read_varint(messages, at)
+            for start in range(at, end, size):
+                yield messages[start : start + size]
+            return
+        if size:
+            stop = at + size
+        else:
+            length, at = read_varint(messages, at)
+            stop = at + length
+        yield messages[at:stop]
+        at = stop

@@ -1,0 +1,227 @@
+"""What an RS.io batch looks like in the journal, and its way back to events.
+
+    body   = u8 format (1), varint message_bytes, String content type,
+             varint number of streams, streams, messages
+    stream = varint Id, varint element size, varint first, varint count, varint 1 if
+             its numbers go on from those of earlier streams, String name
+    messages = onNext and onNextPacked as they came, of all streams, in their order;
+             an element that came in parts is one onNext
+
+What the elements of one read have in common is thus said once, and they are stored as
+the network brought them.  Elements are numbered from 1 in each stream, or go on where
+the publisher's last stream ended if it resumes (extension 2): `seq` is how many
+elements of its publisher are stored with this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import msgspec
+
+from gateway.event import Rows
+from gateway.protocols.payload import check, flaw_of
+from gateway.protocols.rsio.decoder import Run
+from gateway.protocols.rsio.messages import Code
+from gateway.protocols.rsio.wire import read_varint, varint
+
+__all__ = ["Part", "decode", "pack", "parts"]
+
+_FORMAT = 1
+_OCTETS = "application/octet-stream"
+_JSON = "application/json"
+_BRACE = ord("{")
+
+
+@dataclass(slots=True)
+class Part:
+    """What one stream contributes to a batch."""
+
+    publisher: str
+    id: int
+    size: int
+    """Octets of each element; 0: they differ."""
+    first: int
+    """Number of the first element."""
+    count: int
+    resumed: int
+    """1: the numbers are the publisher's own, across connections (extension 2)."""
+
+
+def pack(
+    contributions: Sequence[Part],
+    runs: Sequence[Run],
+    *,
+    message_bytes: int,
+    content_type: str,
+) -> bytes:
+    """The body of a batch; *message_bytes* is the limit in force."""
+    head = [varint(_FORMAT), varint(message_bytes), _string(content_type)]
+    head.append(varint(len(contributions)))
+    for part in contributions:
+        numbers = (part.id, part.size, part.first, part.count, part.resumed)
+        head += map(varint, numbers)
+        head.append(_string(part.publisher))
+    return b"".join([*head, *(run.messages for run in runs)])
+
+
+def parts(body: bytes) -> list[Part]:
+    """Which streams a batch has elements of, and how many."""
+    return _head(body)[2]
+
+
+def decode(body: bytes) -> Rows:
+    """The events of a batch.  Total on every body that `pack` made."""
+    message_bytes, content_type, table, at = _head(body)
+    if len(table) == 1 and table[0].size:
+        return _fixed(body, at, table[0])
+    sizes = {part.id: part.size for part in table}
+    found: dict[int, list[int]] = {part.id: [] for part in table}
+    payloads: list[bytes] = []
+    end = len(body)
+    while at < end:
+        start = len(payloads)
+        number, after = read_varint(body, at + 1)
+        if body[at] == Code.ON_NEXT_PACKED:
+            at = _packed(body, after, sizes[number], payloads)
+        else:
+            at = _walk(body, at, after, sizes[number], payloads)
+        if len(table) > 1:
+            found[number] += range(start, len(payloads))
+    if at != end:
+        raise ValueError("RS.io batch that ends inside an element")
+    rows = Rows(payloads, content_type=_OCTETS if table[0].size else content_type)
+    _number(rows, table, found)
+    _type(rows, table, found, content_type)
+    if content_type == _JSON:
+        _judge(rows, message_bytes)
+    return rows
+
+
+def _fixed(body: bytes, at: int, part: Part) -> Rows:
+    """Elements of one stream, all of one size: in one piece, however many."""
+    size, end = part.size, len(body)
+    pieces: list[bytes] = []
+    while at < end:
+        _, after = read_varint(body, at + 1)
+        if body[at] == Code.ON_NEXT_PACKED:
+            count, after = read_varint(body, after)
+            at = after + count * size
+            pieces.append(body[after:at])
+        else:
+            at = _walk(body, at, after, size, pieces)
+    if at != end:
+        raise ValueError("RS.io batch that ends inside an element")
+    block = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return Rows(
+        [],
+        range(part.first, part.first + len(block) // size),
+        channel=part.publisher,
+        content_type=_OCTETS,
+        block=block,
+        size=size,
+    )
+
+
+def _head(body: bytes) -> tuple[int, str, list[Part], int]:
+    if body[0] != _FORMAT:
+        raise ValueError(f"RS.io batch of unknown format {body[0]}")
+    message_bytes, at = read_varint(body, 1)
+    content_type, at = _read_string(body, at)
+    count, at = read_varint(body, at)
+    table = []
+    for _ in range(count):
+        numbers: list[int] = []
+        for _ in range(5):
+            number, at = read_varint(body, at)
+            numbers.append(number)
+        name, at = _read_string(body, at)
+        table.append(Part(name, *numbers))
+    return message_bytes, content_type, table, at
+
+
+def _packed(body: bytes, at: int, size: int, payloads: list[bytes]) -> int:
+    count, at = read_varint(body, at)
+    stop = at + count * size
+    payloads += [body[start : start + size] for start in range(at, stop, size)]
+    return stop
+
+
+def _walk(body: bytes, at: int, after: int, size: int, payloads: list[bytes]) -> int:
+    """Append the elements of a run of onNext messages; where it ends."""
+    head = body[at:after]
+    skip = len(head)
+    add, starts = payloads.append, body.startswith
+    while starts(head, at):
+        at += skip
+        if size:
+            length = size
+        else:
+            length = body[at]
+            if length < 0x80:
+                at += 1
+            elif (high := body[at + 1]) < 0x80:
+                length += (high << 7) - 0x80
+                at += 2
+            else:
+                length, at = read_varint(body, at)
+        add(body[at : at + length])
+        at += length
+    return at
+
+
+def _number(rows: Rows, table: list[Part], found: dict[int, list[int]]) -> None:
+    first = table[0]
+    rows.channel = first.publisher
+    if len(table) == 1:
+        rows.seqs = range(first.first, first.first + len(rows.payloads))
+        return
+    seqs = [0] * len(rows.payloads)
+    for part in table:
+        for seq, row in enumerate(found[part.id], part.first):
+            seqs[row] = seq
+        if part.publisher != first.publisher:
+            rows.channels |= zip(found[part.id], repeat(part.publisher))
+    rows.seqs = seqs
+
+
+def _type(
+    rows: Rows, table: list[Part], found: dict[int, list[int]], content_type: str
+) -> None:
+    """Elements of a fixed size are octets, whatever the others are."""
+    for part in table[1:]:
+        kind = _OCTETS if part.size else content_type
+        if kind != rows.content_type:
+            rows.content_types |= dict.fromkeys(found[part.id], kind)
+
+
+def _judge(rows: Rows, message_bytes: int) -> None:
+    """Note what is wrong with the elements that should be JSON."""
+    kinds, usual = rows.content_types, rows.content_type
+    if not kinds and usual != _JSON:
+        return
+    payloads = rows.payloads
+    for row, payload in enumerate(payloads):
+        if kinds and kinds.get(row, usual) != _JSON:
+            continue
+        try:
+            check(payload)
+            if payload[0] == _BRACE and (payload.isascii() or payload.decode()):
+                continue
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            pass
+        flaw = flaw_of(payload, message_bytes)
+        if flaw is not None:
+            rows.flaws[row] = flaw
+
+
+def _string(text: str) -> bytes:
+    octets = text.encode()
+    return varint(len(octets)) + octets
+
+
+def _read_string(body: bytes, at: int) -> tuple[str, int]:
+    size, at = read_varint(body, at)
+    return body[at : at + size].decode(), at + size

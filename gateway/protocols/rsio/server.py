@@ -1,0 +1,434 @@
+"""The Twisted end of an RS.io connection: a session, a journal, publishers.
+
+A peer says hello, and a token if it has one; then we subscribe to its publishers, and
+it to ours.  Nothing is asked for again before what came is durable (`ingest`); nothing
+is sent that was not asked for or that the transport would only hold (`serving`).
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.rsio.checks import check_publishers
+from gateway.protocols.rsio.deadlines import Deadlines
+from gateway.protocols.rsio.decoder import Run
+from gateway.protocols.rsio.happenings import (
+    Asked,
+    Cancelled,
+    Demanded,
+    Ended,
+    Event,
+    Identified,
+    Left,
+    Opened,
+    Rejected,
+    Violated,
+)
+from gateway.protocols.rsio.ingest import Ingest
+from gateway.protocols.rsio.limits import Limits
+from gateway.protocols.rsio.messages import Extension
+from gateway.protocols.rsio.offsets import SOURCE, Offsets
+from gateway.protocols.rsio.publisher import Publishers
+from gateway.protocols.rsio.serving import Serving
+from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.settings import Settings
+
+__all__ = ["Rsio", "RsioServer", "accept"]
+
+_NAME_BYTES = 255
+_STOPPING = "E503 stopping"
+
+
+class Rsio:
+    """What the connections of one listener share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        clock: IReactorTime,
+        publishers: Publishers,
+        offsets: Offsets,
+    ) -> None:
+        limits, options = settings.limits, settings.options
+        self.limits = Limits(
+            declared_bytes=limits.message_bytes,
+            element_bytes=min(options.element_bytes, limits.message_bytes),
+            streams=options.streams,
+        )
+        self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.options = options
+        self.window = options.window
+        self.content_type = options.content_type
+        self.message_bytes = limits.message_bytes
+        self.journal = journal
+        self.clock = clock
+        self.publishers = publishers
+        self.offsets = offsets
+        self.greetings: Deadlines[RsioServer] = Deadlines(
+            clock, options.hello_timeout, RsioServer.never_greeted
+        )
+        self.goodbyes: Deadlines[RsioServer] = Deadlines(
+            clock, options.goodbye_timeout, RsioServer.never_answered
+        )
+        self.silences: Deadlines[RsioServer] = Deadlines(
+            clock, options.keepalive_interval, RsioServer.silent
+        )
+        self.unfinished = Unfinished(journal, "unfinished elements")
+
+    @property
+    def offered(self) -> set[Extension]:
+        """What our hello lists."""
+        offered = {Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES}
+        if self.options.tokens or self.options.offsets:
+            offered.add(Extension.AUTH)
+        if self.options.offsets:
+            offered.add(Extension.OFFSETS)
+        if self.options.compression:
+            offered.add(Extension.COMPRESSION)
+        return offered
+
+    def __call__(self, connection: Connection) -> RsioServer:
+        """The server of a new connection."""
+        return RsioServer(self, connection)
+
+    def holder(self, secret: bytes) -> str | None:
+        """Whose token it is."""
+        found = None
+        for name, token in self.options.tokens.items():
+            if hmac.compare_digest(token.encode(), secret):
+                found = name
+        return found
+
+
+class RsioServer:
+    """One connection.  Implements `interfaces.Server`."""
+
+    __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
+                 "_listener", "_named", "_serving", "_session", "_told",
+                 "_valve")  # fmt: skip
+
+    _log = Logger()
+
+    def __init__(self, listener: Rsio, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        session = self._session = Session(
+            listener.limits, server=True, offered=listener.offered
+        )
+        self._ingest = Ingest(
+            listener, session, connection, self._flush, self._settled, self._lost
+        )
+        self._serving = Serving(
+            session.producer,
+            listener.publishers,
+            connection.origin,
+            self._flush,
+            listener.clock,
+        )
+        self._valve = Valve(
+            connection,
+            listener.journal,
+            listener.unacknowledged_bytes,
+            self._has_room,
+        )
+        self._named = self._heard = self._draining = False
+        self._busy = self._closed = self._told = False
+        listener.greetings.watch(self)
+
+    # What the network tells
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._closed:
+            return
+        self._heard = True
+        ingest = self._ingest
+        try:
+            for event in self._session.received(data):
+                if type(event) is Run:
+                    ingest.arrived(event)
+                else:
+                    self._take(event)
+                if self._closed:
+                    return
+        except Refusal as why:
+            ingest.settle()
+            self._refuse(why)
+            return
+        ingest.settle()
+        self._serving.pump()
+        self._flush()
+        self._listener.unfinished.hold(self, self._session.held_bytes)
+        self._regulate()
+
+    def closed(self) -> None:
+        """See `interfaces.Server`."""
+        self._forget()
+
+    def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
+        """Whether the transport takes more; while not, nothing is published."""
+        if not self._closed:
+            self._serving.writable(ready)
+
+    def drain(self) -> None:
+        """See `interfaces.Server`."""
+        if self._draining or self._closed:
+            return
+        self._draining = True
+        self._ingest.deafen()
+        if self._session.state is State.GREETING:
+            self._hang_up()
+            return
+        for stream in list(self._session.producer.streams.values()):
+            self._serving.cancelled(stream)
+            self._session.producer.fail(stream, _STOPPING)
+        self._flush()
+        self._leave_if_done()
+
+    # What the session tells
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Asked(stream):
+                self._identified()
+                if self._draining:
+                    self._session.producer.fail(stream, _STOPPING)
+                else:
+                    self._serving.asked(stream)
+            case Demanded(stream):
+                self._serving.demanded(stream)
+            case Cancelled(stream):
+                self._serving.cancelled(stream)
+            case Ended(stream, error):
+                self._ingest.stop(stream)
+                self._log.debug(
+                    "{peer}: {name!r} ended: {error}",
+                    peer=self._connection.origin.peer,
+                    name=stream.publisher,
+                    error=error or "complete",
+                )
+            case Violated(stream, why):
+                self._ingest.stop(stream)
+                self._complain("cancelled", stream.publisher, why)
+            case Rejected(stream, why):
+                if not self._told:  # once: it may ask for ever
+                    self._told = True
+                    self._complain("rejected", stream.publisher, why)
+            case Opened():
+                self._opened()
+            case Identified(scheme, data):
+                self._identify(scheme, data)
+            case Left():
+                self._ingest.settle()  # it came before; nobody will know
+                self._flush()
+                self._hang_up()
+            case _:
+                pass
+
+    def _complain(self, did: str, publisher: str, why: Refusal) -> None:
+        """About a stream; what ends the connection is told by whoever ends it."""
+        self._log.warn(
+            "{peer}: {did} {name!r}: {why}",
+            peer=self._connection.origin.peer,
+            did=did,
+            name=publisher,
+            why=str(why),
+            rule=why.rule,
+            limit=why.limit,
+            key=why.key,
+        )
+
+    def _opened(self) -> None:
+        listener = self._listener
+        extensions = self._session.extensions
+        if Extension.KEEPALIVE in extensions and listener.options.keepalive_interval:
+            listener.silences.watch(self)
+        if Extension.AUTH in extensions:
+            return  # its token comes next
+        self._named = True
+        if listener.options.tokens and self._connection.origin.principal is None:
+            raise self._unauthorised("a token is required")
+        self._begin()
+
+    def _identify(self, scheme: str, data: bytes) -> None:
+        if self._named:
+            raise Refusal("token at a time that is not for tokens")
+        origin, tokens = self._connection.origin, self._listener.options.tokens
+        self._named = True
+        if scheme == "bearer":
+            name = self._listener.holder(data)
+            if name is None or origin.principal not in (None, name):
+                raise self._unauthorised("token that nobody has")
+            origin.principal = name
+        elif scheme == "name" and (origin.principal is not None or not tokens):
+            name = _printable(data)
+            if name is None:
+                raise self._unauthorised("name that is none")
+            origin.attributes = {**origin.attributes, SOURCE: name}
+        else:
+            raise self._unauthorised(f"token of scheme {scheme!r}")
+        self._begin()
+
+    def _unauthorised(self, why: str) -> Refusal:
+        return Refusal(f"E401 {why}", key="options.tokens")
+
+    def _identified(self) -> None:
+        if not self._named:
+            raise self._unauthorised("subscribe before the token")
+
+    def _begin(self) -> None:
+        """We know who it is: ask for its events."""
+        self._listener.greetings.forget(self)
+        if not self._draining:
+            for name in self._listener.options.subscribe:
+                self._ingest.subscribe(name)
+
+    # What the journal tells
+
+    def _settled(self) -> None:
+        if self._closed:
+            return
+        self._flush()
+        self._regulate()
+        self._leave_if_done()
+
+    def _lost(self, failure: Failure) -> None:
+        """It must not be acknowledged, nor must anything behind it."""
+        if self._closed:
+            return
+        self._log.warn(
+            "{peer}: closed, elements can not be stored: {why}",
+            peer=self._connection.origin.peer,
+            why=failure.getErrorMessage(),
+        )
+        self._session.goodbye("E503 can not store")
+        self._flush()
+        self._hang_up()
+
+    # What the clock tells
+
+    def never_greeted(self) -> None:
+        """The peer did not say who it is, or nothing at all."""
+        self._refuse(
+            Refusal(
+                "no hello" if self._session.state is State.GREETING else "no token",
+                limit=f"{self._listener.options.hello_timeout:g} s",
+                key="options.hello_timeout",
+            )
+        )
+
+    def never_answered(self) -> None:
+        """The peer does not answer our goodbye."""
+        self._hang_up()
+
+    def silent(self) -> None:
+        """It is time to look whether the peer lives."""
+        if not self._heard and self._session.state is State.OPEN:
+            self._session.ping()
+            self._flush()
+        self._heard = False
+        if not self._closed:
+            self._listener.silences.watch(self)
+
+    # Flow
+
+    def _flush(self) -> None:
+        data = self._session.take()
+        if data and not self._closed:
+            self._connection.write(data)
+        waiting = bool(self._ingest.pending)
+        # A subscriber may have nothing to say for long; what it gets keeps it alive.
+        published = data and not waiting and self._session.producer.streams
+        if (waiting != self._busy or published) and not self._closed:
+            self._busy = waiting
+            self._connection.busy(waiting)
+
+    def _regulate(self) -> None:
+        """Read, or do not, as the journal and our own debt allow."""
+        if self._closed:
+            return
+        ingest = self._ingest
+        self._valve.regulate(
+            ingest.unacknowledged, feeding=ingest.flowing and not self._draining
+        )
+
+    def _has_room(self) -> None:
+        if not self._closed:
+            self._ingest.has_room()
+            self._flush()
+            self._regulate()
+
+    # The end
+
+    def give_up(self, why: Refusal) -> None:
+        """Hold no more for this peer."""
+        if not self._closed:
+            self._session.goodbye(why.rule)
+            why.reply = self._session.take()
+            self._refuse(why)
+
+    def _leave_if_done(self) -> None:
+        if self._draining and not self._ingest.pending:
+            self._session.goodbye(_STOPPING)
+            self._listener.goodbyes.watch(self)
+            self._flush()
+            self._regulate()
+
+    def _refuse(self, why: Refusal) -> None:
+        if not why.reply:  # it is ours, not the session's
+            self._session.goodbye(why.rule)
+            why.reply = self._session.take()
+        if not self._closed:
+            self._forget()
+            self._connection.refuse(why)
+
+    def _hang_up(self) -> None:
+        if not self._closed:
+            self._forget()
+            self._connection.close()
+
+    def _forget(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        listener = self._listener
+        for deadlines in (listener.greetings, listener.goodbyes, listener.silences):
+            deadlines.forget(self)
+        self._serving.close()
+        self._session.lost()
+        self._ingest.close()
+        listener.unfinished.hold(self, 0)
+
+
+def _printable(data: bytes) -> str | None:
+    try:
+        name = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return name if name.isprintable() and 0 < len(data) <= _NAME_BYTES else None
+
+
+def accept(
+    settings: Settings,
+    journal: Journal,
+    clock: IReactorTime,
+    *,
+    publishers: Publishers | None = None,
+    offsets: Offsets | None = None,
+) -> Rsio:
+    """What a listener calls with each connection: an `interfaces.Accept`.
+
+    *publishers* are what peers may subscribe to, *offsets* how far named senders are
+    stored already; one for all listeners of a daemon.
+    """
+    known = Publishers() if publishers is None else publishers
+    if settings.options.check_publishers:
+        known = known.with_(check_publishers(clock))
+    return Rsio(settings, journal, clock, known, offsets or Offsets())

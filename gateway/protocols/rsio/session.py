@@ -1,0 +1,225 @@
+"""One connection, from either end: greeting, streams both ways, the end.
+
+    new -- our hello --> greeting -- their hello --> open -- goodbye --> leaving
+    leaving -- goodbye | goodbyeAck --> closed        open -- their goodbye --> closed
+
+`received` takes bytes and tells what happened; the other methods say something, and
+`take` is what is to be written because of it.  `consumer` has the streams that we
+subscribe to, `producer` those that the peer subscribes to; a connection may have both.
+What we must not do raises ValueError, what the peer must not have done raises
+`Refusal`, whose reply holds our goodbye.
+
+The rules are those of Reactive Streams; a number like 1.9 is one of them.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from gateway.interfaces import Refusal
+from gateway.protocols.rsio import messages
+from gateway.protocols.rsio.consumer import Consumer
+from gateway.protocols.rsio.decoder import Decoder, Overrun, Oversized, Run
+from gateway.protocols.rsio.happenings import Event, Identified, Left, Opened
+from gateway.protocols.rsio.limits import Limits
+from gateway.protocols.rsio.messages import Code, Extension
+from gateway.protocols.rsio.producer import Producer
+from gateway.protocols.rsio.voice import State, Voice
+
+__all__ = ["Session", "State"]
+
+_DEFLATE = 1
+"""The one algorithm there is: zlib, flushed after each block."""
+
+
+class Session:
+    """One end of a connection."""
+
+    __slots__ = ("_decoder", "_offered", "_voice", "consumer", "producer", "server")
+
+    def __init__(
+        self, limits: Limits, *, server: bool, offered: Iterable[Extension] = ()
+    ) -> None:
+        self.server = server
+        self._voice = Voice(limits, server=server)
+        self.consumer = Consumer(self._voice)
+        self.producer = Producer(self._voice)
+        self._offered = tuple(sorted(offered))
+        hello = Code.CLIENT_HELLO if server else Code.SERVER_HELLO
+        legal = frozenset({hello, Code.GOODBYE})
+        self._decoder = Decoder(self.consumer.streams, limits, legal)
+
+    @property
+    def state(self) -> State:
+        """Where we are."""
+        return self._voice.state
+
+    @property
+    def extensions(self) -> frozenset[Extension]:
+        """What both sides know; empty until `Opened`."""
+        return self._voice.extensions
+
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered of messages and elements that are not complete."""
+        return self._decoder.held_bytes + self.consumer.held_bytes
+
+    # -- what the peer says ---------------------------------------------------
+
+    def received(self, data: bytes) -> Iterator[Event]:
+        """Take any slicing of the stream; what happened, in order.
+
+        Then maybe `Refusal`, and the conversation is over.
+        """
+        voice, decoder = self._voice, self._decoder
+        if voice.state is State.CLOSED:
+            return
+        decoder.feed(data)
+        if self.producer.sent:  # each may be answered with a request for another
+            decoder.allow(self.producer.sent)
+            self.producer.sent = 0
+        try:
+            while (token := decoder.next()) is not None:
+                if type(token) is Run:
+                    token.stream.arrived += token.count
+                    yield token
+                elif (event := _TAKE[type(token)](self, token)) is not None:
+                    yield event
+                if self.state is State.CLOSED:  # after whatever the event led to
+                    return
+        except Refusal as why:
+            if voice.state is not State.LEAVING:
+                voice.say(messages.Goodbye(voice.coded(400, why.rule)))
+            self.lost()
+            why.reply = self.take()
+            raise
+
+    def _hello(self, hello: messages.ClientHello | messages.ServerHello) -> Event:
+        voice = self._voice
+        leaving = voice.state is State.LEAVING
+        if not leaving:
+            if hello.version != messages.VERSION:
+                raise Refusal(
+                    f"unsupported version {hello.version}; {messages.VERSION} only"
+                )
+            if self.server:
+                self.greet()
+            voice.state = State.OPEN
+        if not (leaving and self.server):  # who was not greeted uses none
+            voice.extensions = frozenset(
+                each for each in self._offered if each in hello.extensions
+            )
+        self._decoder.legal = voice.legal()
+        return Opened(voice.extensions)
+
+    def _goodbye(self, goodbye: messages.Goodbye) -> Event:
+        voice = self._voice
+        answered = voice.state is State.LEAVING
+        if not answered:
+            known = Extension.GOODBYE_ACK in voice.extensions
+            voice.say(messages.GoodbyeAck("") if known else messages.Goodbye(""))
+        self.lost()
+        return Left(goodbye.reason, answered=answered)
+
+    def _goodbye_ack(self, ack: messages.GoodbyeAck) -> Event:
+        if self.state is not State.LEAVING:
+            raise Refusal("goodbyeAck without a goodbye")
+        self.lost()
+        return Left(ack.message, answered=True)
+
+    def _ping(self, ping: messages.Ping) -> None:
+        self._voice.say(messages.Pong(ping.data))
+
+    def _pong(self, pong: messages.Pong) -> None:
+        """That its octets arrived was all it had to say."""
+
+    def _token(self, token: messages.Token) -> Event:
+        if not self.server:
+            raise Refusal("token from a server")
+        return Identified(token.scheme, token.data)
+
+    def _compress(self, compress: messages.Compress) -> None:
+        known = compress.algorithm == _DEFLATE
+        if known:
+            self._decoder.inflate()
+        self._voice.say(messages.CompressAck(_DEFLATE if known else 0))
+
+    def _compress_ack(self, ack: messages.CompressAck) -> None:
+        if ack.algorithm == _DEFLATE:
+            self._voice.deflate()
+
+    # -- what we say ----------------------------------------------------------
+
+    def take(self) -> bytes:
+        """What is to be written now."""
+        return self._voice.take()
+
+    def greet(self) -> None:
+        """Say hello: a client at once; a server does when it was greeted."""
+        voice = self._voice
+        if self.server:
+            voice.say(messages.ServerHello(messages.VERSION, self._offered))
+        else:
+            voice.say(messages.ClientHello(messages.VERSION, self._offered))
+            voice.state = State.GREETING
+
+    def goodbye(self, reason: str) -> None:
+        """Leave: nothing of any stream is wanted or said any more."""
+        voice = self._voice
+        if voice.state in (State.LEAVING, State.CLOSED):
+            return
+        voice.say(messages.Goodbye(voice.short(reason)))
+        voice.state = State.LEAVING
+        self.consumer.end()
+        self.producer.end()
+
+    def identify(self, scheme: str, data: bytes) -> None:
+        """Say who we are, in extension 4."""
+        self._voice.need(Extension.AUTH)
+        self._voice.say(messages.Token(scheme, data))
+
+    def ping(self, data: bytes = b"") -> None:
+        """Ask for a sign of life, in extension 1."""
+        self._voice.need(Extension.KEEPALIVE)
+        self._voice.say(messages.Ping(data))
+
+    def compress(self) -> None:
+        """Compress what we say, as soon as the peer agrees, in extension 6."""
+        self._voice.need(Extension.COMPRESSION)
+        self._voice.say(messages.Compress(_DEFLATE))
+
+    def lost(self) -> None:
+        """The transport is gone, or will be, and with it everything."""
+        self._voice.state = State.CLOSED
+        self.consumer.end()
+        self.producer.end()
+
+
+_Take: TypeAlias = Callable[[Session, Any], Event | None]
+
+_TAKE: dict[type, _Take] = {
+    messages.ClientHello: Session._hello,  # noqa: SLF001 - the table is the session's
+    messages.ServerHello: Session._hello,  # noqa: SLF001
+    messages.Goodbye: Session._goodbye,  # noqa: SLF001
+    messages.GoodbyeAck: Session._goodbye_ack,  # noqa: SLF001
+    messages.Ping: Session._ping,  # noqa: SLF001
+    messages.Pong: Session._pong,  # noqa: SLF001
+    messages.Token: Session._token,  # noqa: SLF001
+    messages.Compress: Session._compress,  # noqa: SLF001
+    messages.CompressAck: Session._compress_ack,  # noqa: SLF001
+    messages.Subscribe: lambda self, asked: self.producer.subscribe(asked),
+    messages.SubscribeFrom: lambda self, asked: self.producer.subscribe(asked),
+    messages.Request: lambda self, request: self.producer.request(request),
+    messages.Cancel: lambda self, cancel: self.producer.cancel(cancel),
+    messages.Stored: lambda self, stored: self.producer.stored(stored),
+    messages.OnSubscribe: lambda self, started: self.consumer.on_subscribe(started),
+    messages.OnComplete: lambda self, done: self.consumer.on_complete(done),
+    messages.OnError: lambda self, failed: self.consumer.on_error(failed),
+    messages.OnNextPart: lambda self, part: self.consumer.part(part),
+    messages.OnNextLastPart: lambda self, part: self.consumer.part(part),
+    Overrun: lambda self, token: self.consumer.overrun(token),
+    Oversized: lambda self, token: self.consumer.oversized(token),
+}

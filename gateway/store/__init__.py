@@ -1,0 +1,1 @@
+"""Durable storage: the journal, the spool of Parquet files, checkpoints, the disk."""

@@ -1,0 +1,339 @@
+"""What protocols remember beside their events, saved so that the journal can shrink.
+
+A protocol whose state is more than its events (Pravega's segments, how far RS.io's
+senders are) has a `Memory`.  It is rebuilt at a start from its *state file* and from
+what the journal still holds.  So a segment of the journal may only go when it is
+published and every memory has been saved with all that the segment holds.
+
+    1. ask every memory for a snapshot, in one turn of the reactor; the segments whose
+       publication the reactor has heard of by then are covered by it
+    2. when all snapshots have come (all in them is durable): for each, write
+       `.<name>.state`; sync it; rename it to `<name>.state`
+    3. sync the directory
+    4. remove the segments that are covered
+
+A crash anywhere leaves the old or the new file of each memory, and with an old one all
+of the segments.  Those that it leaves beside a new one, any of them, are replayed over
+what the file has of them already; that changes nothing, for a memory knows what it has.
+
+Why a snapshot has what its segments have.  The journal's thread calls the reactor with
+each group of a segment (`Journal._durable`) before it hands the sealed segment to the
+spool, and the spool's thread calls the reactor (`Spool._tell`) after that.  The reactor
+answers calls from threads in their order.  So by the time `published` is called, the
+Deferred of every batch in the segment has fired, with `ack: spool` too, and a memory
+that takes batches as they become durable has taken them.  One that takes them sooner
+lets its snapshot wait until they are durable.
+
+    file = magic 8 | version u16 | length of name u16 | length of data u64 | crc32c u32
+           | name | data                   (little-endian; the CRC is of all the rest)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from gateway.interfaces import Memory
+from gateway.store.disk import Disk
+from gateway.store.journal import Segment, segment
+
+__all__ = ["Checkpoint", "Unreadable", "known"]
+
+_MAGIC = b"gwstate\n"
+_VERSION = 1
+_HEAD = struct.Struct("<8sHHQ")
+_CRC = struct.Struct("<I")
+_SUFFIX = ".state"
+_SHARE = 8
+_RETRY_SECONDS = 10.0
+_STOP_SECONDS = 10.0
+
+
+class Unreadable(Exception):
+    """What was remembered can not be had; the text says where, why and what to do."""
+
+
+def known(directory: Path, disk: Disk) -> list[str]:
+    """Whose state files there are: these memories are to be kept, whatever is served."""
+    if not disk.exists(directory):
+        return []
+    return [
+        name.removesuffix(_SUFFIX)
+        for name in disk.names(directory)
+        if name.endswith(_SUFFIX) and not name.startswith(".")
+    ]
+
+
+class Checkpoint:
+    """Saves the memories of one node, and lets go of journal segments.
+
+    Call it from the reactor's thread.  Without memories it does nothing.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        directory: Path,
+        memories: Mapping[str, Memory],
+        disk: Disk,
+        clock: IReactorTime,
+        in_thread: Callable[..., Deferred[Any]],
+        *,
+        interval: float = 60.0,
+        most_bytes: int = 128 * 2**20,
+    ) -> None:
+        """*in_thread* is `twisted.internet.threads.deferToThread`.
+
+        Saves *interval* seconds after there is something to let go of, or as soon as
+        that has *most_bytes* and is some times larger than what has to be written.
+        """
+        self.kept_bytes = 0
+        """Size of the segments that are published and still needed."""
+        self.reserved_bytes = 0
+        """Room on the disk that the next state files will take beside the old."""
+        self.saved = self.failed = 0
+        """How often the memories were saved, and could not be."""
+        self.saved_at: float | None = None
+        """When that was last, by the clock."""
+        self._directory = directory
+        self._memories = memories
+        self._disk = disk
+        self._clock = clock
+        self._in_thread = in_thread
+        self._interval = interval
+        self._most_bytes = most_bytes
+        self._kept: list[Segment] = []
+        self._saving: Deferred[None] | None = None
+        self._due: IDelayedCall | None = None
+        self._failed = False
+        self._stopped = False
+
+    # -- start ----------------------------------------------------------------
+
+    def recover(
+        self, segments: Sequence[Segment], unpublished: Sequence[Segment]
+    ) -> None:
+        """Bring every memory to where it was.  Blocks.
+
+        *segments* are all that the journal holds; of the *unpublished* ones `published`
+        will tell later.  Raises `Unreadable`, OSError.
+        """
+        if not self._memories:
+            return
+        for name in self._disk.names(self._directory):
+            if name.startswith(".") and name.endswith(_SUFFIX):
+                self._disk.unlink(self._directory / name)
+        for name in known(self._directory, self._disk):
+            self._restore(name)
+        for sealed in segments:
+            self._replay(sealed)
+        later = {sealed.path for sealed in unpublished}
+        for sealed in segments:
+            if sealed.path not in later:
+                self._keep(sealed)
+
+    def _restore(self, name: str) -> None:
+        path = self._path(name)
+        if name not in self._memories:
+            raise Unreadable(
+                f"{path}: this version does not know {name!r}; start the version that "
+                "wrote it, or move the file away to forget what it remembers"
+            )
+        content = self._disk.read(path)
+        data = _decode(path, name, content)
+        try:
+            self._memories[name].restore(data)
+        except Exception as why:  # whatever a format that is not ours makes of it
+            raise _unreadable(path, f"{type(why).__name__}: {why}") from why
+        self.reserved_bytes += len(content)
+
+    def _replay(self, sealed: Segment) -> None:
+        data = self._disk.read(sealed.path)
+        for stored in segment.Scan(data, before=sealed.last_lsn + 1):
+            for name, memory in self._memories.items():
+                try:
+                    memory.replay(stored)
+                except Exception as why:
+                    raise Unreadable(
+                        f"{sealed.path}: {name} can not take back the batch at lsn "
+                        f"{stored.lsn}: {type(why).__name__}: {why}.  Start the "
+                        "version that wrote it; or, to go on without all that this "
+                        "file has, its unpublished events too, add .damaged to its name"
+                    ) from why
+
+    def start(self) -> None:
+        """Start the memories; save them soon."""
+        for memory in self._memories.values():
+            memory.start()
+        there = known(self._directory, self._disk) if self._memories else []
+        if self._kept or len(there) < len(self._memories):
+            self._save()
+
+    # -- while it runs --------------------------------------------------------
+
+    def published(self, sealed: Segment) -> None:
+        """The segment's events are in the spool, if it has any."""
+        if self._memories:
+            self._keep(sealed)
+            self._look()
+
+    def _keep(self, sealed: Segment) -> None:
+        self._kept.append(sealed)
+        self.kept_bytes += sealed.bytes
+
+    def _look(self) -> None:
+        """Save now, later, or not."""
+        if self._saving is not None or self._stopped or not self._kept:
+            return
+        most = max(self._most_bytes, _SHARE * self.reserved_bytes)
+        if self.kept_bytes >= most and not self._failed:
+            self._save()
+        elif self._due is None:
+            seconds = _RETRY_SECONDS if self._failed else self._interval
+            self._due = self._clock.callLater(seconds, self._save)
+
+    def _save(self) -> None:
+        self._rest()
+        self._saving = Deferred.fromCoroutine(self._try_to_save())
+        self._saving.addCallback(lambda _: self._saved())
+
+    def _saved(self) -> None:
+        self._saving = None
+        self._look()
+
+    async def _try_to_save(self) -> None:
+        try:
+            await self._save_and_let_go()
+        except Exception as why:  # nothing was let go of: it can be tried for ever
+            if not self._failed:
+                self._log.error(
+                    "{path} can not be written yet; the journal keeps what it holds: "
+                    "{why}",
+                    path=self._directory,
+                    why=f"{type(why).__name__}: {why}",
+                )
+            self._failed = True
+            self.failed += 1
+            return
+        if self._failed:
+            self._log.info("{path} is written again", path=self._directory)
+        self._failed = False
+
+    async def _save_and_let_go(self) -> None:
+        covered = len(self._kept)
+        asked = [maybeDeferred(each.snapshot) for each in self._memories.values()]
+        states = dict(
+            zip(
+                self._memories,
+                await gatherResults(asked, consumeErrors=True),
+                strict=True,
+            )
+        )
+        self.reserved_bytes = await self._in_thread(self._write, states)
+        self.saved += 1
+        self.saved_at = self._clock.seconds()
+        await self._in_thread(self._remove, self._kept[:covered])
+        self.kept_bytes -= sum(sealed.bytes for sealed in self._kept[:covered])
+        del self._kept[:covered]
+
+    # -- in a thread ----------------------------------------------------------
+
+    def _write(self, states: Mapping[str, bytes]) -> int:
+        """Steps 2 and 3; returns how many bytes that were."""
+        size = 0
+        for name, data in states.items():
+            hidden = self._directory / f".{name}{_SUFFIX}"
+            self._disk.unlink(hidden)
+            file = self._disk.create(hidden)
+            try:
+                chunks = _encode(name, data)
+                file.write(chunks)
+                file.sync()
+            finally:
+                file.close()
+            self._disk.rename(hidden, self._path(name))
+            size += sum(map(len, chunks))
+        self._disk.sync_directory(self._directory)
+        return size
+
+    def _remove(self, covered: Sequence[Segment]) -> None:
+        """Step 4; what is removed already may be named again."""
+        for sealed in covered:
+            self._disk.unlink(sealed.path)
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}{_SUFFIX}"
+
+    # -- stop -----------------------------------------------------------------
+
+    def quiet(self) -> None:
+        """Stop the memories: they submit nothing more of their own accord."""
+        for memory in self._memories.values():
+            memory.stop()
+
+    def stop(self) -> Deferred[None]:
+        """Save once more, so that the next start has nothing to replay; or give up.
+
+        To be called when everything is published that will be.
+        """
+        self._stopped = True
+        self._rest()
+        last = Deferred.fromCoroutine(self._save_last())
+        last.addTimeout(_STOP_SECONDS, self._clock)
+        return last.addErrback(lambda _: None)
+
+    async def _save_last(self) -> None:
+        if self._saving is not None:
+            await self._saving
+        if self._kept:
+            await self._try_to_save()
+
+    def _rest(self) -> None:
+        due, self._due = self._due, None
+        if due is not None and due.active():
+            due.cancel()
+
+
+def _encode(name: str, data: bytes) -> list[bytes]:
+    text = name.encode()
+    head = _HEAD.pack(_MAGIC, _VERSION, len(text), len(data))
+    return [head, _CRC.pack(_crc(head, text, data)), text, data]
+
+
+def _decode(path: Path, name: str, content: bytes) -> bytes:
+    start = _HEAD.size + _CRC.size
+    if len(content) < start or not content.startswith(_MAGIC):
+        raise _unreadable(path, "it is no state file")
+    head = content[: _HEAD.size]
+    _, version, named, size = _HEAD.unpack(head)
+    text, data = content[start : start + named], content[start + named :]
+    if _CRC.unpack_from(content, _HEAD.size) != (_crc(head, text, data),):
+        raise _unreadable(path, "it is damaged")
+    if version != _VERSION:
+        raise Unreadable(
+            f"{path} has format {version}, and this version reads {_VERSION}: start the "
+            "version that wrote it"
+        )
+    if text != name.encode() or len(data) != size:
+        raise _unreadable(path, f"it is that of {text.decode(errors='replace')!r}")
+    return data
+
+
+def _crc(head: bytes, text: bytes, data: bytes) -> int:
+    crc: int = google_crc32c.extend(google_crc32c.value(head + text), data)
+    return crc
+
+
+def _unreadable(path: Path, why: str) -> Unreadable:
+    return Unreadable(
+        f"{path} can not be read: {why}.  Put back a copy of it, or move it away to go "
+        "on without what it remembers; the events are not concerned"
+    )

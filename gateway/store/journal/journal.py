@@ -1,0 +1,368 @@
+"""The journal as the reactor sees it: submit a batch, hear when it is durable.
+
+Nothing is acknowledged before it is durable: `submit`'s Deferred fires after the
+`fdatasync` that covers the batch, and nowhere else is an acknowledgement born.
+
+One thread owns the `Log`.  It takes all that was submitted since its last commit as
+one group, so the price of a sync is shared by everyone who waits for it; the busier
+the gateway, the larger the groups.  A batch that finds the disk idle is committed at
+once, and `commit_interval` is the least time between two syncs.
+
+When a commit fails, nobody is acknowledged, the group stays where it is, reading
+stops (`full`), and the commit is tried again every second: a disk that has room
+again heals everything.  Two syncs that fail in a row, for any reason but want of room,
+are not followed by a third: `on_fatal` ends the daemon, and the senders still hold
+what was not acknowledged.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.event import Batch, Stored
+from gateway.interfaces import NotStored
+from gateway.store.journal.log import Log, Segment, SyncFailed
+
+__all__ = ["Commit", "Journal", "Settings"]
+
+_GROUP_BYTES = 32 * 2**20
+_RETRY_SECONDS = 1.0
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class Settings:
+    """`journal.*` and the part of `spool.*` that decides when a segment is sealed."""
+
+    commit_interval: float = 0.002
+    memory_bytes: int = 256 * 2**20
+    segment_bytes: int = 64 * 2**20
+    roll_interval: float = 1.0
+    roll_events: int = 200_000
+    roll_bytes: int = 128 * 2**20
+    acknowledge_when_published: bool = False
+    """`ack: spool`: a batch's Deferred waits for its Parquet file."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """One group commit, for the metrics."""
+
+    seconds: float
+    events: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Waiting:
+    batch: Batch
+    done: Deferred[Stored]
+    lsn: int = 0
+
+
+class Threads(Protocol):
+    """The call that the journal needs of a reactor."""
+
+    def callFromThread(self, f: Callable[..., Any], *args: Any) -> Any:
+        """Run *f* in the reactor's thread, soon."""
+
+
+class Journal:
+    """Implements `gateway.interfaces.Journal`; call it from the reactor's thread."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        log: Log,
+        settings: Settings,
+        reactor: Threads,
+        *,
+        on_sealed: Callable[[Segment], None],
+        on_fatal: Callable[[str], None],
+        on_durable: Callable[[list[Stored]], None] = lambda _: None,
+        on_commit: Callable[[Commit], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*on_sealed* and *on_commit* are called in the journal's own thread."""
+        self._store = log
+        self._settings = settings
+        self._reactor = reactor
+        self._on_sealed = on_sealed
+        self._on_fatal = on_fatal
+        self._on_durable = on_durable
+        self._on_commit = on_commit
+        self._clock = clock
+        self.durable_lsn = log.next_lsn - 1
+        """The last event that was acknowledged, or may be."""
+        self.roll_factor = 1.0
+        """Grows with Spark's backlog: how many times `roll_interval` to wait."""
+        self._held = 0
+        self._reserved = 0
+        self._holds: dict[str, str] = {}
+        self._room: list[Deferred[None]] = []
+        self._unpublished: deque[_Waiting] = deque()
+        self._published = self.durable_lsn
+        self._stopped: Deferred[None] | None = None
+        # Shared with the thread, under the condition's lock.
+        self._condition = threading.Condition()
+        self._queue: deque[_Waiting] = deque()
+        self._stopping = False
+        self._busy_since: float | None = None
+        self._failed_syncs = 0
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    # -- the reactor's side ---------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> Deferred[None]:
+        """Commit what was submitted, seal, end the thread.
+
+        What waits to be published goes on waiting: the spool stops later.
+        """
+        self._stopped = Deferred()
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        return self._stopped
+
+    @property
+    def open_bytes(self) -> int:
+        """Size of the segment that is being written."""
+        return self._store.bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that wait for the disk."""
+        return self._held
+
+    @property
+    def _crowded(self) -> bool:
+        return self._held + self._reserved >= self._settings.memory_bytes
+
+    @property
+    def full(self) -> bool:
+        """See `gateway.interfaces.Journal`."""
+        return bool(self._holds) or self._crowded
+
+    @property
+    def why_full(self) -> str | None:
+        """Why nothing is taken, for `/readyz`; None while commits go on."""
+        for reason in self._holds.values():
+            return reason
+        since = self._busy_since
+        if self._crowded and since is not None:
+            stalled = self._clock() - since
+            if stalled > _RETRY_SECONDS:
+                return (
+                    f"the disk has not answered for {stalled:.0f} s and "
+                    f"{self._held} bytes wait, limit {self._settings.memory_bytes} "
+                    "(journal.memory_bytes)"
+                )
+        return None
+
+    def hold(self, who: str, why: str | None) -> None:
+        """Take no more while *why* is not None (spool at its limit, disk full, …)."""
+        if why is None:
+            self._holds.pop(who, None)
+            self._make_room()
+        else:
+            self._holds[who] = why
+
+    def when_room(self) -> Deferred[None]:
+        """See `gateway.interfaces.Journal`."""
+        waiter: Deferred[None] = Deferred()
+        self._room.append(waiter)
+        self._make_room()
+        return waiter
+
+    def reserve(self, change: int) -> bool:
+        """See `gateway.interfaces.Journal`."""
+        self._reserved += change
+        if change < 0:
+            self._make_room()
+        # Half at most, so that what is reserved alone never makes the journal full.
+        return self._reserved <= self._settings.memory_bytes // 2
+
+    def submit(self, batch: Batch) -> Deferred[Stored]:
+        """See `gateway.interfaces.Journal`."""
+        waiting = _Waiting(batch, Deferred())
+        if self._stopping:
+            waiting.done.errback(NotStored("the gateway is stopping"))
+            return waiting.done
+        self._held += len(batch.body)
+        with self._condition:
+            self._queue.append(waiting)
+            if len(self._queue) == 1:
+                self._condition.notify()
+        return waiting.done
+
+    def published(self, last_lsn: int) -> None:
+        """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
+        self._published = max(self._published, last_lsn)
+        while self._unpublished:
+            head = self._unpublished[0]
+            if head.lsn + head.batch.count - 1 > self._published:
+                return
+            self._unpublished.popleft()
+            head.done.callback(Stored(head.batch, head.lsn))
+
+    def _durable(self, group: list[_Waiting]) -> None:
+        for waiting in group:
+            self._held -= len(waiting.batch.body)
+        last = group[-1]
+        self.durable_lsn = last.lsn + last.batch.count - 1
+        if self._holds.pop("commit", None):
+            self._log.info("Commits succeed again; reading goes on")
+        if self._settings.acknowledge_when_published:
+            self._unpublished.extend(group)
+            # Of metadata nothing is published; behind what is, it need not wait.
+            self.published(self._published)
+        stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
+        if not self._settings.acknowledge_when_published:
+            for waiting, what in zip(group, stored, strict=True):
+                waiting.done.callback(what)
+        self._on_durable(stored)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while self._room and not self.full:
+            self._room.pop(0).callback(None)
+
+    def _failed(self, why: OSError) -> None:
+        reason = f"the journal can not be written: {why}"
+        if "commit" not in self._holds:
+            self._log.error("{reason}; nothing is acknowledged", reason=reason)
+        self._holds["commit"] = reason
+
+    def _ended(self, left: list[_Waiting]) -> None:
+        for waiting in left:
+            waiting.done.errback(
+                Failure(NotStored("the gateway stopped before it was stored"))
+            )
+        if self._stopped is not None:
+            self._stopped.callback(None)
+
+    # -- the thread's side ----------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._commit_until_stopped()
+        except BaseException as why:  # a daemon without its journal must not live on
+            self._reactor.callFromThread(self._on_fatal, f"{type(why).__name__}: {why}")
+            raise
+
+    def _commit_until_stopped(self) -> None:
+        last = -1e9
+        failures = 0
+        while self._wait(last, failures):
+            last = self._clock()
+            group = self._take(0 if failures else _GROUP_BYTES)
+            if group:
+                failures = failures + 1 if not self._commit(group) else 0
+                if failures and self._stopping:
+                    break
+            if self._due():
+                self._seal()
+        self._seal()
+        with self._condition:
+            left = list(self._queue)
+            self._queue.clear()
+        self._reactor.callFromThread(self._ended, left)
+
+    def _wait(self, last: float, failures: int) -> bool:
+        """Until there is something to do; false when all is done."""
+        pause = _RETRY_SECONDS if failures else self._settings.commit_interval
+        with self._condition:
+            while not self._stopping:
+                now = self._clock()
+                early = last + pause - now
+                if self._queue and early > 0:
+                    self._condition.wait(early)
+                elif self._queue or self._due():
+                    return True
+                else:
+                    self._condition.wait(self._until_due())
+            return bool(self._queue)
+
+    def _take(self, limit: int) -> list[_Waiting]:
+        """One group: as long as it is below *limit* bytes, and at least one batch.
+
+        After a failure it is one: that may find room where many do not.
+        """
+        group: list[_Waiting] = []
+        size = 0
+        with self._condition:
+            for waiting in self._queue:
+                if group and size >= limit:
+                    break
+                size += len(waiting.batch.body)
+                group.append(waiting)
+        return group
+
+    def _commit(self, group: list[_Waiting]) -> bool:
+        begun = self._busy_since = self._clock()
+        before = self._store.bytes
+        try:
+            lsn = first = self._store.commit([waiting.batch for waiting in group])
+        except OSError as why:
+            self._pass_on_abandoned()
+            self._reactor.callFromThread(self._failed, why)
+            if isinstance(why, SyncFailed) and why.errno not in _NO_ROOM:
+                self._failed_syncs += 1
+                if self._failed_syncs > 1:
+                    self._reactor.callFromThread(self._on_fatal, str(why))
+            return False
+        finally:
+            self._busy_since = None
+        self._failed_syncs = 0
+        for waiting in group:
+            waiting.lsn = lsn
+            lsn += waiting.batch.count
+        with self._condition:
+            for _ in group:
+                self._queue.popleft()
+        self._reactor.callFromThread(self._durable, group)
+        took = self._clock() - begun
+        self._on_commit(Commit(took, lsn - first, self._store.bytes - before))
+        return True
+
+    def _due(self) -> bool:
+        log, settings = self._store, self._settings
+        if log.bytes >= settings.segment_bytes:
+            return True
+        # Metadata alone makes no file: its segment stays open and is added to.
+        return log.events > 0 and (
+            log.events >= settings.roll_events
+            or log.payload_bytes >= settings.roll_bytes
+            or log.age >= settings.roll_interval * self.roll_factor
+        )
+
+    def _until_due(self) -> float | None:
+        if not self._store.events:
+            return None
+        left = self._settings.roll_interval * self.roll_factor - self._store.age
+        return max(left, 0.001)
+
+    def _seal(self) -> None:
+        self._pass_on_abandoned()
+        sealed = self._store.seal()
+        if sealed is not None:
+            self._on_sealed(sealed)
+
+    def _pass_on_abandoned(self) -> None:
+        for left in self._store.abandoned():
+            self._on_sealed(left)

@@ -1,0 +1,248 @@
+"""The open end of the journal: one segment at a time, one `fdatasync` per group.
+
+Blocking and single-threaded; `journal.Journal` gives it a thread and a queue.
+
+What is relied on: data that `fdatasync` returned 0 for survives a power cut, and a
+name does once its directory was synced.  What is *not* relied on: that a failed
+sync can be repeated.  After one, the segment is never touched again; its synced
+part stays good, and whatever was not yet acknowledged goes to a new segment whose
+first lsn tells recovery to ignore the old one's tail.
+
+    append group:  write records → fdatasync → these batches are durable
+    no room:       no group takes what the files of earlier ones will need
+    write fails:   cut back to the last good record (else as for a failed sync)
+    sync fails:    leave the segment (remove it if nothing in it is durable);
+                   next group opens `<first lsn>[.attempt]`
+    metadata:      batches without events take room in a segment and no lsn, so several
+                   segments may begin with the same one: their attempts order them
+    new segment:   create → write header → sync → sync directory → first group
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.event import Batch
+from gateway.store.disk import Disk, File
+from gateway.store.journal import segment
+
+__all__ = ["Log", "Segment", "SyncFailed"]
+
+
+class SyncFailed(OSError):
+    """`fdatasync` said no: what was written since the last one may be anywhere."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment that takes no more; `first_lsn` to `last_lsn` are durable in it.
+
+    One that holds metadata only has no events, and `last_lsn` is before `first_lsn`.
+    """
+
+    path: Path
+    first_lsn: int
+    last_lsn: int
+    bytes: int
+
+    @property
+    def events(self) -> int:
+        """How many events it holds."""
+        return self.last_lsn - self.first_lsn + 1
+
+
+@dataclass(slots=True)
+class _Open:
+    path: Path
+    file: File
+    encoder: segment.Encoder
+    first_lsn: int
+    bytes: int = segment.HEADER_BYTES
+    """What is durable of it."""
+    payload_bytes: int = 0
+    since: float | None = None
+    """When its first event came."""
+
+    @property
+    def empty(self) -> bool:
+        """No batch in it is durable."""
+        return self.bytes == segment.HEADER_BYTES
+
+
+class Log:
+    """Appends groups of batches; knows what is durable."""
+
+    def __init__(
+        self,
+        directory: Path,
+        disk: Disk,
+        next_lsn: int,
+        *,
+        reserve: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*reserve*: bytes to leave free for files of what is already durable."""
+        self.directory = directory
+        self.next_lsn = next_lsn
+        """The lsn of the next event; everything before it is durable."""
+        self._disk = disk
+        self._reserve = reserve
+        self._clock = clock
+        self._open: _Open | None = None
+        self._last = (0, 0)
+        """First lsn and attempt of the newest segment, whether it is still there or not."""
+        self._left: list[Segment] = []
+
+    @property
+    def events(self) -> int:
+        """Events in the open segment."""
+        return self.next_lsn - self._open.first_lsn if self._open else 0
+
+    @property
+    def bytes(self) -> int:
+        """Size of the open segment."""
+        return self._open.bytes if self._open else 0
+
+    @property
+    def payload_bytes(self) -> int:
+        """Decoded size of the open segment's events."""
+        return self._open.payload_bytes if self._open else 0
+
+    @property
+    def age(self) -> float:
+        """Seconds since the open segment got its first event."""
+        since = self._open.since if self._open else None
+        return 0.0 if since is None else self._clock() - since
+
+    def commit(self, batches: Sequence[Batch]) -> int:
+        """Make *batches* durable together; returns the lsn of their first event.
+
+        Raises OSError having stored none of them (`SyncFailed` if it was the sync);
+        the same batches may be committed again.
+        """
+        self._check_room(sum(len(batch.body) for batch in batches))
+        current = self._open or self._begin()
+        first = lsn = self.next_lsn
+        chunks: list[bytes] = []
+        payload_bytes = 0
+        for batch in batches:
+            chunks += current.encoder.batch(batch, lsn, current.bytes)
+            lsn += batch.count
+            payload_bytes += batch.payload_bytes
+        try:
+            current.file.write(chunks)
+        except OSError:
+            self._cut_back(current, batches)
+            raise
+        try:
+            with _syncing(current.path):
+                current.file.sync()
+        except SyncFailed:
+            self._abandon(current)
+            raise
+        current.bytes += sum(map(len, chunks))
+        current.payload_bytes += payload_bytes
+        if current.since is None and lsn > first:
+            current.since = self._clock()
+        self.next_lsn = lsn
+        return first
+
+    def seal(self) -> Segment | None:
+        """Close the open segment; None if it holds nothing.
+
+        The seal itself needs no sync: without it the segment is just as good.
+        """
+        current, self._open = self._open, None
+        if current is None:
+            return None
+        if current.empty:
+            self._discard(current)
+            return None
+        with contextlib.suppress(OSError):
+            current.file.write(current.encoder.seal(self.next_lsn, current.bytes))
+        current.file.close()
+        return self._finished(current)
+
+    def abandoned(self) -> list[Segment]:
+        """Segments left behind by a failed sync since the last call, oldest first."""
+        left, self._left = self._left, []
+        return left
+
+    def _check_room(self, size: int) -> None:
+        # With its last byte taken by segments, a disk has no room for the files that
+        # they must become, and nothing would ever free it.
+        needed = 2 * size + self.bytes + self._reserve()
+        if self._disk.free(self.directory) < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
+
+    def _begin(self) -> _Open:
+        header = segment.Header(
+            self.next_lsn, int(self._clock() * 1e6), secrets.randbits(32)
+        )
+        attempt = self._attempt()
+        path = self.directory / segment.name(self.next_lsn, attempt)
+        file = self._disk.create(path)
+        try:
+            file.write([header.encode()])
+            with _syncing(path):
+                file.sync()
+                self._disk.sync_directory(self.directory)
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
+        self._last = self.next_lsn, attempt
+        self._open = _Open(path, file, segment.Encoder(header), self.next_lsn)
+        return self._open
+
+    def _attempt(self) -> int:
+        """Behind all that ever began with this lsn, so that names tell the order."""
+        there = map(segment.parse_name, self._disk.names(self.directory))
+        taken = [parsed for parsed in (*there, self._last) if parsed is not None]
+        return 1 + max((n for lsn, n in taken if lsn == self.next_lsn), default=-1)
+
+    def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
+        try:
+            current.file.truncate(current.bytes)
+        except OSError:
+            self._abandon(current)
+            return
+        for batch in batches:
+            current.encoder.forget(batch)
+
+    def _abandon(self, current: _Open) -> None:
+        self._open = None
+        if current.empty:
+            self._discard(current)
+            return
+        # Not relied on; it spares recovery a tail that will be written again.
+        with contextlib.suppress(OSError):
+            current.file.truncate(current.bytes)
+        current.file.close()
+        self._left.append(self._finished(current))
+
+    def _discard(self, current: _Open) -> None:
+        current.file.close()
+        with contextlib.suppress(OSError):
+            self._disk.unlink(current.path)
+
+    def _finished(self, current: _Open) -> Segment:
+        return Segment(
+            current.path, current.first_lsn, self.next_lsn - 1, current.bytes
+        )
+
+
+@contextlib.contextmanager
+def _syncing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as why:
+        raise SyncFailed(why.errno, why.strerror, str(path)) from why

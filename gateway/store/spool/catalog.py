@@ -1,0 +1,163 @@
+"""Which journal segments have become files: the memory that makes publishing once.
+
+One line per file, JSON behind its CRC, appended and synced *before* the file gets
+its public name.  So for a segment that is still there after a crash:
+
+    no line                 its file was never public: write it again
+    a line and a hidden file    the rename did not happen: rename it now
+    a line, no hidden file  it was public, whoever took it since: nothing is left to do
+
+Of those whose segments are gone the older ones are forgotten in time.  The last line
+remembers the last lsn, once every segment is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import google_crc32c
+import msgspec
+
+from gateway.store.disk import Disk, File
+from gateway.store.journal import segment
+
+__all__ = ["Catalog", "Entry", "entries", "unpublished"]
+
+_KEEP = 1000
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file that may be public."""
+
+    first: int
+    last: int
+    name: str
+
+    @property
+    def hidden(self) -> str:
+        """Its name until it is complete; what starts with `.` is not there yet."""
+        return f".{self.name}"
+
+
+class Catalog:
+    """The file `catalog` in the journal's directory; the spool's thread owns it."""
+
+    def __init__(self, directory: Path, disk: Disk) -> None:
+        """Raises OSError."""
+        self.path = directory / "catalog"
+        self._disk = disk
+        self._new = directory / ".catalog"
+        known = entries(disk.read(self.path)) if disk.exists(self.path) else []
+        self._entries = {entry.first: entry for entry in known}
+        self._most = 2 * _KEEP
+        # What was read may never have been synced, but counts from now on.
+        try:
+            self._file = self._written(self._entries)
+            self._torn = False
+        except OSError:
+            if not disk.exists(self.path):
+                raise
+            # No room for a copy; a full disk must not prevent a start.
+            self._file = disk.open(self.path)
+            self._file.sync()
+            self._torn = True
+
+    @property
+    def last_lsn(self) -> int:
+        """Of the newest entry; 0 if there is none."""
+        return max((entry.last for entry in self._entries.values()), default=0)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries it still remembers."""
+        return iter(self._entries.values())
+
+    def find(self, first_lsn: int) -> Entry | None:
+        """The entry of the segment that starts there."""
+        return self._entries.get(first_lsn)
+
+    def unpublished(self, lsn: int) -> int:
+        """The first lsn from *lsn* on that is in no file."""
+        return unpublished(self._entries.values(), lsn)
+
+    def add(self, entry: Entry) -> None:
+        """Remember it durably.
+
+        After an OSError nobody knows whether a crash would find the line, so the
+        hidden file must stay as it is; the next call settles it.
+        """
+        if self._torn or len(self._entries) >= self._most:
+            self._rewrite()
+        line = _line(entry)
+        try:
+            self._file.write([line])
+            self._file.sync()
+        except OSError:
+            # After a failed sync this file can not be trusted with one more line.
+            self._torn = True
+            raise
+        self._entries[entry.first] = entry
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _rewrite(self) -> None:
+        oldest = self._oldest()
+        known = self._entries.values()
+        newest = list(known)[-_KEEP:]
+        still = [entry for entry in known if entry.last >= oldest]
+        # Both end with the newest, so the longer one has them all.
+        keep = {entry.first: entry for entry in max(newest, still, key=len)}
+        # The segments of those that are dropped must not come back.
+        self._disk.sync_directory(self.path.parent)
+        file = self._written(keep)
+        self._file.close()
+        self._file, self._entries, self._torn = file, keep, False
+        self._most = 2 * max(_KEEP, len(keep))
+
+    def _oldest(self) -> int:
+        """The first lsn of the oldest segment that is there."""
+        names = self._disk.names(self.path.parent)
+        there = [parsed[0] for name in names if (parsed := segment.parse_name(name))]
+        return min(there, default=self.last_lsn + 1)
+
+    def _written(self, keep: Mapping[int, Entry]) -> File:
+        """The catalog with these entries, in a new file in the place of the old."""
+        self._disk.unlink(self._new)
+        file = self._disk.create(self._new)
+        try:
+            file.write([_line(entry) for entry in keep.values()])
+            file.sync()
+            self._disk.rename(self._new, self.path)
+            self._disk.sync_directory(self.path.parent)
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                self._disk.unlink(self._new)
+            raise
+        return file
+
+
+def entries(data: bytes) -> list[Entry]:
+    """What a catalog's bytes say; a line that is torn or damaged says nothing."""
+    lines = ((line[:9], line[9:-1]) for line in data.splitlines(keepends=True))
+    return [
+        msgspec.json.decode(text, type=Entry)
+        for crc, text in lines
+        if crc == b"%08x " % google_crc32c.value(text)
+    ]
+
+
+def unpublished(known: Iterable[Entry], lsn: int) -> int:
+    """The first lsn from *lsn* on that is in none of these, oldest first."""
+    for entry in known:
+        if entry.first <= lsn <= entry.last:
+            lsn = entry.last + 1
+    return lsn
+
+
+def _line(entry: Entry) -> bytes:
+    text = msgspec.json.encode(entry)
+    return b"%08x %b\n" % (google_crc32c.value(text), text)

@@ -1,0 +1,389 @@
+"""A disk in memory that records every step and fails on command.
+
+`RecordingDisk` is a `gateway.store.disk.Disk`.  It keeps a `Moment` for every step that was
+taken on it: what is durable, and what is at risk.  `gateway.testing.crashes` makes of a
+moment the disks that a power cut may leave; `RecordingDisk.after_kill` is the one that
+kill -9 leaves, with nothing lost and nothing made durable either.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gateway.store.disk import File
+
+__all__ = ["Change", "Directory", "Fault", "Inode", "Moment", "Naming", "RecordingDisk"]
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """Bytes written at an offset, or (None) a truncation to it.
+
+    No bytes at all make the file at least so long.
+    """
+
+    at: int
+    data: bytes | None
+    seams: tuple[int, ...] = ()
+    """Where the chunks of one write met: the borders of headers and bodies."""
+    settled: bool = False
+    """It is durable, though something before it is not."""
+    doubtful: bool = False
+    """A sync failed on it: no later one makes it durable."""
+
+    def apply(self, content: bytes) -> bytes:
+        """What a file holds after this."""
+        if self.data is None:
+            return content[: self.at].ljust(self.at, b"\0")
+        head = content[: self.at].ljust(self.at, b"\0")
+        return head + self.data + content[self.at + len(self.data) :]
+
+
+@dataclass(slots=True, frozen=True)
+class Inode:
+    """A file, whatever its names."""
+
+    base: bytes = b""
+    """What is durable."""
+    changes: tuple[Change, ...] = ()
+    modified: float = 0.0
+
+    def content(self, changes: Sequence[Change] | None = None) -> bytes:
+        """What it holds after all changes, or after these."""
+        content = self.base
+        for change in self.changes if changes is None else changes:
+            content = change.apply(content)
+        return content
+
+    def synced(self) -> Inode:
+        """After a sync that succeeded."""
+        settled = [c if c.doubtful else replace(c, settled=True) for c in self.changes]
+        base = self.base
+        while settled and settled[0].settled:
+            base = settled.pop(0).apply(base)
+        return replace(self, base=base, changes=tuple(settled))
+
+    def doubted(self) -> Inode:
+        """After a sync that failed."""
+        changes = [c if c.settled else replace(c, doubtful=True) for c in self.changes]
+        return replace(self, changes=tuple(changes))
+
+
+@dataclass(slots=True, frozen=True)
+class Naming:
+    """A change to one directory: *name* leads to *inode*, and *gone* is no more."""
+
+    name: str | None = None
+    inode: int = 0
+    gone: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Directory:
+    """Names to inodes."""
+
+    durable: Mapping[str, int] = field(default_factory=dict)
+    changes: tuple[Naming, ...] = ()
+
+    def names(self, changes: Sequence[Naming] | None = None) -> dict[str, int]:
+        """What is in it after all changes, or after these."""
+        names = dict(self.durable)
+        for change in self.changes if changes is None else changes:
+            if change.gone is not None and names.get(change.gone) != change.inode:
+                continue  # a rename or removal of what did not get there
+            if change.gone is not None:
+                del names[change.gone]
+            if change.name is not None:
+                names[change.name] = change.inode
+        return names
+
+
+@dataclass(slots=True, frozen=True)
+class Moment:
+    """The disk between two steps."""
+
+    number: int
+    step: str
+    """What was just done, for the reader of a failure."""
+    inodes: Mapping[int, Inode]
+    directories: Mapping[Path, Directory]
+    marks: tuple[object, ...]
+    """What the test had noted so far (`RecordingDisk.mark`)."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """The calls from the *nth* on that fail (from 1); *times* of them.
+
+    Only calls named in *calls* count: `create`, `write`, `truncate`, `sync`, `rename`,
+    `unlink`, `sync_directory`, `set_times`; all of them if it is empty.
+    """
+
+    nth: int
+    number: int = errno.EIO
+    """The errno."""
+    times: int = 1
+    calls: frozenset[str] = frozenset()
+    short: bool = False
+    """A write that fails leaves its first half behind."""
+    seen: int = 0
+    failed: list[str] = field(default_factory=list)
+    """What was made to fail."""
+
+    def strikes(self, call: str) -> bool:
+        """Whether this call is one of them."""
+        if self.calls and call not in self.calls:
+            return False
+        self.seen += 1
+        return self.nth <= self.seen < self.nth + self.times
+
+
+class RecordingDisk:
+    """See the module's text.  Directories exist once `make_directory` was called."""
+
+    def __init__(self, fault: Fault | None = None) -> None:
+        self.fault = fault
+        self.moments: list[Moment] = []
+        self.wrong: list[str] = []
+        """What no caller may do: a sync after a failed one on the same file."""
+        self.room = 1 << 40
+        self._inodes: dict[int, Inode] = {}
+        self._directories: dict[Path, Directory] = {}
+        self._marks: tuple[object, ...] = ()
+        self._numbers = itertools.count(1)
+
+    @classmethod
+    def after_kill(cls, moment: Moment) -> RecordingDisk:
+        """The same disk, for the process's next life."""
+        disk = cls()
+        disk._inodes = dict(moment.inodes)
+        disk._directories = dict(moment.directories)
+        disk._marks = moment.marks
+        disk._numbers = itertools.count(max(moment.inodes, default=0) + 1)
+        return disk
+
+    @classmethod
+    def found(
+        cls,
+        moment: Moment,
+        contents: Mapping[int, bytes],
+        names: Mapping[Path, Mapping[str, int]],
+    ) -> RecordingDisk:
+        """The disk for the next life with this on it, all of it durable."""
+        inodes = {
+            number: Inode(contents.get(number, inode.base), (), inode.modified)
+            for number, inode in moment.inodes.items()
+        }
+        directories = {path: Directory(names[path]) for path in moment.directories}
+        return cls.after_kill(replace(moment, inodes=inodes, directories=directories))
+
+    def fingerprint(self) -> Hashable:
+        """Equal for disks with the same names and contents."""
+        return hash(
+            tuple(
+                (path, name, self.read(path / name))
+                for path in sorted(self._directories)
+                for name in self.names(path)
+            )
+        )
+
+    def copy(self) -> RecordingDisk:
+        """Another disk with the same on it, the same at risk."""
+        return self.after_kill(self._moment("copy"))
+
+    def mark(self, what: object) -> None:
+        """Note something that happened beside the disk: an acknowledgement."""
+        self._marks += (what,)
+        self._remember(f"mark {what!r:.60}")
+
+    @property
+    def marks(self) -> tuple[object, ...]:
+        """What was noted, in all lives."""
+        return self._marks
+
+    # -- gateway.store.disk.Disk ----------------------------------------------------
+
+    def create(self, path: Path) -> File:
+        """See `Disk`."""
+        self.may_fail("create", path)
+        if path.name in self._names(path.parent):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        number = next(self._numbers)
+        self._inodes[number] = Inode()
+        self._rename_in(path.parent, Naming(path.name, number))
+        self._remember(f"create {path.name}")
+        return _RecordedFile(self, number, path)
+
+    def open(self, path: Path) -> File:
+        """See `Disk`."""
+        return _RecordedFile(self, self._find(path), path)
+
+    def read(self, path: Path) -> bytes:
+        """See `Disk`."""
+        return self._inodes[self._find(path)].content()
+
+    def names(self, directory: Path) -> list[str]:
+        """See `Disk`."""
+        return sorted(self._names(directory))
+
+    def size(self, path: Path) -> int:
+        """See `Disk`."""
+        return len(self.read(path))
+
+    def modified(self, path: Path) -> float:
+        """See `Disk`."""
+        return self._inodes[self._find(path)].modified
+
+    def exists(self, path: Path) -> bool:
+        """See `Disk`."""
+        if path in self._directories:
+            return True
+        return path.parent in self._directories and path.name in self._names(
+            path.parent
+        )
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See `Disk`."""
+        self.may_fail("rename", new)
+        number = self._find(old)
+        if old.parent == new.parent:
+            self._rename_in(new.parent, Naming(new.name, number, old.name))
+        else:
+            self._rename_in(new.parent, Naming(new.name, number))
+            self._rename_in(old.parent, Naming(None, number, old.name))
+        self._remember(f"rename {old.name} to {new.name}")
+
+    def unlink(self, path: Path) -> None:
+        """See `Disk`."""
+        self.may_fail("unlink", path)
+        if path.name in self._names(path.parent):
+            self._rename_in(path.parent, Naming(None, self._find(path), path.name))
+            self._remember(f"unlink {path.name}")
+
+    def sync_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        self.may_fail("sync_directory", path)
+        self._directories[path] = Directory(self._names(path))
+        self._remember(f"sync directory {path.name}")
+
+    def make_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        self._directories.setdefault(path, Directory())
+
+    def set_times(self, path: Path, seconds: float) -> None:
+        """See `Disk`."""
+        self.may_fail("set_times", path)
+        number = self._find(path)
+        self._inodes[number] = replace(self._inodes[number], modified=seconds)
+
+    def free(self, path: Path) -> int:
+        """See `Disk`."""
+        return self.room
+
+    # -- within ---------------------------------------------------------------
+
+    def change(self, number: int, change: Change, step: str) -> None:
+        """A file's own steps come in here."""
+        inode = self._inodes[number]
+        self._inodes[number] = replace(inode, changes=(*inode.changes, change))
+        self._remember(step)
+
+    def sync_file(self, number: int, path: Path) -> None:
+        """As above; raises what the fault says."""
+        try:
+            self.may_fail("sync", path)
+        except OSError:
+            self._inodes[number] = self._inodes[number].doubted()
+            self._remember(f"sync of {path.name} that failed")
+            raise
+        self._inodes[number] = self._inodes[number].synced()
+        self._remember(f"sync {path.name}")
+
+    def length(self, number: int) -> int:
+        """Of a file, by its number."""
+        return len(self._inodes[number].content())
+
+    def may_fail(self, call: str, path: Path) -> None:
+        """Raise what the fault has for this call."""
+        if self.fault is not None and self.fault.strikes(call):
+            self.fault.failed.append(f"{call} {path.name}")
+            raise OSError(self.fault.number, os.strerror(self.fault.number), str(path))
+
+    def _find(self, path: Path) -> int:
+        number = self._names(path.parent).get(path.name)
+        if number is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return number
+
+    def _names(self, directory: Path) -> dict[str, int]:
+        return self._directories[directory].names()
+
+    def _rename_in(self, directory: Path, change: Naming) -> None:
+        now = self._directories[directory]
+        self._directories[directory] = replace(now, changes=(*now.changes, change))
+
+    def _remember(self, step: str) -> None:
+        self.moments.append(self._moment(step))
+
+    def _moment(self, step: str) -> Moment:
+        number = len(self.moments)
+        inodes, directories = dict(self._inodes), dict(self._directories)
+        return Moment(number, step, inodes, directories, self._marks)
+
+
+class _RecordedFile:
+    def __init__(self, disk: RecordingDisk, number: int, path: Path) -> None:
+        self._disk, self._number, self._path = disk, number, path
+        self._doubted = False
+        self._closed = False
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        self._check_open()
+        data = b"".join(chunks)
+        try:
+            self._disk.may_fail("write", self._path)
+        except OSError:
+            fault = self._disk.fault
+            if fault is not None and fault.short:
+                self._append(data[: len(data) // 2], ())
+            raise
+        self._append(data, tuple(itertools.accumulate(map(len, chunks)))[:-1])
+
+    def _append(self, data: bytes, seams: tuple[int, ...]) -> None:
+        at = self._disk.length(self._number)
+        step = f"write {len(data)} bytes to {self._path.name} at {at}"
+        self._disk.change(self._number, Change(at, data, seams), step)
+
+    def sync(self) -> None:
+        self._check_open()
+        if self._doubted:
+            self._disk.wrong.append(f"{self._path.name} synced again after a failure")
+        try:
+            self._disk.sync_file(self._number, self._path)
+        except OSError:
+            self._doubted = True
+            raise
+
+    def rewrite(self, data: bytes) -> None:
+        self._check_open()
+        self._disk.may_fail("write", self._path)
+        step = f"rewrite {len(data)} bytes of {self._path.name}"
+        self._disk.change(self._number, Change(0, data), step)
+
+    def truncate(self, size: int) -> None:
+        self._check_open()
+        self._disk.may_fail("truncate", self._path)
+        step = f"truncate {self._path.name} to {size}"
+        self._disk.change(self._number, Change(size, None), step)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))

@@ -1,0 +1,285 @@
+"""What the daemon writes to standard error."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.logger import Logger, LogLevel, LogPublisher
+
+from gateway.daemon.logs import escape, observer
+
+
+@dataclass
+class Settings:
+    """The `logging` section."""
+
+    level: str = "info"
+    format: str = "text"
+
+
+@dataclass
+class Journal:
+    """A logger whose lines a test reads."""
+
+    settings: Settings = field(default_factory=Settings)
+    out: io.StringIO = field(default_factory=io.StringIO)
+
+    def __post_init__(self) -> None:
+        """Wire it up as the daemon does."""
+        publisher = LogPublisher(observer(self.settings, self.out))
+        self.source = Logger("gateway.net", observer=publisher)
+
+    @property
+    def lines(self) -> list[str]:
+        """All of them so far."""
+        return self.out.getvalue().split("\n")[:-1]
+
+    @property
+    def messages(self) -> list[str]:
+        """The lines without time, level and logger."""
+        return [line.partition("gateway.net: ")[2] for line in self.lines]
+
+
+def test_a_line_of_text() -> None:
+    """Time, level, logger, message."""
+    journal = Journal()
+    journal.source.info("{peer} came", peer="192.0.2.1:5")
+    [line] = journal.lines
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z info  gateway\.net: 192\.0\.2\.1:5 came",
+        line,
+    )
+
+
+def test_a_line_of_json() -> None:
+    """The same with its fields, for programs."""
+    journal = Journal(Settings(format="json"))
+    journal.source.warn(
+        "{peer} refused",
+        peer="p",
+        limit=5,
+        ratio=0.5,
+        nan=float("nan"),
+        path=Path("/x"),
+    )
+    [line] = journal.lines
+    record = json.loads(line)
+    assert record.pop("ts").endswith("Z")
+    assert record == {
+        "level": "warn",
+        "logger": "gateway.net",
+        "msg": "p refused",
+        "peer": "p",
+        "limit": 5,
+        "ratio": 0.5,
+        "nan": "nan",
+        "path": "/x",
+    }
+
+
+def test_a_field_can_not_pose_as_ours() -> None:
+    """A field called `logger` or `msg` does not replace the record's own."""
+    journal = Journal(Settings(format="json"))
+    journal.source.info("really", logger="forged", msg="forged", ts="1970")
+    [line] = journal.lines
+    record = json.loads(line)
+    assert (record["logger"], record["msg"]) == ("gateway.net", "really")
+    assert record["ts"] != "1970"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@given(peer=st.text(max_size=40))
+def test_a_peer_can_write_nothing_but_text(form: str, peer: str) -> None:
+    """Whatever a peer is called, there is one line and all of it is printable."""
+    journal = Journal(Settings(format=form))
+    journal.source.warn(
+        "{peer} said {what!r}", peer=peer, what=peer.encode("utf-8", "replace")
+    )
+    text = journal.out.getvalue()
+    assert text.endswith("\n")
+    assert text[:-1].isprintable()
+    if form == "json":
+        assert json.loads(text)["peer"] == peer
+
+
+def test_escapes() -> None:
+    """Line ends, terminal codes, Unicode's line ends and reversals: all as escapes."""
+    assert escape("a\x1b[31m\r\n\t\u2028\u202e\x9b\udcff\0é") == (
+        "a\\x1b[31m\\r\\n\\t\\u2028\\u202e\\x9b\\udcff\\x00é"
+    )
+
+
+def test_what_a_peer_says_is_no_format() -> None:
+    """Braces in a value stay braces."""
+    journal = Journal()
+    journal.source.info("{peer}", peer="{log_format} {peer.__class__} {0}")
+    assert journal.messages == ["{log_format} {peer.__class__} {0}"]
+
+
+def test_a_long_message_is_cut() -> None:
+    """A line is bounded, and says what it leaves out."""
+    journal = Journal()
+    journal.source.info("{x}", x="y" * 100_000)
+    [message] = journal.messages
+    assert len(message) < 5000
+    assert message.endswith("… (100000 characters)")
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("debug", ["debug", "info", "warn", "error", "critical"]),
+        ("warn", ["warn", "error", "critical"]),
+        ("critical", ["critical"]),
+    ],
+)
+def test_levels(level: str, expected: list[str]) -> None:
+    """What is less than the level is not written."""
+    journal = Journal(Settings(level=level))
+    for each in LogLevel.iterconstants():
+        journal.source.emit(each, each.name)
+    assert sorted(journal.messages) == sorted(expected)
+
+
+def test_twisteds_chatter_is_left_out() -> None:
+    """Its legacy lines are for debugging, and no one needs its factories."""
+    for level, expected in (("info", 0), ("debug", 1), ("critical", 0)):
+        journal = Journal(Settings(level=level))
+        publisher = journal.source.observer
+        Logger("log_legacy", observer=publisher).info("Site starting on 80")
+        journal.source.info("Starting factory {factory!r}", factory=None)
+        assert len(journal.lines) == expected
+    journal = Journal()
+    Logger("log_legacy", observer=journal.source.observer).error("lost")
+    assert len(journal.lines) == 1
+
+
+def test_a_traceback_in_text() -> None:
+    """It follows its line, indented, and what the exception says is escaped."""
+    journal = Journal()
+    try:
+        raise ValueError("a\x1b]0;title\x07\nb")
+    except ValueError:
+        journal.source.failure("broken")
+    first, *rest = journal.lines
+    assert first.endswith(" critical gateway.net: broken")
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+    assert "\\x1b]0;title\\x07" in "".join(rest)
+
+
+class Rude(Exception):
+    """One that can not be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_exception_that_can_not_be_shown(form: str) -> None:
+    """There is a line for it all the same."""
+    journal = Journal(Settings(format=form))
+    try:
+        raise Rude
+    except Rude:
+        journal.source.failure("broken", what=Rude())
+    assert "broken" in journal.lines[0]
+
+
+# -- under twistd -------------------------------------------------------------
+
+_TAP = """
+from types import SimpleNamespace
+from twisted.application.service import Service
+from twisted.internet import reactor
+from twisted.logger import Logger
+from twisted.python import usage
+from gateway.daemon import logs
+
+class Options(usage.Options):
+    pass
+
+class Probe(Service):
+    def startService(self):
+        Logger("probe").info("{{x}}", x="from a service")
+        print("from print")
+        reactor.callWhenRunning(reactor.stop)
+
+def makeService(options):
+    root = logs.Logged(SimpleNamespace(level="info", format="json"), options.parent)
+    Probe().setServiceParent(root)
+    return root
+"""
+_PLUGIN = """
+from twisted.application.service import ServiceMaker
+probe = ServiceMaker("probe", "probe_tap", "", "probe")
+"""
+
+
+@pytest.fixture
+def twistd(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run twistd with a service that logs one line, prints one, and stops."""
+    plugins = tmp_path / "twisted" / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "probe_plugin.py").write_text(_PLUGIN)
+    (tmp_path / "probe_tap.py").write_text(_TAP.replace("{{", "{").replace("}}", "}"))
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        path = [str(tmp_path), *filter(None, sys.path)]
+        return subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                (
+                    f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
+                    "from twisted.scripts.twistd import run; run()"
+                ),
+                *options,
+                "--pidfile=",
+                "probe",
+            ],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    """Lines of JSON, every one."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_twistd_logs_with_ours_alone(twistd: Callable[..., Any]) -> None:
+    """Each line once, on standard error, in our format; twistd's own lines too."""
+    done = twistd("-n")
+    assert done.stdout == ""
+    messages = [record["msg"] for record in records(done.stderr)]
+    assert messages.count("from a service") == 1
+    assert messages.count("from print") == 1
+    assert any("starting up" in message for message in messages)
+
+
+def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> None:
+    """`twistd --logfile` gets our lines: a daemon has no standard error."""
+    done = twistd("-n", "--logfile", "here.log")
+    assert done.stdout == done.stderr == ""
+    messages = [
+        record["msg"] for record in records((tmp_path / "here.log").read_text())
+    ]
+    assert messages.count("from a service") == 1

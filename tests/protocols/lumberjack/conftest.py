@@ -1,0 +1,217 @@
+"""What the Lumberjack tests share: outcomes that can be compared, and real servers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+
+from gateway.event import Rows
+from gateway.interfaces import Refusal
+from gateway.protocols.lumberjack import accept, decode, wire
+from gateway.protocols.lumberjack.server import LumberjackServer
+from gateway.protocols.lumberjack.session import Limits, Ready, Session
+from gateway.testing import FakeConnection, ManualJournal
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "lumberjack.jsonl"
+
+
+@dataclass
+class Outcome:
+    """What a stream comes to, however its windows were batched."""
+
+    acks: bytes = b""
+    events: list[tuple[bytes, int, str | None, str]] = field(default_factory=list)
+    """Payload, sequence, flaw, content type."""
+    refusal: str | None = None
+
+
+def unpacked(rows: Rows) -> Iterator[tuple[bytes, int, str | None, str]]:
+    """One tuple per event."""
+    assert rows.seqs is not None
+    for row, payload in enumerate(rows.payloads):
+        kind = rows.content_types.get(row, rows.content_type)
+        yield payload, rows.seqs[row], rows.flaws.get(row), kind
+
+
+def outcome(pieces: Iterable[bytes], limits: Limits | None = None) -> Outcome:
+    """Feed a session; check on the way what must hold for every batch."""
+    limits = limits or Limits()
+    session = Session(limits)
+    result = Outcome()
+    try:
+        for piece in pieces:
+            for ready in session.received(piece):
+                take(result, ready)
+    except Refusal as why:
+        result.refusal = str(why)
+    return result
+
+
+def take(result: Outcome, ready: Ready) -> None:
+    """Add a window to *result*."""
+    assert ready.ack
+    result.acks += ready.ack
+    if not ready.count:
+        assert not ready.body
+        return
+    rows = decode(ready.body)
+    assert len(rows.payloads) == ready.count
+    assert rows.seqs is not None
+    assert len(rows.seqs) == ready.count
+    assert rows.attributes["version"] == chr(ready.version)
+    result.events += unpacked(rows)
+
+
+@pytest.fixture(scope="session", name="outcome")
+def _outcome() -> Callable[..., Outcome]:
+    """`outcome(pieces, limits) -> Outcome`."""
+    return outcome
+
+
+@pytest.fixture(scope="session")
+def vectors() -> list[dict[str, Any]]:
+    """All of tests/vectors/lumberjack.jsonl."""
+    return [json.loads(line) for line in VECTORS.read_text().splitlines()]
+
+
+def settings(**changes: Any) -> SimpleNamespace:
+    """A listener's configuration; keyword arguments change limits or options."""
+    values = {
+        "message_bytes": 1 << 20,
+        "inflated_bytes": 8 << 20,
+        "unacknowledged_bytes": 1 << 20,
+        "stall_timeout": 60.0,
+        "keepalive_interval": 3.0,
+        "window_events": 65536,
+        "compressed_bytes": 8 << 20,
+        "pairs": 1024,
+    } | changes
+    both = SimpleNamespace(**values)
+    return SimpleNamespace(limits=both, options=both)
+
+
+class Reader:
+    """A server on doubles, and the doubles."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.journal = ManualJournal()
+        self.listener = accept(settings(**changes), self.journal, self.clock)
+        self.connection, self.server = self.connect()
+
+    def connect(self) -> tuple[FakeConnection, LumberjackServer]:
+        """One more connection to the same listener."""
+        connection = FakeConnection()
+        server = self.listener(connection)
+        connection.serve(server)
+        return connection, server
+
+    def deliver(self, data: bytes) -> None:
+        """Bytes arrive on the first connection."""
+        self.connection.deliver(data)
+
+    @property
+    def sent(self) -> bytes:
+        """What the first connection was sent."""
+        return self.connection.sent
+
+
+@pytest.fixture
+def reader() -> Reader:
+    """A server with the usual limits."""
+    return Reader()
+
+
+@pytest.fixture
+def make_reader() -> Callable[..., Reader]:
+    """Makes a server with other limits or options."""
+    return Reader
+
+
+def beats_event(chance: random.Random, number: int) -> bytes:
+    """Something like what Filebeat sends."""
+    event = {
+        "@timestamp": "2026-11-21T08:00:00.000Z",
+        "event": {"id": f"{chance.getrandbits(128):032x}"},
+        "message": " ".join(f"{chance.getrandbits(20):x}" for _ in range(30)),
+        "log": {"offset": number},
+    }
+    return json.dumps(event).encode()
+
+
+@pytest.fixture(scope="session")
+def many_events() -> list[bytes]:
+    """A few thousand varied events."""
+    chance = random.Random(1)
+    return [beats_event(chance, number) for number in range(3000)]
+
+
+_seqs = st.integers(0, 2**32 - 1) | st.sampled_from([0, 1, 2**31, 2**32 - 1])
+_versions = st.sampled_from(b"12")
+_bodies = st.one_of(
+    st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3).map(
+        lambda found: json.dumps(found).encode()
+    ),
+    st.lists(st.integers() | st.dictionaries(st.text(), st.integers(), max_size=2)).map(
+        lambda found: json.dumps(found).encode()
+    ),
+    st.binary(max_size=40),
+    st.sampled_from(
+        [b"", b" ", b"[]", b" [1,2", b'{"a":"\xff"}', b"[[],{}]", b"[" * 9]
+    ),
+)
+_pairs = st.lists(st.tuples(st.binary(max_size=6), st.binary(max_size=9)), max_size=4)
+
+#: One event frame.
+FRAMES = st.one_of(
+    st.builds(wire.json, _versions, _seqs, _bodies),
+    st.builds(wire.data, _versions, _seqs, _pairs),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> bytes:
+    """Valid streams: windows of every make, and events outside of them."""
+    parts: list[bytes] = []
+    for _ in range(draw(st.integers(1, 4))):
+        frames = draw(st.lists(FRAMES, max_size=6))
+        announced = wire.window(draw(_versions), len(frames))
+        if draw(st.booleans()):
+            parts.append(announced)
+        parts += frames
+    # Compress any runs of it.
+    stream = b""
+    while parts:
+        run = draw(st.integers(0, len(parts)))
+        if run:
+            inner, parts = b"".join(parts[:run]), parts[run:]
+            stream += wire.compressed(draw(_versions), inner, draw(st.integers(0, 9)))
+        else:
+            stream += parts.pop(0)
+    return stream
+
+
+@st.composite
+def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
+    """Some bytes, in pieces."""
+    data = draw(source)
+    cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
+    edges = [0, *cuts, len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@pytest.fixture(scope="session", name="strategies")
+def _strategies() -> SimpleNamespace:
+    """The hypothesis strategies, for `data.draw`."""
+    return SimpleNamespace(frames=FRAMES, streams=streams(), sliced=sliced)

@@ -1,0 +1,174 @@
+"""What a stored Lumberjack batch decodes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.event import Rows
+from gateway.protocols.lumberjack import decode, events, wire
+from gateway.protocols.lumberjack.session import Limits, Session
+
+_V1, _V2 = b"12"
+
+
+def _rows(*bodies: bytes, **limits: int) -> Rows:
+    [ready] = Session(Limits(**limits)).received(
+        wire.window(_V2, len(bodies))
+        + b"".join(wire.json(_V2, seq, body) for seq, body in enumerate(bodies))
+    )
+    return decode(ready.body)
+
+
+@pytest.mark.parametrize(
+    ("body", "flaw"),
+    [
+        (b'{"a":1}', None),
+        (b' {"a":1} ', None),
+        (b"{}", None),
+        ('{"ä":"€"}'.encode(), None),
+        (b"", "empty"),
+        (b" ", "invalid-json"),
+        (b"{nope", "invalid-json"),
+        (b'{"a":1}}', "invalid-json"),
+        (b'\xef\xbb\xbf{"a":1}', "invalid-json"),
+        (b'{"a":NaN}', "invalid-json"),
+        (b'{"a":"\xff"}', "invalid-utf8"),
+        (b'{"a":"\xed\xa0\x80"}', "invalid-utf8"),
+        (b"5", "not-an-object"),
+        (b"null", "not-an-object"),
+        (b'"text"', "not-an-object"),
+        (b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "too-deep"),
+        (b'{"a":' + b"[" * 200_000, "too-deep"),
+    ],
+)
+def test_flaws(body: bytes, flaw: str | None) -> None:
+    """An event that is not fine is kept as it was sent, and says what is wrong."""
+    rows = _rows(b"{}", body, b"{}")
+    assert rows.payloads == [b"{}", body, b"{}"]
+    assert rows.flaws == ({1: flaw} if flaw else {})
+    assert rows.content_type == "application/json"
+    assert not rows.content_types
+
+
+def test_oversized() -> None:
+    """An event above the limit in force is whole, and flawed, whatever it holds."""
+    fits, over = b'{"a":"%s"}' % (b"x" * 92), b'{"a":"%s"}' % (b"x" * 93)
+    rows = _rows(fits, over, b"[" + b" " * 100 + b"]", message_bytes=100)
+    assert rows.flaws == {1: "oversized", 2: "oversized"}
+    assert rows.payloads[1] == over
+
+
+def test_deep_arrays_do_not_recurse() -> None:
+    """An array too deep to parse is one event."""
+    rows = _rows(b"[" * 100_000 + b"]" * 100_000)
+    assert rows.flaws == {0: "too-deep"}
+
+
+def test_data_frames() -> None:
+    """Pairs become a JSON object; all of them, in order, even keys that are twice."""
+    pairs = [(b"line", b'say "hi"\n'), (b"\xc3\xa4", b""), (b"", b"x")]
+    twice = [(b"a", b"1"), (b"a", b"2")]
+    [ready] = Session(Limits()).received(
+        wire.window(_V1, 2) + wire.data(_V1, 1, pairs) + wire.data(_V1, 2, twice)
+    )
+    rows = decode(ready.body)
+    assert json.loads(rows.payloads[0]) == {"line": 'say "hi"\n', "ä": "", "": "x"}
+    assert rows.payloads[1] == b'{"a":"1","a":"2"}'
+    assert rows.attributes == {"version": "1", "window": "1"}
+
+
+def test_data_frames_that_are_no_text() -> None:
+    """Pairs that are not UTF-8 are kept as they were sent."""
+    frame = wire.data(_V1, 1, [(b"line", b"\xff\xfe")])
+    [ready] = Session(Limits()).received(wire.window(_V1, 1) + frame)
+    rows = decode(ready.body)
+    assert rows.payloads == [frame[6:]]
+    assert rows.flaws == {0: "invalid-utf8"}
+    assert rows.content_types == {0: "application/octet-stream"}
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_events_larger_than_a_piece(level: int) -> None:
+    """Compressed events come back whole however large they are."""
+    big = [b'{"a":"%s"}' % (b"%08d" % n * (n // 8)) for n in (9, 300_000, 3_000_000)]
+    pairs = [(b"%d" % n, b"v" * 200_000) for n in range(8)]
+    frames = [wire.json(_V2, n, body) for n, body in enumerate(big + big[::-1])]
+    frames.insert(2, wire.data(_V2, 9, pairs))
+    [ready] = Session(Limits()).received(
+        wire.window(_V2, 7) + wire.compressed(_V2, b"".join(frames), level)
+    )
+    rows = decode(ready.body)
+    found = json.loads(rows.payloads.pop(2))
+    assert found == {key.decode(): value.decode() for key, value in pairs}
+    assert rows.payloads == big + big[::-1]
+    assert rows.seqs == [0, 1, 9, 2, 3, 4, 5]
+    assert not rows.flaws
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_body_that_is_cut_off(*, compress: bool) -> None:
+    """A body that no session made is an error, never an endless loop."""
+    frames = wire.json(_V2, 1, b"{}") * 2 + wire.data(_V1, 1, [(b"a", b"b")])
+    head = events.pack(_V2, 1, 100)
+    for cut in range(1, 12):
+        rest = frames[:-cut]
+        with pytest.raises(ValueError, match="ends inside a frame"):
+            decode(head + (wire.compressed(_V2, rest) if compress else rest))
+
+
+def test_unknown_format() -> None:
+    """A body of a later format is not guessed at."""
+    with pytest.raises(ValueError, match="unknown format 9"):
+        decode(b"\x09" + bytes(17))
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b"[]", 0),
+        (b"[ ]", 0),
+        (b"[1]", 1),
+        (b'\n[{"a":[1,2]},{}]', 2),
+        (b"[1,2,3]", 3),
+        (b"[1,2,3,4]", None),  # more than there may be
+        (b"[1", None),
+        (b"[1]x", None),
+        (b"[" + b"9" * 200 + b"]", None),  # larger than an event may be
+    ],
+)
+def test_elements(body: bytes, count: int | None) -> None:
+    """An array is split if it is sound and within bounds."""
+    found = events.elements(body, message_bytes=100, most=3)
+    assert (None if found is None else len(found)) == count
+
+
+def test_elements_are_bounded_before_they_are_split() -> None:
+    """An array of a million numbers is not even parsed."""
+    flood = b"[" + b"0," * (1 << 19) + b"0]"
+    assert events.elements(flood, message_bytes=1 << 30, most=1 << 30) is None
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_row_for_every_event(strategies: Any, data: st.DataObject) -> None:
+    """Whatever was submitted decodes, to exactly as many rows as were counted."""
+    limits = Limits(
+        message_bytes=data.draw(st.sampled_from([4, 30, 1 << 20])),
+        window_events=data.draw(st.sampled_from([6, 65536])),
+    )
+    session = Session(limits)
+    try:
+        for piece in data.draw(strategies.sliced(strategies.streams)):
+            for ready in session.received(piece):
+                if ready.count:
+                    rows = decode(ready.body)
+                    assert len(rows.payloads) == ready.count
+                    assert len(rows.seqs or ()) == ready.count
+                    assert all(row < ready.count for row in rows.flaws)
+    except events.wire.Refusal as why:
+        assert why.key == "options.window_events"  # noqa: PT017

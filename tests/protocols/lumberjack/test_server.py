@@ -1,0 +1,370 @@
+"""The reader on a connection and a journal: what is written, and when."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.lumberjack import decode, wire
+
+_V1, _V2 = b"12"
+_KEEPALIVE = b"2A\0\0\0\0"
+
+
+def _window(*seqs: int, version: int = _V2, body: bytes = b"{}") -> bytes:
+    frames = b"".join(wire.json(version, seq, body) for seq in seqs)
+    return wire.window(version, len(seqs)) + wire.compressed(version, frames)
+
+
+def test_ack_follows_durability(reader: Any) -> None:
+    """No acknowledgement before the journal says that the window is on disk."""
+    reader.deliver(_window(1, 2))
+    [batch] = reader.journal.pending
+    assert (batch.count, batch.origin) == (2, reader.connection.origin)
+    assert batch.received_at == 1_700_000_000_000_000
+    assert reader.sent == b""
+    assert reader.connection.waiting
+    reader.journal.store()
+    assert reader.sent == b"2A\0\0\0\2"
+    assert reader.connection.counted == 2
+    assert not reader.connection.waiting
+
+
+def test_acks_leave_in_order(reader: Any) -> None:
+    """Several windows in flight; a question in between waits for those before it."""
+    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2) + wire.window(_V1, 0))
+    assert reader.sent == b""
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 0)
+    reader.journal.store()
+    assert reader.sent[12:] == wire.ack(_V2, 2) + wire.ack(_V1, 0)
+
+
+def test_nothing_to_store(reader: Any) -> None:
+    """A window without events is acknowledged at once, without the journal."""
+    reader.deliver(wire.window(_V2, 1) + wire.json(_V2, 4, b"[]"))
+    assert reader.sent == wire.ack(_V2, 4)
+    assert not reader.journal.submitted
+    assert not reader.connection.waiting
+
+
+def test_a_journal_that_stores_at_once(reader: Any) -> None:
+    """Deferreds that have fired already are fine."""
+    submit = reader.journal.submit
+
+    def eager(batch: Any) -> Any:
+        done = submit(batch)
+        reader.journal.store()
+        return done
+
+    reader.journal.submit = eager
+    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
+    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 0) + wire.ack(_V2, 2)
+
+
+# Refusals
+
+
+def test_complete_windows_are_answered_before_a_refusal(reader: Any) -> None:
+    """A bomb behind a valid window: that one is acknowledged, then we hang up."""
+    reader.deliver(_window(1) + wire.window(_V2, 9) + wire.json(_V2, 1, b"{}") + b"X")
+    reader.deliver(_window(7))
+    assert reader.connection.refused is None
+    assert reader.connection.paused
+    reader.journal.store_all()
+    assert reader.sent == wire.ack(_V2, 1)
+    assert "not Lumberjack" in str(reader.connection.refused)
+    assert len(reader.journal.submitted) == 1
+
+
+def test_refused_at_once_when_nothing_is_owed(reader: Any) -> None:
+    """Without a window in flight a violation ends the connection right away."""
+    reader.deliver(wire.window(_V2, 2**32 - 1))
+    assert reader.connection.refused.key == "options.window_events"
+    assert reader.sent == b""
+
+
+def test_not_stored(reader: Any) -> None:
+    """A window that can not be stored, and those behind it, are not acknowledged."""
+    reader.deliver(_window(1) + _window(2))
+    reader.journal.refuse()
+    assert reader.connection.closed
+    assert not reader.connection.waiting
+    reader.journal.store()
+    assert reader.sent == b""
+    reader.clock.advance(100)
+    assert reader.sent == b""
+
+
+def test_not_stored_at_once(reader: Any) -> None:
+    """… also when the journal says so within `submit`."""
+    submit = reader.journal.submit
+
+    def refusing(batch: Any) -> Any:
+        done = submit(batch)
+        reader.journal.refuse()
+        return done
+
+    reader.journal.submit = refusing
+    reader.deliver(_window(1) + _window(2))
+    assert reader.connection.closed
+    assert len(reader.journal.submitted) == 1
+
+
+# Pressure
+
+
+def test_a_full_journal_stops_the_reading(reader: Any) -> None:
+    """While the journal is full nothing is read; when it has room again, all goes on."""
+    reader.journal.full = True
+    reader.deliver(_window(1))
+    assert reader.connection.paused
+    reader.deliver(_window(2))
+    assert len(reader.journal.submitted) == 1
+    reader.journal.full = False
+    assert not reader.connection.paused
+    assert len(reader.journal.submitted) == 2
+
+
+def test_a_full_journal_stops_new_connections(reader: Any) -> None:
+    """A connection that comes while the journal is full is not read at all."""
+    reader.journal.full = True
+    connection, _ = reader.connect()
+    connection.deliver(_window(1))
+    assert not reader.journal.submitted
+    reader.journal.full = False
+    assert len(reader.journal.submitted) == 1
+
+
+def test_unacknowledged_bytes(make_reader: Callable[..., Any]) -> None:
+    """A connection that is owed too much is not read until half of it is settled."""
+    reader = make_reader(unacknowledged_bytes=8000)
+    while not reader.connection.paused:
+        reader.deliver(_window(1))
+    owed = len(reader.journal.pending)
+    assert 8 < owed < 16
+    assert reader.server.unacknowledged_bytes >= 8000
+    for _ in range(owed // 2 - 1):
+        reader.journal.store()
+        assert reader.connection.paused
+    reader.journal.store_all()
+    assert not reader.connection.paused
+    assert reader.server.unacknowledged_bytes == 0
+
+
+def test_a_window_larger_than_the_debt_limit(make_reader: Callable[..., Any]) -> None:
+    """One window may be larger than what may be unacknowledged: it is not stuck."""
+    reader = make_reader(unacknowledged_bytes=1000)
+    event = wire.json(_V2, 1, b"{%s}" % (b" " * 900))
+    reader.deliver(wire.window(_V2, 10))
+    for _ in range(9):
+        reader.deliver(event)
+        assert not reader.connection.paused
+    assert reader.server.held_bytes == 9 * len(event)
+    reader.deliver(event)
+    assert reader.connection.paused
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V2, 1)
+    assert not reader.connection.paused
+
+
+# Keepalive
+
+
+def test_keepalive(reader: Any) -> None:
+    """A v2 writer that waits hears from us every interval, and not after its ack."""
+    reader.deliver(_window(1))
+    reader.clock.advance(2.9)
+    assert reader.sent == b""
+    reader.clock.advance(0.1)
+    assert reader.sent == _KEEPALIVE
+    reader.clock.pump([1.0] * 3)
+    assert reader.sent == _KEEPALIVE * 2
+    reader.journal.store()
+    reader.clock.pump([1.0] * 30)
+    assert reader.sent == _KEEPALIVE * 2 + wire.ack(_V2, 1)
+    assert not reader.clock.getDelayedCalls()
+
+
+def test_no_keepalive_for_half_a_window(reader: Any) -> None:
+    """A writer that has not finished does not wait for us."""
+    reader.deliver(_window(1, 2)[:-1])
+    reader.clock.pump([1.0] * 30)
+    assert reader.sent == b""
+
+
+@pytest.mark.parametrize("body", [b"{}", b'[{"a":1}]'])
+def test_no_keepalive_for_v1(reader: Any, body: bytes) -> None:
+    """A v1 writer would take it for success and lose its window."""
+    reader.deliver(_window(1, version=_V1, body=body))
+    reader.deliver(_window(2, version=_V2))
+    reader.clock.pump([1.0] * 30)
+    assert reader.sent == b""
+    reader.journal.store()
+    reader.clock.pump([1.0] * 3)
+    assert reader.sent == wire.ack(_V1, 1) + _KEEPALIVE
+
+
+def test_keepalive_is_each_connections_own(reader: Any) -> None:
+    """One timer serves all connections, each at its own time."""
+    other, _ = reader.connect()
+    reader.deliver(_window(1))
+    reader.clock.advance(1.5)
+    other.deliver(_window(1))
+    reader.clock.advance(1.5)
+    assert (reader.sent, other.sent) == (_KEEPALIVE, b"")
+    assert len(reader.clock.getDelayedCalls()) == 1
+    reader.clock.advance(1.5)
+    assert (reader.sent, other.sent) == (_KEEPALIVE, _KEEPALIVE)
+
+
+def test_a_keepalive_that_finds_the_peer_gone(reader: Any) -> None:
+    """Writing may be what shows that the peer is gone: then nobody is reminded."""
+    reader.deliver(_window(1))
+    reader.connection.write = lambda _: reader.connection.lose()
+    reader.clock.advance(3)
+    assert reader.connection.closed
+    assert not reader.clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("version", [_V1, _V2])
+def test_stalled(make_reader: Callable[..., Any], version: int) -> None:
+    """Without progress for `stall_timeout` we hang up: others may be healthier."""
+    reader = make_reader(stall_timeout=10.0)
+    reader.deliver(_window(1, version=version) + _window(2, version=version))
+    reader.clock.pump([1.0] * 9)
+    reader.journal.store()
+    reader.clock.pump([1.0] * 9)
+    assert not reader.connection.closed
+    reader.clock.pump([1.0] * 4)
+    assert reader.connection.closed
+    reader.connection.clear()
+    reader.journal.store()
+    reader.clock.pump([1.0] * 30)
+    assert reader.sent == b""
+
+
+# The end
+
+
+def test_drain_when_idle(reader: Any) -> None:
+    """Nothing pending: drained connections close at once."""
+    reader.server.drain()
+    assert reader.connection.closed
+
+
+def test_drain_answers_what_is_pending(reader: Any) -> None:
+    """Complete windows are acknowledged, the open one is dropped, then FIN."""
+    reader.deliver(_window(1) + wire.window(_V2, 2) + wire.json(_V2, 1, b"{}"))
+    reader.server.drain()
+    assert reader.connection.paused
+    assert not reader.connection.closed
+    assert reader.server.held_bytes == 0
+    reader.server.received(wire.json(_V2, 2, b"{}"))
+    reader.journal.store_all()
+    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.connection.closed
+    assert len(reader.journal.submitted) == 1
+
+
+def test_the_peer_leaves(reader: Any) -> None:
+    """Windows of a peer that left become durable all the same, and are counted."""
+    reader.deliver(_window(1))
+    reader.connection.lose()
+    reader.journal.store()
+    assert reader.connection.counted == 1
+    assert reader.sent == b""
+    reader.clock.pump([1.0] * 30)
+    assert not reader.clock.getDelayedCalls()
+
+
+def test_a_peer_that_leaves_while_the_journal_is_full(reader: Any) -> None:
+    """… does not come back to life when there is room."""
+    reader.journal.full = True
+    reader.deliver(_window(1))
+    reader.connection.lose()
+    reader.journal.full = False
+    assert reader.connection.paused
+
+
+def test_idle_connections_are_small(reader: Any) -> None:
+    """A connection between windows holds less than 2 KiB of ours."""
+    reader.deliver(_window(*range(1, 500)))
+    reader.journal.store()
+    seen: set[int] = set()
+
+    def size(thing: Any) -> int:
+        if id(thing) in seen or thing is reader.listener:
+            return 0
+        seen.add(id(thing))
+        total = sys.getsizeof(thing)
+        for name in getattr(type(thing), "__slots__", ()):
+            value = getattr(thing, name, None)
+            if type(value).__module__.startswith("gateway.protocols.lumberjack"):
+                total += size(value)
+            elif isinstance(value, bytes | bytearray | list):
+                total += sys.getsizeof(value)
+        return total
+
+    assert size(reader.server) <= 2048
+    assert reader.server.held_bytes == 0
+
+
+def test_what_is_stored_is_what_was_sent(reader: Any, many_events: list[bytes]) -> None:
+    """Some thousand events through everything, in network-sized pieces."""
+    frames = b"".join(wire.json(_V2, n + 1, e) for n, e in enumerate(many_events))
+    stream = wire.window(_V2, len(many_events)) + wire.compressed(_V2, frames)
+    for at in range(0, len(stream), 1448):
+        reader.deliver(stream[at : at + 1448])
+    stored = reader.journal.store()
+    rows = decode(stored.batch.body)
+    assert rows.payloads == many_events
+    assert stored.batch.payload_bytes == sum(map(len, many_events))
+    assert reader.sent == wire.ack(_V2, len(many_events))
+
+
+def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader: Any) -> None:
+    """Half a v2 window read when the journal filled up: keepalives, then all goes on."""
+    whole = _window(1, 2)
+    reader.deliver(whole[:10])
+    reader.journal.full = True
+    reader.deliver(whole[10:12])
+    assert reader.connection.paused
+    assert reader.connection.waiting
+    reader.clock.advance(3)
+    reader.clock.advance(3)
+    assert reader.sent == 2 * _KEEPALIVE
+    reader.journal.full = False
+    assert not reader.connection.paused
+    assert not reader.connection.waiting
+    reader.clock.advance(9)
+    reader.deliver(whole[12:])
+    reader.journal.store()
+    assert reader.sent == 2 * _KEEPALIVE + wire.ack(_V2, 2)
+
+
+def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader: Any) -> None:
+    """v1 takes any six bytes for success, so it gets none before its own are safe."""
+    reader.deliver(_window(1, 2, version=_V1)[:10])
+    reader.journal.full = True
+    reader.deliver(_window(1, 2, version=_V1)[10:12])
+    reader.clock.advance(30)
+    assert reader.sent == b""
+
+
+def test_unfinished_windows_are_bounded_together(reader: Any) -> None:
+    """When all open windows are too large together, the largest is refused."""
+    reader.journal.reservable = 100
+    head = wire.window(_V2, 1) + wire.json(_V2, 1, b"{%s}" % (b" " * 90))
+    reader.deliver(head[:-2])
+    assert reader.journal.reserved >= 90
+    assert reader.connection.refused is None
+    reader.deliver(head[-2:] + wire.window(_V2, 1) + wire.json(_V2, 2, b"x" * 200)[:-1])
+    assert reader.connection.refused is None  # the first window is owed its answer
+    reader.journal.store()
+    assert "journal.memory_bytes" in str(reader.connection.refused)
+    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.journal.reserved == 0

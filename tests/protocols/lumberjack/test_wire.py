@@ -1,0 +1,188 @@
+"""Lumberjack frames: limits, memory, encoding."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.protocols.lumberjack import frames, wire
+from gateway.protocols.lumberjack.wire import Decoder, Limits
+
+_V1, _V2 = b"12"
+_BODY = b'{"message":"hi"}'
+
+
+def _drain(decoder: Decoder, data: bytes, room: int = 1 << 20) -> list[wire.Token]:
+    decoder.feed(data)
+    tokens = []
+    while (token := decoder.next(room, 8 << 20)) is not None:
+        tokens.append(token)
+    return tokens
+
+
+def _c(payload: bytes) -> bytes:
+    return b"2C" + len(payload).to_bytes(4) + payload
+
+
+def test_encoding() -> None:
+    """Frames are what other implementations' tests say they are (research, row 25)."""
+    assert wire.ack(_V1, 4).hex() == "314100000004"
+    assert wire.window(_V1, 5000).hex() == "315700001388"
+    assert wire.json(_V2, 1, _BODY) == b"2J\0\0\0\1\0\0\0\x10" + _BODY
+    pairs = [(b"line", b"hi")]
+    assert wire.data(_V1, 2, pairs) == b"1D\0\0\0\2\0\0\0\1\0\0\0\4line\0\0\0\2hi"
+    inner = wire.json(_V2, 1, _BODY)
+    for level in range(10):
+        frame = wire.compressed(_V2, inner, level)
+        assert zlib.decompress(frame[6:]) == inner
+        assert wire.inflate(frame) == inner
+
+
+def test_a_run_is_one_token() -> None:
+    """However many like frames lie together, they make one token."""
+    frames = b"".join(wire.json(_V2, seq, _BODY) for seq in range(1000))
+    [run] = _drain(Decoder(Limits()), frames)
+    assert isinstance(run, wire.Frames)
+    assert (run.count, run.seq, run.frames) == (1000, 999, frames)
+
+
+def test_a_run_has_room_for() -> None:
+    """A run ends where the caller's window does."""
+    decoder = Decoder(Limits())
+    decoder.feed(b"".join(wire.json(_V2, seq, _BODY) for seq in range(10)))
+    counts = []
+    while (token := decoder.next(4, 1 << 20)) is not None:
+        assert isinstance(token, wire.Frames)
+        counts.append((token.count, token.seq))
+    assert counts == [(4, 3), (4, 7), (2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [
+        (b"2J\0\0\0\1\x00\x80\x00\x00", "limits.inflated_bytes"),
+        (b"2J\0\0\0\1\xff\xff\xff\xff", "limits.inflated_bytes"),
+        (b"1D\0\0\0\1\0\0\4\1", "options.pairs"),
+        (b"1D\0\0\0\1\xff\xff\xff\xff", "options.pairs"),
+        (b"1D\0\0\0\1\0\0\0\1\0\x80\0\0", "limits.inflated_bytes"),
+        (b"2C\x00\x40\x00\x01", "options.compressed_bytes"),
+        (b"2C\xff\xff\xff\xff", "options.compressed_bytes"),
+    ],
+)
+def test_refused_on_the_declared_length(header: bytes, key: str) -> None:
+    """A length over its limit is refused before a byte of it arrives."""
+    decoder = Decoder(Limits(inflated_bytes=8 << 20, compressed_bytes=4 << 20))
+    assert not _drain(decoder, header[:-1])
+    with pytest.raises(Refusal) as refused:
+        _drain(decoder, header[-1:])
+    assert refused.value.key == key
+    assert decoder.held_bytes < 64
+
+
+def test_compressed_frames_are_inflated_as_they_arrive() -> None:
+    """Events are seen before their compressed frame has ended."""
+    inner = b"".join(wire.json(_V2, seq, b"{%d}" % seq) for seq in range(2000))
+    frame = wire.compressed(_V2, inner)
+    decoder = Decoder(Limits())
+    seen = _drain(decoder, frame[: len(frame) // 2])
+    assert sum(run.count for run in seen if isinstance(run, wire.Frames)) > 500
+    assert decoder.inside
+    *_, last = _drain(decoder, frame[len(frame) // 2 :])
+    assert last == wire.Compressed(frame, len(inner))
+    assert not decoder.inside
+
+
+def test_a_bomb_is_not_inflated() -> None:
+    """A compressed frame over the limit is refused with little in memory."""
+    limits = Limits(inflated_bytes=4 << 20)
+    flood = b"".join(wire.json(_V2, 1, b"{" + b" " * 100_000 + b"}") for _ in range(80))
+    decoder = Decoder(limits)
+    frame = wire.compressed(_V2, flood, 9)
+    for at in range(0, len(frame) - 100, 100):
+        try:
+            _drain(decoder, frame[at : at + 100])
+        except Refusal as why:
+            assert why.key == "limits.inflated_bytes"  # noqa: PT017
+            return
+        assert decoder.held_bytes < 600_000
+    pytest.fail("inflated it all")
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_pending_output_is_not_forgotten(data: st.DataObject) -> None:
+    """What zlib still holds when it has eaten all its input comes out too."""
+    size = data.draw(st.sampled_from([1 << 18, (1 << 18) - 20, 1 << 19, 700_001]))
+    body = b"{" + b" " * (size + data.draw(st.integers(-40, 40))) + b"}"
+    frame = wire.compressed(_V2, wire.json(_V2, 7, body), data.draw(st.integers(1, 9)))
+    cut = data.draw(st.integers(0, len(frame)))
+    decoder = Decoder(Limits())
+    tokens = _drain(decoder, frame[:cut]) + _drain(decoder, frame[cut:])
+    assert [type(token) for token in tokens] == [wire.Frames, wire.Compressed]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        zlib.compress(b"")[:-1],
+        zlib.compress(b"") + b"x",
+        b"",
+        b"\x78",
+        b"\x1f\x8b\x08\0\0\0\0\0\0\0",
+        b"\x78\xbb\0\0\0\1\3\0\0\0\0\1",  # needs a dictionary
+        b"\xff" * 20,
+    ],
+)
+def test_bad_zlib(payload: bytes) -> None:
+    """Truncated, continued, foreign: a compressed frame is one whole zlib stream."""
+    with pytest.raises(Refusal):
+        _drain(Decoder(Limits()), _c(payload))
+
+
+def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
+    """A data frame of many pairs, byte by byte, costs what it has bytes."""
+    frame = wire.data(_V1, 3, [(b"k%d" % n, b"v") for n in range(1000)])
+    decoder = Decoder(Limits())
+    scans = 0
+    original = frames.Stream._data_stop
+
+    def counted(self: Any, at: int, budget: int) -> int:
+        nonlocal scans
+        scans += 1
+        return original(self, at, budget)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames.Stream, "_data_stop", counted)
+        tokens = [token for byte in frame for token in _drain(decoder, bytes([byte]))]
+    assert [(run.count, run.seq) for run in tokens if isinstance(run, wire.Frames)] == [
+        (1, 3)
+    ]
+    assert scans < 4100  # one look per length and per item, not one per byte
+
+
+def test_what_was_taken_is_released() -> None:
+    """Between windows a connection holds next to nothing."""
+    decoder = Decoder(Limits())
+    big = wire.json(_V2, 1, b"{" + b" " * 500_000 + b"}")
+    for at in range(0, len(big), 65536):
+        _drain(decoder, big[at : at + 65536])
+    assert decoder.held_bytes == 0
+    _drain(decoder, wire.compressed(_V2, big))
+    assert decoder.held_bytes == 0
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_only_refusals_come_out(data: st.DataObject) -> None:
+    """Of random bytes, whatever they are, comes nothing but tokens or a `Refusal`."""
+    head = data.draw(st.sampled_from([b"", b"2J", b"1D", b"2C", b"2W", b"2J\0\0\0\1"]))
+    decoder = Decoder(Limits(inflated_bytes=1 << 20, compressed_bytes=1 << 20))
+    with contextlib.suppress(Refusal):
+        _drain(decoder, head + data.draw(st.binary(max_size=60)))
+    assert decoder.held_bytes < 1 << 12

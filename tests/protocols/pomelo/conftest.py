@@ -1,0 +1,283 @@
+"""What the Pomelo tests share: clients made of bytes, and real servers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from twisted.internet.task import Clock
+
+from gateway.event import Origin, Rows
+from gateway.interfaces import Refusal
+from gateway.protocols.pomelo import Options, accept, decode, wire
+from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.handshake import Greeter, Greeting
+from gateway.protocols.pomelo.routes import load
+from gateway.protocols.pomelo.server import PomeloServer
+from gateway.protocols.pomelo.session import Ready, Session
+from gateway.testing import FakeConnection, ManualJournal
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+SYS = {"type": "js-websocket", "version": "0.0.1", "rsa": {}}
+ROUTES = ["area.player.move", "chat.room.say"]
+CLIENT_PROTOS = {
+    "area.player.move": {
+        "message Point": {"required sInt32 x": 1, "required sInt32 y": 2},
+        "required Point to": 1,
+        "optional string note": 2,
+        "repeated uInt32 tags": 3,
+    }
+}
+SERVER_PROTOS = {
+    "area.player.move": {"required uInt32 code": 1, "optional string msg": 2},
+    "onMove": {"required uInt32 id": 1, "optional string name": 2},
+}
+
+Event = tuple[str, int, str | None, bytes, str | None, str]
+"""Kind, sequence, channel, payload, flaw, content type."""
+
+
+def rows_of(rows: Rows) -> Iterator[Event]:
+    """One tuple per event."""
+    assert rows.seqs is not None
+    for row, payload in enumerate(rows.payloads):
+        yield (
+            rows.kinds.get(row, rows.kind),
+            rows.seqs[row],
+            rows.channels.get(row, rows.channel),
+            payload,
+            rows.flaws.get(row),
+            rows.content_types.get(row, rows.content_type),
+        )
+
+
+def hello(sys: Any = None, user: Any = None) -> bytes:
+    """A handshake, and its acknowledgement right behind it."""
+    return handshake(sys, user) + wire.package(wire.ACK)
+
+
+def handshake(sys: Any = None, user: Any = None) -> bytes:
+    """A handshake."""
+    said = {"sys": SYS if sys is None else sys, "user": user or {}}
+    return wire.package(wire.HANDSHAKE, json.dumps(said).encode())
+
+
+@dataclass
+class Outcome:
+    """What a stream comes to, however it was batched."""
+
+    sent: bytes = b""
+    events: list[Event] = field(default_factory=list)
+    responses: bytes = b""
+    batches: int = 0
+    greeting: Greeting | None = None
+    refusal: Refusal | None = None
+
+
+def new_session(definitions: Any = None, **changes: Any) -> Session:
+    """A session with the usual limits."""
+    values: dict[str, Any] = {
+        "message_bytes": 1 << 16,
+        "handshake_bytes": 4096,
+        "patience": 8,
+        "heartbeat": 3,
+        "token": None,
+        "jwt": None,
+        "user_bytes": 200,
+        "profiles": {},
+        "clients": {},
+    } | changes
+    greeter = Greeter(
+        definitions or load(),
+        admission(values["token"], values["jwt"]),
+        **{k: values[k] for k in ("heartbeat", "user_bytes", "profiles", "clients")},
+    )
+    limits = {k: values[k] for k in ("message_bytes", "handshake_bytes", "patience")}
+    return Session(greeter, **limits)
+
+
+def outcome(pieces: Iterable[bytes], session: Session | None = None) -> Outcome:
+    """Feed a session; check on the way what must hold for every batch."""
+    session = session or new_session()
+    result = Outcome()
+    try:
+        for piece in pieces:
+            for step in session.received(piece):
+                if isinstance(step, bytes):
+                    result.sent += step
+                elif isinstance(step, Greeting):
+                    result.greeting = step
+                    result.sent += step.reply
+                elif isinstance(step, Ready):
+                    take(result, step, session)
+    except Refusal as why:
+        result.refusal = why
+    return result
+
+
+def take(result: Outcome, ready: Ready, session: Session) -> None:
+    """Add a batch to *result*."""
+    rows = decode(ready.body(1 << 16))
+    events = list(rows_of(rows))
+    assert len(events) == ready.count > 0
+    assert [seq for _, seq, *_ in events if seq] == ready.ids
+    # Mended text is shorter than it came.
+    assert ready.payload_bytes >= sum(len(payload) for payload in rows.payloads)
+    answers = session.answers(ready)
+    assert len(answers) == len(ready.ids) == len(session.failures(ready, "no"))
+    result.batches += 1
+    result.events += events
+    result.responses += b"".join(answers)
+
+
+def settings(**changes: Any) -> SimpleNamespace:
+    """A listener's configuration; keyword arguments change limits or options."""
+    limits = {"message_bytes": 1 << 16, "unacknowledged_bytes": 1 << 20}
+    own = {key: changes.pop(key) for key in list(changes) if key in limits}
+    return SimpleNamespace(
+        limits=SimpleNamespace(**limits | own), options=Options(**changes)
+    )
+
+
+class Wire(FakeConnection):
+    """A connection that knows how much of its output is unsent, and what a message is."""
+
+    def __init__(self, session: str, *, framed: bool = False) -> None:
+        super().__init__(Origin("pomelo", "game", session, "192.0.2.1:4000"))
+        self.framed = framed
+        self.unsent_bytes = 0
+
+
+class Reader:
+    """A server on doubles, and the doubles."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.journal = ManualJournal()
+        self.listener = accept(settings(**changes), self.journal, self.clock)
+        self._sessions = itertools.count(1)
+        self.connection, self.server = self.connect()
+
+    def connect(self, *, framed: bool = False) -> tuple[Wire, PomeloServer]:
+        """One more connection to the same listener."""
+        connection = Wire(f"s-{next(self._sessions)}", framed=framed)
+        server = self.listener(connection)
+        connection.serve(server)
+        return connection, server
+
+    def greet(self, sys: Any = None, user: Any = None) -> None:
+        """Get the first connection to work, and forget what it was told."""
+        self.deliver(hello(sys, user))
+        assert self.connection.refused is None
+        self.connection.clear()
+
+    def deliver(self, data: bytes) -> None:
+        """Bytes arrive on the first connection."""
+        self.connection.deliver(data)
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.pump([0.05] * round(seconds / 0.05))
+
+    def events(self) -> list[Event]:
+        """All that was submitted."""
+        return [
+            event
+            for batch in self.journal.submitted
+            for event in rows_of(decode(batch.body))
+        ]
+
+    @property
+    def sent(self) -> bytes:
+        """What the first connection was sent."""
+        return self.connection.sent
+
+
+@pytest.fixture
+def reader() -> Reader:
+    """A server with the usual limits."""
+    return Reader()
+
+
+@pytest.fixture
+def make_reader() -> Callable[..., Reader]:
+    """Makes a server with other limits or options."""
+    return Reader
+
+
+@pytest.fixture(scope="session")
+def pomelo() -> SimpleNamespace:
+    """Everything above, for tests: fixtures are how they share it."""
+    return SimpleNamespace(
+        hello=hello,
+        handshake=handshake,
+        outcome=outcome,
+        session=new_session,
+        rows=rows_of,
+        sys=SYS,
+        routes=ROUTES,
+        client_protos=CLIENT_PROTOS,
+        server_protos=SERVER_PROTOS,
+        definitions=load(ROUTES, CLIENT_PROTOS, SERVER_PROTOS),
+    )
+
+
+@pytest.fixture(scope="session")
+def vectors() -> Callable[[str], list[dict[str, Any]]]:
+    """All of tests/vectors/pomelo-NAME.jsonl."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        text = (VECTORS / f"pomelo-{name}.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    return read
+
+
+_routes = st.text(
+    st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=12
+) | st.sampled_from(ROUTES)
+_codes = st.integers(1, 2)
+_bodies = st.one_of(
+    st.dictionaries(st.text(max_size=5), st.text(max_size=9), max_size=3).map(
+        lambda found: json.dumps(found).encode()
+    ),
+    st.binary(max_size=30),
+)
+_ids = st.integers(0, 2**32 - 1) | st.sampled_from([0, 1, 127, 128, 2**31, 2**32 - 1])
+
+#: One package of a client that is at work.
+PACKAGES = st.one_of(
+    st.builds(wire.request, _ids, _routes | _codes, _bodies),
+    st.builds(wire.notify, _routes | _codes, _bodies),
+    st.just(wire.package(wire.HEARTBEAT)),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> bytes:
+    """What a client may say."""
+    return hello() + b"".join(draw(st.lists(PACKAGES, max_size=9)))
+
+
+@st.composite
+def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
+    """Some bytes, in pieces."""
+    data = draw(source)
+    cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
+    edges = [0, *cuts, len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@pytest.fixture(scope="session", name="strategies")
+def _strategies() -> SimpleNamespace:
+    """The hypothesis strategies, for `data.draw`."""
+    return SimpleNamespace(packages=PACKAGES, streams=streams(), sliced=sliced)

@@ -1,0 +1,103 @@
+"""`POST /api/push`: one message to some of the connected clients."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from gateway.config import Limits
+from gateway.event import Origin
+from gateway.protocols import pomelo
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.push.page import Push, page
+from gateway.testing import FakeConnection, ManualJournal
+
+
+class Games:
+    """Connected clients: alice twice, bob once."""
+
+    def __init__(self) -> None:
+        settings = SimpleNamespace(limits=Limits(), options=pomelo.Options())
+        self.registry = pomelo.Registry()
+        accept = pomelo.accept(settings, ManualJournal(), Clock(), self.registry)
+        self.clients = []
+        for number, uid in enumerate(("alice", "alice", "bob")):
+            origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")
+            connection = FakeConnection(origin)
+            connection.serve(accept(connection))
+            user = json.dumps({"sys": {}, "user": {"uid": uid}}).encode()
+            connection.deliver(wire.package(1, user) + wire.package(wire.ACK))
+            connection.clear()
+            self.clients.append(connection)
+        self.post = page(self.registry)
+
+    def ask(self, **request: Any) -> Any:
+        answer = self.post(json.dumps(request).encode())
+        return answer.code, json.loads(answer.body)
+
+
+@pytest.fixture
+def games() -> Games:
+    """Three clients."""
+    return Games()
+
+
+@pytest.mark.parametrize(
+    ("to", "who"),
+    [
+        ({"session": "s1"}, [1]),
+        ({"session": "gone"}, []),
+        ({"uid": "alice"}, [0, 1]),
+        ({"all": {}}, [0, 1, 2]),
+        ({"all": {"uid": "bob"}}, [2]),
+    ],
+)
+def test_to_whom(games: Games, to: Any, who: list[int]) -> None:
+    """One session, all of a uid, everyone, or those whose attributes fit."""
+    answer = games.ask(route="onScore", body={"n": 1}, to=to)
+    assert answer == (200, {"sent": len(who), "dropped": 0})
+    got = [n for n, each in enumerate(games.clients) if b"onScore" in each.sent]
+    assert got == who
+
+
+def test_the_body_is_as_posted(games: Games) -> None:
+    """Digits that a float would lose stay."""
+    games.post(b'{"route":"r","body":{"n":12345678901234567890.10},"to":{"all":{}}}')
+    assert b'{"n":12345678901234567890.10}' in games.clients[0].sent
+
+
+def test_who_does_not_read_is_counted(games: Games) -> None:
+    """Its push is dropped."""
+    games.clients[2].unsent_bytes = 1 << 20
+    answer = games.ask(route="r", body=1, to={"all": {}})
+    assert answer == (200, {"sent": 2, "dropped": 1})
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ({"route": "r", "body": 1}, "missing required field `to`"),
+        ({"route": "r", "body": 1, "to": {}}, "must have one of"),
+        ({"route": "r", "body": 1, "to": {"uid": "a", "all": {}}}, "must have one of"),
+        ({"route": "r", "to": {"all": {}}}, "body"),
+        ({"route": "", "body": 1, "to": {"all": {}}}, "not a route"),
+        ({"route": "r", "body": 1, "to": {"all": {}}, "tpyo": 1}, "tpyo"),
+    ],
+)
+def test_what_is_no_push(games: Games, request_: Any, why: str) -> None:
+    """400 with a sentence, and nobody is sent anything."""
+    code, answer = games.ask(**request_)
+    assert code == 400
+    assert why in answer["error"]
+    assert not any(each.sent for each in games.clients)
+
+
+def test_garbage_is_no_push() -> None:
+    """Whatever it is, it is a ValueError."""
+    for raw in (b"", b"\xff", b"[" * 100_000, b'{"route":"r","body":nope}'):
+        with pytest.raises(ValueError, match="not a push"):
+            Push.parse(raw)

@@ -1,0 +1,98 @@
+"""Batches as the journal has them, on their way back to events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pomelo import decode, wire
+from gateway.protocols.pomelo.events import UNDECODABLE_ZLIB, head, plain_head, repacked
+
+
+def test_a_uniform_batch_needs_no_overrides() -> None:
+    """One route and one kind: the row says so once."""
+    body = plain_head(100) + wire.notify("a", b"{}") * 3
+    rows = decode(body)
+    assert (rows.channel, rows.kind, rows.seqs) == ("a", "notify", [0, 0, 0])
+    assert not rows.channels
+    assert not rows.kinds
+    assert not rows.flaws
+
+
+def test_rows_that_differ() -> None:
+    """Other routes, other kinds, in the order in which they came."""
+    packages = (
+        wire.request(9, "a", b"1") + wire.notify("b", b"2") + wire.notify(7, b"3")
+    )
+    rows = decode(head(100, {7: "a"}, ()) + packages)
+    assert rows.payloads == [b"1", b"2", b"3"]
+    assert (rows.channel, rows.kind) == ("a", "request")
+    assert [rows.channels.get(row, rows.channel) for row in range(3)] == ["a", "b", "a"]
+    assert rows.kinds == {1: "notify", 2: "notify"}
+    assert rows.seqs == [9, 0, 0]
+
+
+def test_codes_keep_their_meaning() -> None:
+    """What a code stood for is in the batch, whatever the dictionary says today."""
+    found = decode(head(100, {1: "x.y.z", 2: "你好"}, ()) + wire.notify(2, b"{}"))
+    assert found.channel == "你好"
+
+
+def test_the_limit_is_that_of_its_time() -> None:
+    """A body that was let in is not oversized because the limit has changed since."""
+    body = b'{"a":"' + b"x" * 100 + b'"}'
+    assert decode(plain_head(200) + wire.notify("a", body)).flaws == {}
+    assert decode(plain_head(50) + wire.notify("a", body)).flaws == {}
+    flawed = decode(plain_head(50) + wire.notify("a", b"[" + b" " * 100 + b"]"))
+    assert flawed.flaws == {0: "oversized"}
+
+
+def test_flaws_of_the_edge() -> None:
+    """What could not be made JSON is octets, and is not judged again."""
+    packages = repacked(0, "a", b"{}") + repacked(3, "a", b"\x78\x9c")
+    rows = decode(head(100, {}, [(1, UNDECODABLE_ZLIB)]) + packages)
+    assert rows.flaws == {1: "undecodable-zlib"}
+    assert rows.content_types == {1: "application/octet-stream"}
+    assert rows.seqs == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("payload", "mended", "flaw"),
+    [
+        (b'{"a":"\xed\xa0\xbd\xed\xb8\x80"}', '{"a":"😀"}'.encode(), None),
+        (b'"\xed\xa0\xbd\xed\xb8\x80"', '"😀"'.encode(), "not-an-object"),
+        (b"{\xed\xa0\xbd\xed\xb8\x80", "{😀".encode(), "invalid-json"),
+        (b'{"a":"\xed\xa0\xbd"}', b'{"a":"\xed\xa0\xbd"}', "invalid-utf8"),
+        (b'{"a":"\xc3\xbc"}', b'{"a":"\xc3\xbc"}', None),
+        (b"[" * 200_000, b"[" * 200_000, "too-deep"),
+    ],
+)
+def test_text(payload: bytes, mended: bytes, flaw: str | None) -> None:
+    """What browsers write for characters beyond the BMP is mended; no more."""
+    rows = decode(plain_head(1 << 20) + wire.notify("a", payload))
+    assert rows.payloads == [mended]
+    assert rows.flaws.get(0) == flaw
+
+
+@pytest.mark.parametrize("body", [b"", b"\x02" + bytes(10), plain_head(9) + b"\x04"])
+def test_a_damaged_body(body: bytes) -> None:
+    """It is an error, for the spool to keep the body as it is."""
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whichever
+        decode(body)
+
+
+def test_a_large_batch(pomelo: Any) -> None:
+    """Rows come back in order, each with its own."""
+    packages = [
+        wire.request(n, f"r{n % 3}", b"%d" % n) if n % 2 else wire.notify("n", b"{}")
+        for n in range(1, 3000)
+    ]
+    rows = decode(plain_head(100) + b"".join(packages))
+    for row, (kind, seq, channel, payload, _, _) in enumerate(pomelo.rows(rows)):
+        n = row + 1
+        if n % 2:
+            assert (kind, seq, channel) == ("request", n, f"r{n % 3}")
+            assert payload == b"%d" % n
+        else:
+            assert (kind, seq, channel, payload) == ("notify", 0, "n", b"{}")

@@ -1,0 +1,154 @@
+"""Reaching clients: by session, by uid, by what they are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pomelo import Options, Registry, accept, wire
+
+NODE = {"type": "js-websocket", "version": "1"}
+PITAYA = {"platform": "mac", "libVersion": "1"}
+
+
+class Crowd:
+    """Clients of one listener that has definitions."""
+
+    def __init__(self, make_reader: Any, pomelo: Any) -> None:
+        self.reader = make_reader(
+            routes=pomelo.routes,
+            client_protos=pomelo.client_protos,
+            server_protos=pomelo.server_protos,
+        )
+        self.registry: Registry = self.reader.listener.registry
+        self._hello = pomelo.hello
+
+    def join(self, sys: Any = NODE, **user: Any) -> Any:
+        """One more."""
+        connection, _ = self.reader.connect()
+        connection.deliver(self._hello(sys, user))
+        connection.clear()
+        return connection
+
+
+@pytest.fixture
+def crowd(make_reader: Any, pomelo: Any) -> Crowd:
+    """Nobody yet."""
+    return Crowd(make_reader, pomelo)
+
+
+def test_by_uid(crowd: Crowd) -> None:
+    """All connections of a user, and nobody else's."""
+    first, second = crowd.join(uid="alice"), crowd.join(uid="alice")
+    other = crowd.join(uid="bob")
+    registry = crowd.registry
+    assert registry.push(registry.user("alice"), "x", b"{}").sent == 2
+    assert first.sent == second.sent == wire.push("x", b"{}")
+    assert other.sent == b""
+    assert registry.user("nobody") == []
+    first.lose()
+    assert len(registry.user("alice")) == 1
+    second.lose()
+    assert registry.user("alice") == []
+
+
+def test_outcomes_are_counted(crowd: Crowd) -> None:
+    """Each message to a client; and pushes that were for nobody, or no pushes."""
+    alice, _ = crowd.join(uid="alice"), crowd.join()
+    registry = crowd.registry
+    registry.push(registry.all(), "x", b"{}")
+    registry.push(registry.user("nobody"), "x", b"{}")
+    with pytest.raises(ValueError, match="JSON"):
+        registry.push(registry.user("nobody"), "x", b"{")
+    alice.unsent_bytes = 1 << 30
+    registry.push(registry.user("alice"), "x", b"{}")
+    assert registry.outcomes == {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1}
+
+
+def test_by_session(crowd: Crowd) -> None:
+    """The name that the client's events have."""
+    first, second = crowd.join(), crowd.join()
+    registry = crowd.registry
+    assert registry.push(registry.session(first.origin.session), "x", b"{}").sent == 1
+    assert first.sent
+    assert not second.sent
+    assert registry.session("gone") == []
+
+
+def test_by_attributes(crowd: Crowd) -> None:
+    """Everyone, or those whose events have these attributes."""
+    red, blue = crowd.join(team="red", level=3), crowd.join(team="blue", level=3)
+    registry = crowd.registry
+    assert len(registry.all()) == 2
+    assert len(registry.all({"user.level": "3"})) == 2
+    assert [
+        m.origin for m in registry.all({"user.team": "red", "client": "js-websocket"})
+    ] == [red.origin]
+    assert registry.all({"user.team": "green"}) == []
+    assert registry.push(registry.all({"user.team": "blue"}), "x", b"{}").sent == 1
+    assert blue.sent
+
+
+def test_encoded_once_per_kind_of_client(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are; each kind gets what it can read."""
+    clients = [crowd.join() for _ in range(20)]
+    pitaya = crowd.join(PITAYA)
+    encoded = []
+    make = wire.push
+    monkeypatch.setattr(wire, "push", lambda *args: encoded.append(args) or make(*args))
+    registry = crowd.registry
+    assert registry.push(registry.all(), "onMove", b'{"id":7}').sent == 21
+    assert len(encoded) == 2
+    assert {client.sent for client in clients} == {make("onMove", b"\x08\x07")}
+    assert pitaya.sent == make("onMove", b'{"id":7}')
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        ("x", b"{"),
+        ("x", b""),
+        ("x", b'"\xff"'),
+        ("", b"{}"),
+        ("x" * 256, b"{}"),
+        ("a😀", b"{}"),
+        ("onMove", b"{}"),
+        ("onMove", b"[1]"),
+        ("onMove", b'{"id":"x"}'),
+    ],
+)
+def test_bad_pushes_reach_nobody(crowd: Crowd, route: str, body: bytes) -> None:
+    """Not even those clients that it would have suited."""
+    pitaya, node = crowd.join(PITAYA), crowd.join()
+    registry = crowd.registry
+    with pytest.raises(ValueError, match=r"route|body|id|object"):
+        registry.push(registry.all(), route, body)
+    assert pitaya.sent == node.sent == b""
+
+
+def test_kick(crowd: Crowd) -> None:
+    """With its reason, and FIN."""
+    alice, bob = crowd.join(uid="alice"), crowd.join(uid="bob")
+    registry = crowd.registry
+    assert registry.kick(registry.user("alice"), "banned") == 1
+    assert alice.sent == wire.kick("banned")
+    assert alice.closed
+    assert not bob.closed
+    assert len(registry) == 1
+
+
+def test_one_registry_for_several_listeners(make_reader: Any, pomelo: Any) -> None:
+    """A gateway may have it so."""
+    registry = Registry()
+    reader = make_reader()
+    limits = SimpleNamespace(message_bytes=1 << 16, unacknowledged_bytes=1 << 20)
+    settings = SimpleNamespace(limits=limits, options=Options())
+    for _ in range(2):
+        listener = accept(settings, reader.journal, reader.clock, registry)
+        connection, _ = reader.connect()
+        listener(connection).received(pomelo.hello())
+    assert len(registry) == 2

@@ -1,0 +1,112 @@
+"""Dictionaries, definitions, their versions, and the files they come from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pomelo.routes import NONE, Unusable, js_json, load
+
+
+def test_versions(vectors: Callable[[str], list[dict[str, Any]]]) -> None:
+    """Versions are Pomelo's, so that caches of its clients stay good."""
+    first = vectors("protobuf")[0]
+    found = load(first["dictionary"], first["source"])
+    assert found.dictionary is not None
+    assert found.dictionary.version == first["dictVersion"]
+    assert found.protos is not None
+    assert found.protos.version == first["version"]
+
+
+def test_keys_in_the_order_of_javascript() -> None:
+    """Numbers first and sorted, then the others as they came."""
+    value = {"b": 1, "10": 2, "9": [{"1": "x", "a": None, "0": 1}], "a": 3, "01": 4}
+    assert js_json(value) == (
+        '{"9":[{"0":1,"1":"x","a":null}],"10":2,"b":1,"a":3,"01":4}'
+    )
+
+
+def test_codes() -> None:
+    """A list counts from 1; an object gives its own codes."""
+    listed = load(["x", "y"]).dictionary
+    given = load({"x": 7, "y": 65535}).dictionary
+    assert listed is not None
+    assert given is not None
+    assert listed.names == {1: "x", 2: "y"}
+    assert given.names == {7: "x", 65535: "y"}
+
+
+def test_nothing() -> None:
+    """Without options nobody is told anything."""
+    found = load(None, None, None)
+    assert (found.dictionary, found.protos, found.stale) == (None, None, False)
+    assert load([]).dictionary is None
+    assert not NONE.stale
+
+
+def test_one_side_of_protos() -> None:
+    """Definitions of one side are told with an empty other side."""
+    found = load(server_protos={"onX": {"optional uInt32 x": 1}}).protos
+    assert found is not None
+    assert found.client == {}
+    assert "onX" in found.answers
+
+
+@pytest.mark.parametrize(
+    ("routes", "why"),
+    [
+        (7, "must be a list"),
+        ([""], "is not a route"),
+        ([1], "is not a route"),
+        (["x" * 256], "more than 255 bytes"),
+        (["a😀"], "browsers"),
+        (["a", "a"], "twice"),
+        ({"a": 1, "b": 1}, "twice"),
+        ({"a": 0}, "is not 1 to 65535"),
+        ({"a": 65536}, "is not 1 to 65535"),
+        ({"a": "1"}, "is not 1 to 65535"),
+    ],
+)
+def test_unusable_dictionaries(routes: Any, why: str) -> None:
+    """A dictionary that some client could not use is refused with its reason."""
+    with pytest.raises(Unusable, match=why) as caught:
+        load(routes)
+    assert str(caught.value).startswith("options.routes: ")
+
+
+def test_files(tmp_path: Path) -> None:
+    """Each option may be the path of a JSON file; a change of it is noticed."""
+    routes, protos = tmp_path / "dictionary.json", tmp_path / "serverProtos.json"
+    routes.write_text('["a"]')
+    protos.write_text(json.dumps({"onX": {"optional uInt32 x": 1}}))
+    found = load(routes, None, str(protos))
+    assert found.dictionary is not None
+    assert found.dictionary.codes == {"a": 1}
+    assert found.protos is not None
+    assert not found.stale
+    os.utime(protos, ns=(1, 1))
+    assert found.stale
+
+
+def test_a_file_that_is_gone_is_not_stale(tmp_path: Path) -> None:
+    """While an editor replaces it, what was read stays good."""
+    routes = tmp_path / "dictionary.json"
+    routes.write_text('["a"]')
+    found = load(routes)
+    routes.unlink()
+    assert not found.stale
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"a": "x"}'])
+def test_unusable_files(tmp_path: Path, text: str | None) -> None:
+    """Missing, no JSON, no dictionary: the error names the option."""
+    routes = tmp_path / "dictionary.json"
+    if text is not None:
+        routes.write_text(text)
+    with pytest.raises(Unusable, match=r"options\.routes: "):
+        load(routes)

@@ -1,0 +1,425 @@
+"""The server on a connection and a journal: what is written, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.session import HEARTBEAT
+
+OK = b'{"code":200}'
+STREAM = (
+    wire.request(1, "a", b"{}") + wire.notify("b", b"[]") + wire.request(2, "a", b"{}")
+)
+
+
+def _kick(reason: str) -> bytes:
+    return wire.kick(reason)
+
+
+# Durability
+
+
+def test_answers_follow_durability(reader: Any) -> None:
+    """No response before the journal says that the batch is on disk."""
+    reader.greet()
+    reader.deliver(STREAM)
+    [batch] = reader.journal.pending
+    assert batch.count == 3
+    assert batch.origin is reader.connection.origin
+    assert batch.received_at == 1_700_000_000_000_000
+    assert batch.payload_bytes == 6
+    assert reader.sent == b""
+    assert reader.connection.waiting
+    reader.journal.store()
+    assert reader.sent == wire.response(1, OK) + wire.response(2, OK)
+    assert reader.connection.counted == 3
+    assert not reader.connection.waiting
+
+
+def test_one_message_per_package(make_reader: Callable[..., Any]) -> None:
+    """Over WebSocket each response is written for itself; over TCP they go together."""
+    reader = make_reader()
+    for framed in (False, True):
+        connection, server = reader.connect(framed=framed)
+        server.received(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
+        connection.clear()
+        server.received(STREAM)
+        reader.journal.store_all()
+        assert len(connection.written) == (2 if framed else 1)
+        assert connection.sent == wire.response(1, OK) + wire.response(2, OK)
+
+
+def test_what_can_not_be_stored(reader: Any) -> None:
+    """Requests are answered 500; a client whose notify is lost is kicked."""
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}"))
+    reader.journal.refuse()
+    failed = wire.response(1, b'{"code":500,"msg":"not stored"}')
+    assert reader.sent == failed
+    assert not reader.connection.closed
+    reader.connection.clear()
+    reader.deliver(STREAM)
+    reader.deliver(wire.request(3, "a", b"{}"))
+    reader.journal.refuse()
+    assert not reader.connection.closed
+    reader.journal.store()
+    failures = failed + wire.response(2, b'{"code":500,"msg":"not stored"}')
+    assert reader.sent == failures + wire.response(3, OK) + _kick("not stored")
+    assert reader.connection.closed
+    assert reader.connection.counted == 1
+
+
+def test_a_journal_that_stores_at_once(reader: Any) -> None:
+    """Deferreds that have fired already are fine."""
+    submit = reader.journal.submit
+
+    def eager(batch: Any) -> Any:
+        done = submit(batch)
+        reader.journal.store()
+        return done
+
+    reader.journal.submit = eager
+    reader.greet()
+    reader.deliver(STREAM)
+    assert reader.sent == wire.response(1, OK) + wire.response(2, OK)
+    assert not reader.connection.waiting
+
+
+def test_after_the_client_has_left(reader: Any) -> None:
+    """What it sent is stored and counted; nothing is written."""
+    reader.greet()
+    reader.deliver(STREAM)
+    reader.connection.lose()
+    reader.journal.store_all()
+    assert reader.sent == b""
+    assert reader.connection.counted == 3
+    reader.deliver(STREAM)
+    assert len(reader.journal.submitted) == 1
+
+
+def test_what_is_lost_after_the_client_has_left(reader: Any) -> None:
+    """Nobody is there to be told; nothing is counted."""
+    reader.greet()
+    reader.deliver(STREAM)
+    reader.connection.lose()
+    reader.journal.refuse()
+    assert reader.sent == b""
+    assert reader.connection.counted == 0
+    assert reader.server.unacknowledged_bytes == 0
+
+
+def test_what_is_held(reader: Any) -> None:
+    """Half a message is held until the rest of it comes, or the client goes."""
+    reader.greet()
+    package = wire.notify("a", b"x" * 1000)
+    reader.deliver(package[:500])
+    assert reader.server.held_bytes == 500
+    reader.deliver(package[500:])
+    assert reader.server.held_bytes == 0
+    assert len(reader.journal.submitted) == 1
+
+
+def test_nothing_is_taken_after_the_end(reader: Any) -> None:
+    """Bytes and ticks that come too late change nothing."""
+    reader.greet()
+    reader.server.kick("bye")
+    reader.server.received(STREAM)
+    reader.server.tick()
+    reader.connection.lose()
+    assert not reader.journal.submitted
+    assert reader.sent == _kick("bye")
+
+
+# Refusals
+
+
+def test_pending_answers_come_before_a_refusal(reader: Any) -> None:
+    """Good messages before a bad one are stored and answered, then comes the kick."""
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}") + b"\x04\x00\x00\x00")
+    reader.deliver(wire.request(2, "a", b"{}"))
+    assert reader.connection.refused is None
+    reader.journal.store_all()
+    assert reader.sent == wire.response(1, OK) + _kick("message without a flag")
+    assert reader.connection.refused.rule == "message without a flag"
+    assert len(reader.journal.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"\x02\0\0\0", b"\x04\0\0\x08"],
+)
+def test_refused_at_once(reader: Any, stream: bytes) -> None:
+    """Whoever does not begin with a handshake learns why."""
+    reader.deliver(stream)
+    refused = reader.connection.refused
+    assert reader.sent == _kick(refused.rule)
+    assert reader.connection.closed
+
+
+def test_a_refused_handshake(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """Its reply is a handshake; the client never counts as one."""
+    reader = make_reader(token="secret")
+    reader.deliver(pomelo.hello(None, {"token": "x"}))
+    assert json.loads(reader.sent[4:]) == {"code": 500, "msg": "wrong token"}
+    assert len(reader.listener.registry) == 0
+
+
+def test_a_farewell(reader: Any) -> None:
+    """A client that says that it goes gets its answers and a FIN."""
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}") + wire.kick("bye"))
+    assert not reader.connection.closed
+    reader.journal.store_all()
+    assert reader.sent == wire.response(1, OK)
+    assert reader.connection.closed
+    assert reader.connection.refused is None
+
+
+# Who it is
+
+
+def test_the_origin_knows_the_client(reader: Any) -> None:
+    """Attributes of the network stay, those of the handshake are added."""
+    reader.connection.origin.attributes = {"tls": "1.3"}
+    reader.connection.origin.principal = "CN=device"
+    reader.greet(None, {"uid": "alice", "team": "red"})
+    assert reader.connection.origin.attributes == {
+        "tls": "1.3",
+        "client": "js-websocket",
+        "client_version": "0.0.1",
+        "profile": "js",
+        "uid": "alice",
+        "user.uid": "alice",
+        "user.team": "red",
+    }
+    assert reader.connection.origin.principal == "CN=device"
+    assert reader.server.uid == "alice"
+
+
+# Flow
+
+
+def test_a_full_journal_stops_reading(reader: Any) -> None:
+    """What was read is answered, nothing more is read until there is room."""
+    reader.greet()
+    reader.journal.full = True
+    reader.deliver(wire.request(1, "a", b"{}"))
+    assert reader.connection.paused
+    reader.deliver(wire.request(2, "a", b"{}"))
+    assert len(reader.journal.submitted) == 1
+    reader.journal.store()
+    assert reader.sent == wire.response(1, OK)
+    assert reader.connection.paused
+    reader.journal.full = False
+    assert not reader.connection.paused
+    assert len(reader.journal.submitted) == 2
+
+
+def test_debt_stops_reading(make_reader: Callable[..., Any]) -> None:
+    """One connection may have so much waiting for the disk, and no more."""
+    reader = make_reader(unacknowledged_bytes=1000)
+    reader.greet()
+    for number in range(1, 10):
+        reader.deliver(wire.request(number, "a", b"x" * 300))
+    assert reader.connection.paused
+    assert 1000 <= reader.server.unacknowledged_bytes < 2000
+    reader.journal.store_all()
+    assert not reader.connection.paused
+    assert reader.server.unacknowledged_bytes == 0
+    assert len(reader.journal.stored) == 9
+
+
+def test_a_paused_client_is_kept_alive(reader: Any) -> None:
+    """While we do not read, heartbeats go on and nobody is cut off."""
+    reader.greet()
+    reader.journal.full = True
+    reader.deliver(wire.notify("a", b"{}"))
+    for _ in range(100):
+        reader.clock.advance(0.75)
+    assert not reader.connection.closed
+    beats = reader.sent.count(HEARTBEAT)
+    assert reader.sent == HEARTBEAT * beats
+    assert beats >= 75 // 5
+    reader.journal.full = False
+    for _ in range(8):
+        reader.clock.advance(0.75)
+    assert not reader.connection.closed
+
+
+# Time
+
+
+def test_heartbeats_and_their_end(reader: Any) -> None:
+    """Each is answered; without one the client is cut off at twice the interval."""
+    reader.greet()
+    for _ in range(5):
+        reader.wait(2.9)
+        reader.deliver(HEARTBEAT)
+    assert not reader.connection.closed
+    assert reader.sent.count(HEARTBEAT) >= 5
+    silence = 0.0
+    while not reader.connection.closed:
+        reader.wait(0.05)
+        silence += 0.05
+    assert 6.0 <= silence <= 6.0 + 0.75 + 0.05
+    assert reader.sent.endswith(_kick("no sign of life"))
+    assert reader.connection.refused is None
+
+
+def test_the_timer_rests_while_nobody_is_here(reader: Any) -> None:
+    """One timer for all, and none for none."""
+    reader.connect()
+    assert len(reader.clock.getDelayedCalls()) == 1
+    for server in list(reader.listener._servers):
+        server.closed()
+    reader.clock.advance(1)
+    assert reader.clock.getDelayedCalls() == []
+    reader.connect()
+    assert len(reader.clock.getDelayedCalls()) == 1
+
+
+def test_who_does_not_get_to_work(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """Half a handshake is refused in time; a silent probe is closed without a word."""
+    reader = make_reader(handshake_timeout=5.0)
+    silent, _ = reader.connect()
+    reader.deliver(pomelo.handshake())
+    reader.connection.clear()
+    reader.clock.pump([0.75] * 6)
+    assert not reader.connection.closed
+    reader.clock.pump([0.75] * 3)
+    assert reader.sent == _kick("handshake not finished in time")
+    assert reader.connection.refused.key == "options.handshake_timeout"
+    assert silent.closed
+    assert silent.sent == b""
+    assert silent.refused is None
+
+
+# Drain
+
+
+def test_drain(reader: Any) -> None:
+    """Pending requests are answered, then comes the kick, then FIN."""
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}"))
+    reader.server.drain()
+    reader.deliver(wire.request(2, "a", b"{}"))
+    assert not reader.connection.closed
+    assert len(reader.listener.registry) == 0
+    reader.clock.advance(10)
+    reader.journal.store_all()
+    assert reader.sent.replace(HEARTBEAT, b"") == wire.response(1, OK) + _kick(
+        "shutdown"
+    )
+    assert reader.connection.closed
+    assert len(reader.journal.submitted) == 1
+
+
+def test_drain_of_an_idle_client(reader: Any) -> None:
+    """At once; a second time it is nothing."""
+    reader.greet()
+    reader.server.drain()
+    reader.server.drain()
+    assert reader.sent == _kick("shutdown")
+    assert reader.connection.closed
+
+
+# Pushes
+
+
+def test_only_who_works_is_reached(reader: Any, pomelo: Any) -> None:
+    """From the acknowledgement to the end."""
+    registry = reader.listener.registry
+    reader.deliver(pomelo.handshake())
+    assert len(registry) == 0
+    reader.deliver(wire.package(wire.ACK))
+    [member] = registry.all()
+    assert member is reader.server
+    reader.connection.clear()
+    assert registry.push([member], "onX", b'{"x":1}').sent == 1
+    assert reader.sent == wire.push("onX", b'{"x":1}')
+    reader.connection.lose()
+    assert len(registry) == 0
+    assert registry.push([member], "onX", b"{}").dropped == 1
+
+
+def test_a_push_counts_as_word_from_us(reader: Any) -> None:
+    """Who is pushed to needs no heartbeat besides."""
+    reader.greet()
+    for _ in range(4):
+        reader.listener.registry.push([reader.server], "x", b"{}")
+        reader.clock.advance(0.75)
+    assert HEARTBEAT not in reader.connection.written
+
+
+def test_slow_clients_lose_pushes(make_reader: Callable[..., Any]) -> None:
+    """Above the cap pushes are dropped, responses are not."""
+    reader = make_reader(push_bytes=100)
+    reader.greet()
+    reader.connection.unsent_bytes = 95
+    pushed = reader.listener.registry.push([reader.server], "onX", b"{}")
+    assert (pushed.sent, pushed.dropped) == (0, 1)
+    reader.deliver(wire.request(1, "a", b"{}"))
+    reader.journal.store()
+    assert reader.sent == wire.response(1, OK)
+    reader.connection.unsent_bytes = 0
+    assert reader.listener.registry.push([reader.server], "onX", b"{}").sent == 1
+
+
+def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
+    """… or, if the policy says so, the client has to go, its requests answered."""
+    reader = make_reader(push_bytes=100, push_policy="kick")
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}"))
+    reader.connection.unsent_bytes = 95
+    assert reader.listener.registry.push([reader.server], "onX", b"{}").dropped == 1
+    assert not reader.connection.closed
+    reader.journal.store()
+    rule = "client does not read its pushes"
+    assert reader.sent == wire.response(1, OK) + _kick(rule)
+    assert reader.connection.refused.key == "options.push_bytes"
+
+
+# Definitions
+
+
+def test_files_are_read_again(make_reader: Callable[..., Any], tmp_path: Path) -> None:
+    """A changed file holds for the next client; one that is broken changes nothing."""
+    path = tmp_path / "dictionary.json"
+    path.write_text('["a.b.c"]')
+    reader = make_reader(routes=path)
+    reader.greet()
+
+    def told() -> Any:
+        connection, server = reader.connect()
+        server.received(wire.package(1, b'{"sys":{}}'))
+        return json.loads(connection.sent[4:])["sys"]["dict"]
+
+    def change(text: str, when: int) -> None:
+        path.write_text(text)
+        os.utime(path, ns=(when, when))
+        for _ in range(8):
+            reader.clock.advance(0.75)
+            reader.deliver(HEARTBEAT)
+
+    change('["x.y.z"]', 1)
+    assert told() == {"x.y.z": 1}
+    reader.deliver(wire.notify(1, b"{}"))
+    assert reader.events()[0][2] == "a.b.c"
+    change("[broken", 2)
+    assert told() == {"x.y.z": 1}
+    change('["n.e.w"]', 3)
+    assert told() == {"n.e.w": 1}
+
+
+def test_mistakes_are_found_at_the_start(make_reader: Callable[..., Any]) -> None:
+    """Definitions that can not be used prevent the listener."""
+    with pytest.raises(ValueError, match=r"options\.routes"):
+        make_reader(routes=["a", "a"])

@@ -1,0 +1,246 @@
+"""Packages and messages, against what the published codec says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pomelo import wire
+
+Vectors = Callable[[str], list[dict[str, Any]]]
+
+
+def _decoder(*, data_bytes: int = 1 << 20) -> wire.Decoder:
+    decoder = wire.Decoder(data_bytes, 4096)
+    decoder.open = True
+    return decoder
+
+
+def _tokens(decoder: wire.Decoder, *pieces: bytes) -> list[Any]:
+    found: list[Any] = []
+    for piece in pieces:
+        decoder.feed(piece)
+        while (token := decoder.take()) is not None:
+            found.append(token)
+    return found
+
+
+def _messages(*pieces: bytes) -> list[tuple[int, wire.Route, bytes]]:
+    return [
+        (number, route, run.buffer[at:stop])
+        for run in _tokens(_decoder(), *pieces)
+        for number, route, at, stop in run.found
+    ]
+
+
+def _refused(stream: bytes) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        _messages(stream)
+    return caught.value
+
+
+def test_package_heads(vectors: Vectors) -> None:
+    """Packages of all types and sizes are those of pomelo-protocol."""
+    for vector in vectors("packages"):
+        made = wire.package(vector["type"], b"a" * vector["size"])
+        assert made[:4].hex() == vector["head"]
+
+
+def test_messages_to_bytes(vectors: Vectors) -> None:
+    """Messages are those of pomelo-protocol: ids, routes, codes, without bodies."""
+    make: dict[str, Callable[..., bytes]] = {
+        "request": lambda v, body: wire.request(v["id"], v["route"], body),
+        "notify": lambda v, body: wire.notify(v["route"], body),
+        "push": lambda v, body: wire.push(v["route"], body),
+        "response": lambda v, body: wire.response(v["id"], body),
+    }
+    rows = vectors("messages")
+    assert len(rows) > 100
+    for vector in rows:
+        made = make[vector["kind"]](vector, bytes.fromhex(vector["body"]))
+        assert made[4:].hex() == vector["hex"]
+
+
+def test_messages_from_clients(vectors: Vectors) -> None:
+    """… and are read as they were meant, by the server."""
+    for vector in vectors("messages"):
+        package = wire.package(wire.DATA, bytes.fromhex(vector["hex"]))
+        if vector["kind"] in ("request", "notify"):
+            [(number, route, body)] = _messages(package)
+            name = wire.text(route) if isinstance(route, bytes) else route
+            assert (number, name) == (vector["id"], vector["route"])
+            assert body.hex() == vector["body"]
+        else:
+            assert f"{vector['kind']} from a client" in _refused(package).rule
+
+
+def test_messages_from_servers(vectors: Vectors) -> None:
+    """… and by the client."""
+    for vector in vectors("messages"):
+        found = bytes.fromhex(vector["hex"])
+        if vector["kind"] in ("response", "push"):
+            message = wire.message(found)
+            route = message.route
+            name = wire.text(route) if isinstance(route, bytes) else route
+            assert (message.id, name) == (vector["id"], vector["route"])
+            assert message.body.hex() == vector["body"]
+            assert not message.error
+        else:
+            with pytest.raises(ValueError, match="from a server"):
+                wire.message(found)
+
+
+@pytest.mark.parametrize("number", [1, 2**31 - 1, 2**31, 2**32 - 1])
+def test_every_id_of_32_bits(number: int) -> None:
+    """Ids that keep the original busy for ever are read like any other."""
+    assert _messages(wire.request(number, "a", b"{}")) == [(number, b"a", b"{}")]
+    assert wire.message(wire.response(number, b"{}")[4:]).id == number
+
+
+@pytest.mark.parametrize(
+    ("number", "meant"), [("8100", 1), ("80808000", 0), ("ff80808000", 127)]
+)
+def test_ids_longer_than_they_need_be(number: str, meant: int) -> None:
+    """An id may have idle groups, up to five bytes."""
+    body = bytes.fromhex(f"00{number}0161")
+    assert _messages(wire.package(wire.DATA, body)) == [(meant, b"a", b"")]
+
+
+@pytest.mark.parametrize(
+    ("message", "rule"),
+    [
+        ("", "without a flag"),
+        ("00", "inside its id"),
+        ("0080", "inside its id"),
+        ("0001", "inside its route"),
+        ("02", "inside its route"),
+        ("020561", "inside its route"),
+        ("0301", "inside its route"),
+        ("008080808010", "above 4294967295"),
+        ("00ffffffff1f", "above 4294967295"),
+        ("00808080808001", "above 4294967295"),
+        ("0401", "response from a client"),
+        ("060161", "push from a client"),
+        ("08", "unknown type 4"),
+        ("0e", "unknown type 7"),
+        ("220161", "unknown flag bits 0x20"),
+        ("c20161", "unknown flag bits 0xc0"),
+    ],
+)
+def test_bad_messages(message: str, rule: str) -> None:
+    """Each is refused with its reason, which the kick tells the client as well."""
+    found = wire.package(wire.DATA, bytes.fromhex(message))
+    why = _refused(found)
+    assert rule in why.rule
+    assert why.reply == wire.kick(why.rule)
+    good = wire.notify("a", b"{}")
+    decoder = _decoder()
+    decoder.feed(good + found + good)
+    run = decoder.take()
+    assert isinstance(run, wire.Messages)
+    assert len(run.found) == 1
+    with pytest.raises(Refusal, match=rule):
+        decoder.take()
+
+
+@pytest.mark.parametrize("kind", [0, 6, 0x16, 0x47, 0xFF])
+def test_unknown_package_types(kind: int) -> None:
+    """The first byte is enough to know that this is not Pomelo."""
+    assert f"package of type {kind}" in _refused(bytes((kind,))).rule
+
+
+def test_sizes_are_refused_from_the_head() -> None:
+    """A size above the limit is refused before its first byte is there."""
+    decoder = _decoder(data_bytes=100)
+    assert len(_tokens(decoder, wire.notify("a", b"x" * 97))) == 1
+    with pytest.raises(Refusal) as caught:
+        _tokens(decoder, b"\x04\x00\x00\x65")
+    assert str(caught.value) == (
+        "package of 101 bytes, limit 100 (limits.message_bytes)"
+    )
+    with pytest.raises(Refusal, match=r"options\.handshake_bytes"):
+        _tokens(_decoder(), b"\x01\xff\xff\xff")
+
+
+def test_messages_before_their_time() -> None:
+    """Until the handshake is over a message is refused from its head."""
+    with pytest.raises(Refusal, match="before the handshake was acknowledged"):
+        _tokens(wire.Decoder(100, 100), b"\x04\x00\x00\x10")
+
+
+def test_a_large_package_in_crumbs() -> None:
+    """A package is put together once, and nothing is held after it."""
+    decoder = _decoder()
+    package = wire.notify("a", b"x" * 300_000)
+    pieces = [package[at : at + 1000] for at in range(0, len(package), 1000)]
+    [run] = _tokens(decoder, *pieces)
+    assert run.buffer[run.start : run.stop] == package
+    assert decoder.held_bytes == 0
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_slicing(strategies: Any, data: st.DataObject) -> None:
+    """However the network slices the stream, the same messages come out."""
+    packages = data.draw(st.lists(strategies.packages, max_size=8))
+    stream = b"".join(packages)
+    pieces = data.draw(strategies.sliced(st.just(stream)))
+
+    def read(*parts: bytes) -> list[tuple[int, wire.Route, bytes]]:
+        return [
+            (number, route, run.buffer[at:stop])
+            for run in _tokens(_decoder(), *parts)
+            if isinstance(run, wire.Messages)
+            for number, route, at, stop in run.found
+        ]
+
+    assert read(*pieces) == read(stream)
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_garbage(pieces: list[bytes]) -> None:
+    """Nothing but tokens and refusals comes of any bytes."""
+    with contextlib.suppress(Refusal):
+        for token in _tokens(_decoder(data_bytes=50), *pieces):
+            assert isinstance(token, (wire.Package, wire.Messages))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_garbage_from_servers(body: bytes) -> None:
+    """A client gets a message or a ValueError."""
+    with contextlib.suppress(ValueError):
+        wire.message(body)
+
+
+def test_text_of_browsers() -> None:
+    """Halves of surrogate pairs, each encoded for itself, become the character."""
+    assert wire.text("a😀ü".encode()) == "a😀ü"
+    assert wire.text(b"a\xed\xa0\xbd\xed\xb8\x80\xc3\xbc") == "a😀ü"
+    for broken in (b"\xff", b"\xed\xa0\xbd", b"\xed\xb8\x80\xed\xa0\xbd"):
+        with pytest.raises(UnicodeDecodeError):
+            wire.text(broken)
+
+
+def test_ascii() -> None:
+    """JSON for clients is ASCII, and otherwise as it was."""
+    found = '{ "a": 1.0, "b":"ü😀\\n" }'
+    assert wire.ascii_text(found.encode()) == (
+        b'{ "a": 1.0, "b":"\\u00fc\\ud83d\\ude00\\n" }'
+    )
+    assert wire.ascii_json({"ü": 1}) == b'{"\\u00fc":1}'
+
+
+def test_what_does_not_fit() -> None:
+    """No package is made that could not be read."""
+    with pytest.raises(ValueError, match="255 at most"):
+        wire.push("x" * 256, b"{}")
+    with pytest.raises(ValueError, match="16777215 at most"):
+        wire.push("x", bytes(1 << 24))

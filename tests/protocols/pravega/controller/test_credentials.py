@@ -1,0 +1,185 @@
+"""Who calls, and with which token they come to the segment store."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.messages import new
+from gateway.protocols.pravega.controller.tokens import Tokens
+
+Make = Callable[..., Any]
+
+SEGMENT = "sc/st/0.#epoch.0"
+EXISTS = new("ScopeInfo", scope="sc").SerializeToString()
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture
+def guarded(make_service: Make) -> Any:
+    """A controller with a user and a bearer's token."""
+    return make_service(users={"ann": "s3cret:ä"}, tokens={"t0ken": "bot"})
+
+
+@pytest.mark.parametrize(
+    ("authorization", "name"),
+    [
+        (basic("ann", "s3cret:ä"), "ann"),
+        (basic("ann", "s3cret:ä").replace("Basic ", "basic  "), "ann"),
+        ("Bearer t0ken", "bot"),
+        ("bearer t0ken", "bot"),
+    ],
+)
+def test_those_who_may(guarded: Any, authorization: str, name: str) -> None:
+    """Both schemes; the events of a call carry the name."""
+    peer = guarded.peer(authorization=authorization)
+    assert peer.send("checkScopeExists", EXISTS).status == 0
+    assert peer.connection.origin.principal == name
+    assert peer.connection.refused is None
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        basic("ann", "wrong"),
+        basic("bob", "s3cret:ä"),
+        basic("bob", ""),
+        basic("", ""),
+        "Basic !!!",
+        "Basic",
+        "Bearer",
+        "Bearer wrong",
+        "Digest t0ken",
+        "t0ken",
+    ],
+)
+def test_those_who_may_not(guarded: Any, authorization: str | None) -> None:
+    """UNAUTHENTICATED thrice, then GOAWAY, and a line that names the keys."""
+    headers = {} if authorization is None else {"authorization": authorization}
+    peer = guarded.peer(**headers)
+    for _ in range(3):
+        assert peer.connection.refused is None
+        answer = peer.send("createScope", EXISTS)
+        assert answer.status == Code.UNAUTHENTICATED
+    assert "options.users" in str(peer.connection.refused)
+    assert guarded.journal.pending == []
+
+
+def test_nobody_has_to_say(service: Any) -> None:
+    """Without users and tokens, whatever a client says of itself is not looked at."""
+    peer = service.peer(authorization="Basic !!!")
+    assert peer.send("checkScopeExists", EXISTS).status == 0
+    assert peer.connection.origin.principal is None
+    request = new("StreamInfo", scope="sc", stream="st")
+    assert peer.call("getDelegationToken", request).token == ""
+
+
+# -- delegation tokens ------------------------------------------------------------------
+
+
+def token(guarded: Any, stream: str = "st") -> str:
+    peer = guarded.peer(authorization="Bearer t0ken")
+    request = new("StreamInfo", scope="sc", stream=stream)
+    found: str = peer.call("getDelegationToken", request).token
+    return found
+
+
+def test_a_token(guarded: Any) -> None:
+    """A JWT whose middle says when it ends; good for all that belongs to its stream."""
+    made = token(guarded)
+    middle = made.split(".")[1]
+    claims = json.loads(urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    assert claims["exp"] == 1_700_000_000 + 600
+    assert claims["sub"] == "bot"
+    check = guarded.controller.tokens.check
+    for name in (SEGMENT, f"{SEGMENT}#transaction.{'0' * 32}"):
+        assert check(made, name) is None
+    for name in ("sc/other/0.#epoch.0", "sc/st", "sc/stx/0.#epoch.0", "sc/st/a/b", ""):
+        assert check(made, name) == 0
+
+
+def test_tokens_that_are_not_ours(guarded: Any) -> None:
+    """Changed, cut, empty, signed by others, not even text."""
+    made = token(guarded)
+    check = guarded.controller.tokens.check
+    head, body, signature = made.split(".")
+    for bad in (
+        "",
+        "a.b.c",
+        "\ud800.ä.☃",
+        f"{head}.{body}.",
+        f"{head}.{body}",
+        f"{head}.{body[:-1]}.{signature}",
+        f"{head}.{token(guarded, 'other').split('.')[1]}.{signature}",
+    ):
+        assert check(bad, SEGMENT) == 0, bad
+
+
+def test_a_token_ends(guarded: Any) -> None:
+    """Its code tells the client to get another one."""
+    made = token(guarded)
+    check = guarded.controller.tokens.check
+    guarded.clock.advance(599)
+    assert check(made, SEGMENT) is None
+    guarded.clock.advance(1)
+    assert check(made, SEGMENT) == 1
+
+
+def test_tokens_outlive_a_restart(guarded: Any) -> None:
+    """The key is in the journal like everything else."""
+    made = token(guarded)
+    again = guarded.restarted()
+    assert again.controller.tokens.check(made, SEGMENT) is None
+    other = Tokens(guarded.clock.seconds, lifetime=1, required=True)
+    other.key = b"x" * 32
+    assert other.check(made, SEGMENT) == 0
+
+
+def test_the_cache_of_tokens_is_bounded() -> None:
+    """However many there are, each is still checked right."""
+    tokens = Tokens(lambda: 0.0, lifetime=10, required=True)
+    made = [tokens.make("sc", f"s{number}", "n") for number in range(10_002)]
+    for number, each in enumerate(made):
+        assert tokens.check(each, f"sc/s{number}/0") is None
+    assert len(tokens._checked) <= 10_000
+
+
+def test_tokens_come_with_segments(guarded: Any, config: Make) -> None:
+    """Java clients take the first one from where they hear of segments."""
+    peer = guarded.peer(authorization="Bearer t0ken")
+    peer.call("createScope", new("ScopeInfo", scope="sc"))
+    peer.call("createStream", config())
+    info = new("StreamInfo", scope="sc", stream="st")
+    for method, request in {
+        "getCurrentSegments": info,
+        "getSegments": new("GetSegmentsRequest", stream_info=info),
+        "getEpochSegments": new("GetEpochSegmentsRequest", stream_info=info),
+        "getSegmentsImmediatelyFollowing": new("SegmentId", stream_info=info),
+        "getSegmentsBetween": new("StreamCutRange", stream_info=info),
+        "createTransaction": new("CreateTxnRequest", stream_info=info, lease=1),
+    }.items():
+        found = peer.call(method, request).token
+        assert guarded.controller.tokens.check(found, SEGMENT) is None
+
+
+@pytest.mark.parametrize("users", [{}, {"ann": "x"}])
+def test_our_own_tables_are_nobodys_business(
+    make_service: Make, users: dict[str, str]
+) -> None:
+    """Not with a token, not without; the key of all tokens is in there."""
+    service = make_service(users=users)
+    check = service.controller.tokens.check
+    assert check("", "_system/controller") == 0
+    made = service.controller.tokens.make("_system", "controller", "ann")
+    assert check(made, "_system/controller") == 0
+    assert check(made, "_system/controller/0.#epoch.0") == 0

@@ -1,0 +1,138 @@
+"""Reader groups of Java clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega.controller.messages import new
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def group(stream_info: Make) -> Any:
+    """A configuration of group `g`, which reads `sc/st` and tells how far."""
+    begin = new("StreamCut", stream_info=stream_info(), cut={0: 0, 1: 0})
+    return new(
+        "ReaderGroupConfiguration",
+        scope="sc",
+        name="g",
+        refresh_ms=3000,
+        retention=2,
+        id="11111111-1111-1111-1111-111111111111",
+        begin=[begin],
+    )
+
+
+def info(group: Any, **changes: Any) -> Any:
+    fields = {"scope": "sc", "name": "g", "id": group.id} | changes
+    return new("ReaderGroupInfo", **fields)
+
+
+def test_a_group(stream: Any, group: Any, stream_info: Make) -> None:
+    """Made with the stream for its state; who makes it again gets what is there."""
+    made = stream.call("createReaderGroup", group)
+    assert (made.status, made.config) == (0, group)
+    assert len(stream.call("getCurrentSegments", stream_info("_RGg")).ranges) == 1
+    other = new("ReaderGroupConfiguration", scope="sc", name="g", id="other")
+    made = stream.call("createReaderGroup", other)
+    assert (made.status, made.config) == (0, group)
+    found = stream.call("getReaderGroupConfig", info(group))
+    assert (found.status, found.config) == (0, group)
+
+
+def test_no_such_group(stream: Any, group: Any) -> None:
+    """Every call says so, and creating says what is wrong with where."""
+    found = stream.call("getReaderGroupConfig", info(group))
+    assert (found.status, found.config.name) == (2, "g")
+    assert stream.call("updateReaderGroup", group).status == 2
+    assert stream.status("deleteReaderGroup", info(group)) == 2
+    group.scope = "none"
+    assert stream.call("createReaderGroup", group).status == 2
+    group.scope, group.name = "sc", "a/b"
+    assert stream.call("createReaderGroup", group).status == 3
+
+
+def test_update(stream: Any, group: Any) -> None:
+    """Each one has a generation; who has not seen the last one is turned away."""
+    stream.call("createReaderGroup", group)
+    group.refresh_ms = 5
+    found = stream.call("updateReaderGroup", group)
+    assert (found.status, found.generation) == (0, 1)
+    found = stream.call("updateReaderGroup", group)
+    assert (found.status, found.generation) == (3, 1)
+    config = stream.call("getReaderGroupConfig", info(group)).config
+    assert (config.refresh_ms, config.generation) == (5, 1)
+
+
+def test_delete(stream: Any, group: Any) -> None:
+    """Only the one that is meant; with its stream; the scope is empty then."""
+    before = stream.service.names
+    stream.call("createReaderGroup", group)
+    scope = new("ScopeInfo", scope="sc")
+    assert stream.status("deleteReaderGroup", info(group, id="other")) == 2
+    assert stream.status("deleteReaderGroup", info(group)) == 0
+    assert stream.service.names == before
+    assert stream.status("deleteScope", scope) == 3
+    assert stream.status("deleteScopeRecursive", scope) == 0
+
+
+def test_a_scope_with_groups_is_deleted_with_them(stream: Any, group: Any) -> None:
+    """Nothing of them comes back with a scope of that name."""
+    stream.call("createReaderGroup", group)
+    scope = new("ScopeInfo", scope="sc")
+    assert stream.status("deleteScopeRecursive", scope) == 0
+    assert stream.service.names == set()
+    stream.call("createScope", scope)
+    again = stream.service.restarted().peer()
+    assert again.call("getReaderGroupConfig", info(group)).status == 2
+
+
+def test_subscribers(stream: Any, group: Any, stream_info: Make) -> None:
+    """Groups that tell how far they have read are listed with their stream."""
+    stream.call("createReaderGroup", group)
+    quiet = new("ReaderGroupConfiguration")
+    quiet.CopyFrom(group)
+    quiet.name, quiet.retention = "quiet", 0
+    stream.call("createReaderGroup", quiet)
+    found = stream.call("listSubscribers", stream_info())
+    assert (found.status, list(found.subscribers)) == (0, ["sc/g"])
+    assert stream.call("listSubscribers", stream_info("none")).status == 2
+
+
+def test_how_far_they_have_read(stream: Any, group: Any, stream_info: Make) -> None:
+    """Taken from the group itself only, of the right generation, and kept."""
+    stream.call("createReaderGroup", group)
+
+    def tell(**changes: Any) -> int:
+        fields = {
+            "subscriber": "sc/g",
+            "id": group.id,
+            "stream_cut": new("StreamCut", stream_info=stream_info(), cut={0: 1, 1: 1}),
+        } | changes
+        request = new("SubscriberStreamCut", **fields)
+        found: int = stream.status("updateSubscriberStreamCut", request)
+        return found
+
+    assert tell() == 0
+    assert tell(subscriber="g") == 0
+    assert tell(generation=1) == 5
+    assert tell(id="other") == 5
+    assert tell(subscriber="sc/none") == 3
+    empty = new("StreamCut", stream_info=stream_info())
+    assert tell(stream_cut=empty) == 1
+    other = new("StreamCut", stream_info=stream_info("none"), cut={0: 1})
+    assert tell(stream_cut=other) == 2
+    again = stream.service.restarted()
+    assert set(again.controller._catalog.scopes["sc"].groups["g"].cuts) == {"sc/st"}
+
+
+def test_a_restart_keeps_them(stream: Any, group: Any) -> None:
+    """Configuration and generation."""
+    stream.call("createReaderGroup", group)
+    stream.call("updateReaderGroup", group)
+    again = stream.service.restarted().peer()
+    assert again.call("getReaderGroupConfig", info(group)).config.generation == 1

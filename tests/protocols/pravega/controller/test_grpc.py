@@ -1,0 +1,438 @@
+"""gRPC's rules over HTTP/2, as its clients see them."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller.grpc import Call, Calls, Code
+from gateway.protocols.pravega.controller.messages import decode, new
+
+CREATE = new("ScopeInfo", scope="sc").SerializeToString()
+
+
+def test_an_answer_waits_for_the_disk(service: Any, peer: Any) -> None:
+    """Nothing is said of a scope before it is durable; then message and status."""
+    answer = peer.send("createScope", CREATE)
+    assert answer.status is None
+    assert answer.head == {}
+    assert peer.connection.waiting
+    service.store()
+    peer.exchange()
+    assert answer.head == {":status": "200", "content-type": "application/grpc"}
+    assert answer.message == b""
+    assert answer.trailers == {"grpc-status": "0"}
+    assert not peer.connection.waiting
+
+
+def test_a_question_waits_for_what_it_tells(service: Any, peer: Any) -> None:
+    """Who hears that a scope exists hears it when that is durable, and not before."""
+    first = peer.send("createScope", CREATE)
+    second = service.peer().send("checkScopeExists", CREATE)
+    assert (first.status, second.status) == (None, None)
+
+
+def test_a_question_alone_is_answered_at_once(peer: Any) -> None:
+    """Nothing of the controller waits for the disk: no commit is waited for."""
+    assert peer.send("checkScopeExists", CREATE).message == b""
+
+
+def test_an_unknown_method(peer: Any) -> None:
+    """UNIMPLEMENTED, in headers alone, with a text."""
+    answer = peer.send("scale", b"")
+    assert answer.status == Code.UNIMPLEMENTED
+    assert answer.head["content-type"] == "application/grpc"
+    assert "scale" in answer.text
+    assert answer.trailers == {}
+
+
+def test_another_service(peer: Any) -> None:
+    """A method of ours under a strange name is not ours."""
+    stream = peer.begin("x", {":path": "/other.Service/createScope"})
+    peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].status == Code.UNIMPLEMENTED
+
+
+def test_texts_are_percent_encoded(peer: Any) -> None:
+    """`grpc-message` carries any text in printable ASCII."""
+    answer = peer.send("getCurrentSegments", b"\x0a\x04\xc3\xa4%\n\x12\x01s")
+    assert answer.status == Code.NOT_FOUND
+    assert answer.text == "no stream %C3%A4%25%0A/s"
+
+
+def test_garbage_instead_of_a_message(peer: Any) -> None:
+    """INVALID_ARGUMENT, and the connection goes on."""
+    assert peer.send("createScope", b"\x0a\xff").status == Code.INVALID_ARGUMENT
+    assert peer.send("checkScopeExists", CREATE).status == 0
+
+
+def test_a_compressed_message(peer: Any) -> None:
+    """UNIMPLEMENTED by the flag alone: nothing is inflated here."""
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, b"\1\0\0\0\x04gzip", end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].status == Code.UNIMPLEMENTED
+
+
+def test_a_large_message_is_refused_by_its_length(make_service: Any) -> None:
+    """Before it arrives; the client is told to stop sending; others go on."""
+    peer = make_service(message_bytes=100).peer()
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, b"\0" + (101).to_bytes(4))
+    peer.exchange()
+    answer = peer.answers[stream]
+    assert answer.status == Code.RESOURCE_EXHAUSTED
+    assert "101 bytes, limit 100" in answer.text.replace("%20", " ")
+    assert answer.reset == ErrorCodes.NO_ERROR
+    assert peer.send("checkScopeExists", CREATE).status == 0
+
+
+def test_what_comes_behind_a_refusal_costs_no_window(make_service: Any) -> None:
+    """Bytes on their way when a call is refused are taken off, and made room for."""
+    peer = make_service(message_bytes=100).peer()
+    for _ in range(6):
+        stream = peer.begin("createScope")
+        peer.h2.send_data(stream, b"\0" + (200_000).to_bytes(4))
+        for _ in range(3):
+            peer.connection.deliver(peer.output())
+            peer.h2.send_data(stream, bytes(10_000))
+        peer.exchange()
+        assert peer.answers[stream].status == Code.RESOURCE_EXHAUSTED
+    assert peer.service.journal.reserved == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\0\0", b"\0\0\0\0\x09sc"])
+def test_a_message_that_is_cut_off(peer: Any, body: bytes) -> None:
+    """INVALID_ARGUMENT when the client has ended its side."""
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, body, end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].status == Code.INVALID_ARGUMENT
+
+
+def test_headers_alone(peer: Any) -> None:
+    """A call without any message is cut off too."""
+    stream = peer.begin("createScope", end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].status == Code.INVALID_ARGUMENT
+
+
+def test_two_messages(peer: Any) -> None:
+    """No call takes a stream of them."""
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, b"\0\0\0\0\0" * 2, end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].status == Code.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({":method": "GET"}, "405"), ({"content-type": "text/html"}, "415")],
+)
+def test_not_grpc(peer: Any, headers: dict[str, str], status: str) -> None:
+    """Whoever speaks HTTP/2 but not gRPC gets an HTTP status."""
+    stream = peer.begin("createScope", headers, end_stream=True)
+    peer.exchange()
+    assert peer.answers[stream].head == {":status": status}
+
+
+def test_a_deadline(service: Any, peer: Any) -> None:
+    """DEADLINE_EXCEEDED when the disk is slower; what happens later is not told."""
+    answer = peer.send("createScope", CREATE, {"grpc-timeout": "1500m"})
+    service.clock.advance(1.4)
+    peer.exchange()
+    assert answer.status is None
+    service.clock.advance(0.2)
+    peer.exchange()
+    assert answer.status == Code.DEADLINE_EXCEEDED
+    service.store()
+    peer.exchange()
+    assert answer.body == b""
+    assert peer.send("checkScopeExists", CREATE).message == b"\x08\x01"
+
+
+def test_a_deadline_that_is_met(service: Any, peer: Any) -> None:
+    """No timer is left behind."""
+    timers = len(service.clock.getDelayedCalls())
+    peer.send("createScope", CREATE, {"grpc-timeout": "10S"})
+    service.store()
+    assert len(service.clock.getDelayedCalls()) == timers
+
+
+def test_a_cancelled_call(service: Any, peer: Any) -> None:
+    """A client that resets its call gets no answer; the connection goes on."""
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, b"\0" + len(CREATE).to_bytes(4) + CREATE, end_stream=True)
+    peer.exchange()
+    peer.h2.reset_stream(stream)
+    peer.exchange()
+    service.store()
+    peer.exchange()
+    assert peer.answers[stream].status is None
+    assert peer.send("checkScopeExists", CREATE).status == 0
+
+
+def test_answers_wait_for_windows(service: Any) -> None:
+    """A client that takes ten bytes at a time gets its answer ten bytes at a time."""
+    peer = service.peer()
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
+    peer.exchange()
+    for scope in "abcdefgh":
+        message = new("ScopeInfo", scope=scope * 50)
+        assert peer.status("createScope", message) == 0
+    stream = peer.begin("listScopes")
+    peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
+    peer.connection.deliver(peer.output())
+    [event] = [
+        each
+        for each in peer.h2.receive_data(peer.connection.sent)
+        if type(each).__name__ == "DataReceived"
+    ]
+    assert len(event.data) == 10
+    peer.connection.clear()
+    peer.h2.acknowledge_received_data(10, stream)
+    peer.answers[stream].body = event.data
+    peer.exchange()
+    scopes = decode("ScopesResponse", peer.answers[stream].message).scopes
+    assert [scope[0] for scope in scopes] == list("abcdefgh")
+
+
+def test_windows_for_requests_are_refilled(service: Any) -> None:
+    """Many requests on one connection are more than its first window."""
+    peer = service.peer()
+    message = new("ScopeInfo", scope="x" * 10_000).SerializeToString()
+    for _ in range(20):
+        assert peer.send("checkScopeExists", message).status == 0
+
+
+def test_a_ping_is_answered(peer: Any) -> None:
+    """Clients keep connections alive with it."""
+    peer.h2.ping(b"12345678")
+    peer.connection.deliver(peer.output())
+    events = peer.h2.receive_data(peer.connection.sent)
+    assert [type(event).__name__ for event in events] == ["PingAckReceived"]
+
+
+def test_calls_at_once_are_limited(peer: Any) -> None:
+    """As the settings say; who does not care is cut off with GOAWAY."""
+    assert peer.h2.remote_settings.max_concurrent_streams == 1000
+    assert peer.h2.remote_settings.max_header_list_size == 16384
+    peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = 2000
+    peer.h2.remote_settings.acknowledge()
+    for _ in range(1001):
+        peer.begin("createScope")
+    peer.connection.deliver(peer.output())
+    assert "HTTP/2" in str(peer.connection.refused)
+    peer.h2.receive_data(peer.connection.sent)
+
+
+def test_headers_are_limited(peer: Any) -> None:
+    """More than 16 KiB of them are no call."""
+    peer.begin("createScope", {"x-much": "x" * 17_000})
+    peer.connection.deliver(peer.output())
+    assert "HTTP/2" in str(peer.connection.refused)
+
+
+def test_another_language(service: Any) -> None:
+    """What is not HTTP/2 is refused, with GOAWAY, and the reason in the log."""
+    peer = service.peer()
+    peer.connection.deliver(b"\0\0\0\0\0\0\0\0\0" * 3)
+    assert "HTTP/2" in str(peer.connection.refused)
+    peer.exchange()
+    assert peer.goodbye is not None
+    assert peer.goodbye.error_code == ErrorCodes.PROTOCOL_ERROR
+
+
+def test_drain(service: Any, peer: Any) -> None:
+    """GOAWAY; open calls are answered, new ones refused; then FIN."""
+    answer = peer.send("createScope", CREATE)
+    peer.connection._server.drain()
+    # Behind GOAWAY h2's client would read nothing more, so it does not get it.
+    assert peer.connection.sent == bytes.fromhex(
+        "000008 07 00 00000000  00000001 00000000"
+    )
+    peer.connection.clear()
+    late = peer.send("createScope", CREATE)
+    assert late.reset == ErrorCodes.REFUSED_STREAM
+    assert not peer.connection.closed
+    service.store()
+    assert peer.connection.closed
+    peer.exchange()
+    assert answer.status == 0
+
+
+def test_drain_without_calls(peer: Any) -> None:
+    """Nothing is waited for."""
+    peer.connection._server.drain()
+    assert peer.connection.closed
+
+
+def test_a_client_that_says_goodbye(peer: Any) -> None:
+    """Its GOAWAY ends the connection, with no complaint."""
+    peer.h2.close_connection()
+    peer.exchange()
+    assert peer.connection.closed
+    assert peer.connection.refused is None
+
+
+def test_a_connection_that_is_lost(service: Any, peer: Any) -> None:
+    """What waited is forgotten, timers too."""
+    timers = len(service.clock.getDelayedCalls())
+    peer.send("createScope", CREATE, {"grpc-timeout": "10S"})
+    peer.connection.lose()
+    assert len(service.clock.getDelayedCalls()) == timers
+    service.store()
+    assert peer.connection.sent == b""
+
+
+def test_nothing_can_be_stored(service: Any, peer: Any) -> None:
+    """UNAVAILABLE: to those who wait, and to those who ask then."""
+    answer = peer.send("createScope", CREATE)
+    service.journal.refuse()
+    peer.exchange()
+    assert answer.status == Code.UNAVAILABLE
+    assert peer.send("createScope", CREATE).status == Code.UNAVAILABLE
+
+
+def test_a_full_journal_takes_no_calls(service: Any, peer: Any) -> None:
+    """The connection is not read until there is room."""
+    service.journal.full = True
+    peer.send("checkScopeExists", CREATE)
+    assert peer.connection.paused
+    answer = peer.send("checkScopeExists", CREATE)
+    assert answer.status is None
+    service.journal.full = False
+    peer.exchange()
+    assert answer.status == 0
+
+
+def test_unfinished_calls_count_as_memory(service: Any, peer: Any) -> None:
+    """Bytes of calls that do not end are reserved, and given back."""
+    stream = peer.begin("createScope")
+    peer.h2.send_data(stream, b"\0" + (1000).to_bytes(4) + bytes(500))
+    peer.exchange()
+    assert service.journal.reserved == 505
+    service.journal.reservable = 600
+    peer.h2.send_data(stream, bytes(200))
+    peer.exchange()
+    assert "journal.memory_bytes" in str(peer.connection.refused)
+    assert service.journal.reserved == 0
+
+
+def test_a_bug_is_answered(
+    service: Any, peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INTERNAL: a call that fails is answered, and its reason is in the log."""
+
+    def broken(*_: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(service.controller, "call", broken)
+    assert peer.send("createScope", CREATE).status == Code.INTERNAL
+
+
+def conversation() -> bytes:
+    """What a client sends for three calls."""
+    client = H2Connection(H2Configuration(header_encoding="utf-8"))
+    client.initiate_connection()
+    for path in ("/s/one", "/s/two", "/s/three"):
+        stream = client.get_next_available_stream_id()
+        head = {":method": "POST", ":scheme": "http", ":path": path}
+        more = {":authority": "a", "content-type": "application/grpc"}
+        client.send_headers(stream, list((head | more).items()))
+        body = b"\0" + len(CREATE).to_bytes(4) + CREATE
+        client.send_data(stream, body, end_stream=True)
+    return client.data_to_send()
+
+
+@settings(max_examples=30, deadline=None)
+@given(cuts=st.lists(st.integers(0, 400), max_size=12))
+def test_any_slicing(cuts: list[int]) -> None:
+    """However the network slices them, the same calls come out."""
+    data = conversation()
+
+    def calls(pieces: list[bytes]) -> list[tuple[str, bytes]]:
+        server = Calls(message_bytes=1000, streams=10)
+        return [
+            (call.path.rpartition("/")[2], call.message)
+            for piece in pieces
+            for call in server.received(piece)
+        ]
+
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(places)]
+    assert calls(pieces) == calls([data]) != []
+
+
+@settings(max_examples=100, deadline=None)
+@given(junk=st.binary(max_size=200), at=st.integers(0, 300))
+def test_any_junk(junk: bytes, at: int) -> None:
+    """Bytes that are no HTTP/2 lead to a `Refusal` or to nothing, never further."""
+    data = conversation()
+    server = Calls(message_bytes=1000, streams=10)
+    with suppress(Refusal):
+        for call in server.received(data[:at] + junk + data[at:]):
+            assert isinstance(call, Call)
+            server.answer(call, b"x")
+    server.output()
+
+
+@pytest.mark.parametrize("method", ["checkScopeExists", "nothing"])
+def test_a_call_that_is_reset_as_it_comes(peer: Any, method: str) -> None:
+    """Whoever resets a call together with its end gets no answer, and goes on."""
+    stream = peer.begin(method)
+    peer.h2.send_data(stream, b"\0\0\0\0\0", end_stream=True)
+    peer.h2.reset_stream(stream)
+    peer.exchange()
+    assert peer.connection.refused is None
+    assert peer.answers[stream].status is None
+    assert peer.send("checkScopeExists", CREATE).message == b""
+
+
+def test_answers_that_nobody_takes_are_bounded(service: Any) -> None:
+    """A client with its window shut gets no more than fits; those that it has go on."""
+    peer = service.peer()
+    for scope in range(40):
+        peer.call("createScope", new("ScopeInfo", scope=f"{scope:0250}"))
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    peer.exchange()
+    waiting = [peer.send("listScopes", b"") for _ in range(900)]
+    assert waiting[0].status is None
+    assert waiting[-1].status == Code.RESOURCE_EXHAUSTED
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 20})
+    peer.exchange()
+    assert len(decode("ScopesResponse", waiting[0].message).scopes) == 40
+    assert peer.send("listScopes", b"").status == 0
+
+
+def test_many_windows_at_once_are_looked_at_once(
+    peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames that say little cost little, however many answers wait."""
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    peer.exchange()
+    for _ in range(10):
+        peer.send("listScopes", b"")
+    pushed: list[int] = []
+    push = Calls._push
+
+    def count(self: Calls, stream: int, found: Any) -> None:
+        pushed.append(stream)
+        push(self, stream, found)
+
+    monkeypatch.setattr(Calls, "_push", count)
+    for _ in range(100):
+        peer.h2.increment_flow_control_window(1)
+    peer.exchange()
+    assert len(pushed) == 10

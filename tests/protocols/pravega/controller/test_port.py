@@ -1,0 +1,153 @@
+"""The controller behind a real listener: HTTP/2's preface, and TLS with ALPN."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gateway.testing.certificates import Authority
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ResponseReceived
+from twisted.internet.address import IPv4Address
+from twisted.internet.testing import StringTransport
+
+from gateway.net.listen import Listener
+
+Make = Callable[..., Any]
+
+
+_NOTHING = os.open(os.devnull, os.O_RDONLY)
+
+
+class Wire(StringTransport):
+    """What a link writes to."""
+
+    finished = False
+
+    @property
+    def _tempDataLen(self) -> int:
+        return 0
+
+    def loseWriteConnection(self) -> None:
+        self.finished = True
+
+    def fileno(self) -> int:
+        return _NOTHING
+
+
+def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire]:
+    """A connection to a listener with this controller."""
+    limits = SimpleNamespace(
+        connections=10,
+        connections_per_peer=10,
+        idle=900.0,
+        handshake=10.0,
+        message_bytes=1 << 20,
+    )
+    settings = SimpleNamespace(
+        name="controller",
+        protocol="pravega",
+        listen="tcp:127.0.0.1:0",
+        websocket=None,
+        proxy_protocol=None,
+        tls=tls,
+        limits=limits,
+    )
+    names = (f"s{number}" for number in itertools.count())
+    listener = Listener(
+        settings, service.accept, service.clock, lambda: next(names), **keywords
+    )
+    listener.load_tls()
+    link, wire = listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)), Wire()
+    assert link is not None
+    link.makeConnection(wire)
+    return link, wire
+
+
+def greeting() -> tuple[H2Connection, bytes]:
+    """A client that has asked for the controller's address."""
+    client = H2Connection(H2Configuration(header_encoding="utf-8"))
+    client.initiate_connection()
+    head = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
+        "getControllerServerList",
+        ":authority": "localhost:9090",
+        "content-type": "application/grpc",
+    }
+    client.send_headers(1, list(head.items()))
+    client.send_data(1, bytes(5), end_stream=True)
+    return client, client.data_to_send()
+
+
+def answered(client: H2Connection, data: bytes) -> bool:
+    events = client.receive_data(data)
+    return any(isinstance(event, ResponseReceived) for event in events)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_the_preface_is_not_taken_for_a_mistake(service: Any, size: int) -> None:
+    """On this port an HTTP/2 client is right, however slowly it begins."""
+    link, wire = open_port(service, http2=True)
+    client, data = greeting()
+    for at in range(0, len(data), size):
+        link.dataReceived(data[at : at + size])
+    assert answered(client, wire.value())
+
+
+def test_other_ports_name_it(service: Any) -> None:
+    """Elsewhere it is refused as before."""
+    link, wire = open_port(service)
+    link.dataReceived(greeting()[1])
+    assert wire.value().startswith(b"HTTP/1.1 400")
+
+
+def test_http_1_is_named_here_too(service: Any) -> None:
+    """A browser learns that this port is not for it."""
+    link, wire = open_port(service, http2=True)
+    link.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
+    assert wire.value().startswith(b"HTTP/1.1 400")
+
+
+def test_tls(service: Any, tmp_path: Path) -> None:
+    """ALPN agrees on h2, as gRPC's clients insist."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    tls = SimpleNamespace(
+        certificate=pair.certificate,
+        private_key=pair.key,
+        client_auth="none",
+        client_ca=None,
+        allowed_names=(),
+        minimum_version="TLSv1.2",
+    )
+    link, wire = open_port(service, tls, http2=True, alpn=[b"h2"])
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    context.set_alpn_protocols(["h2"])
+    come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
+    layer = context.wrap_bio(come, go, server_hostname="localhost")
+
+    def move() -> None:
+        link.dataReceived(go.read())
+        come.write(wire.value())
+        wire.clear()
+
+    for _ in range(3):
+        with suppress(ssl.SSLWantReadError):
+            layer.do_handshake()
+        if go.pending:
+            move()
+    assert layer.selected_alpn_protocol() == "h2"
+    client, data = greeting()
+    layer.write(data)
+    move()
+    assert answered(client, layer.read(100_000))

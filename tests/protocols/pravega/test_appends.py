@@ -1,0 +1,782 @@
+"""Appends of today's wire: blocks, numbers, acknowledgements, refusals.
+
+Numbers in the names are those of the list of behaviours in docs/pravega.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.frames import Frames, frame
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlock,
+    AppendBlockEnd,
+    AppendSetup,
+    AuthTokenCheckFailed,
+    ConditionalAppend,
+    ConditionalBlockEnd,
+    ConditionalCheckFailed,
+    DataAppended,
+    Hello,
+    InvalidEventNumber,
+    KeepAlive,
+    NoSuchSegment,
+    SegmentIsSealed,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    DeleteSegment,
+    ReadSegment,
+    SealSegment,
+    SegmentCreated,
+    SegmentRead,
+    SegmentSealed,
+)
+
+W, X = b"w" * 16, b"x" * 16
+Block = Callable[..., bytes]
+
+
+def bare(
+    data: bytes, last: int, events: int = 1, request: int = 9, writer: bytes = W
+) -> AppendBlockEnd:
+    return AppendBlockEnd(writer, len(data), data, events, last, request)
+
+
+def blocked(data: bytes, tail: bytes, size: int, last: int, events: int) -> list[Any]:
+    """The two messages of a block: its area, and its end."""
+    return [AppendBlock(W, data), AppendBlockEnd(W, size, tail, events, last, 9)]
+
+
+def partial(data: bytes) -> bytes:
+    return frame(-2, data)
+
+
+def padding(size: int) -> bytes:
+    return frame(-1, bytes(size))
+
+
+def content(store: Any, name: str = "s") -> bytes:
+    found = store.container.recent.read(name, 0, 1 << 24)
+    return b"" if found is None else found
+
+
+@pytest.mark.parametrize("versions", [(17, 5), (15, 5), (99, 17), (5, 1)])
+def test_hello(store: Any, versions: tuple[int, int]) -> None:
+    """We say 17 to 5 to whoever shares a version with us."""
+    peer = store.peer(hello=False)
+    peer.send(Hello(*versions))
+    assert peer.got == [Hello(17, 5)]
+    assert not peer.refused
+
+
+@pytest.mark.parametrize("versions", [(4, 1), (20, 18)])
+def test_hello_of_another_age(store: Any, versions: tuple[int, int]) -> None:
+    """Who shares none is told which, and closed."""
+    peer = store.peer(hello=False)
+    peer.send(Hello(*versions))
+    assert peer.got == [Hello(17, 5)]
+    assert "limit 5 to 17" in peer.refused
+
+
+def test_5_bad_frames_close(store: Any) -> None:
+    """An unknown type closes the connection, and nothing is said."""
+    peer = store.peer()
+    peer.connection.deliver(struct.pack(">ii", 6, 0))
+    assert "unknown message type 6" in peer.refused
+    assert peer.got == []
+
+
+def test_9_append_without_setup(store: Any, block: Block) -> None:
+    """It closes the connection and stores nothing."""
+    for messages in (
+        [bare(block(b"a"), 1)],
+        blocked(block(b"a"), b"", 9, 1, 1),
+        [ConditionalAppend(W, 1, 0, b"a")],
+    ):
+        peer = store.peer()
+        peer.send(*messages)
+        assert "not set up" in peer.refused
+    assert store.rows == []
+
+
+def test_10_bare_end(store: Any, block: Block) -> None:
+    """An end without a block carries everything (Rust and Python clients)."""
+    peer = store.peer()
+    assert peer.setup() == NEVER
+    data = block(b"hello", b"", b"world")
+    assert peer.ask(bare(data, 3, 3)) == [DataAppended(W, 3, NEVER, 9, len(data))]
+    assert content(store) == data
+    assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
+
+
+def test_11_end_for_another_writer(store: Any, block: Block) -> None:
+    """It closes."""
+    peer = store.peer()
+    peer.setup()
+    peer.setup(writer=X)
+    peer.send(AppendBlock(W, block(b"a")), bare(b"", 1, writer=X))
+    assert "another writer's block" in peer.refused
+
+
+@pytest.mark.parametrize("events", [0, -1])
+def test_12_no_events(store: Any, block: Block, events: int) -> None:
+    """Their number must be positive."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1, events))
+    assert f"append of {events} events" in peer.refused
+
+
+def test_12_empty_data_is_acknowledged(store: Any) -> None:
+    """An append of no bytes counts."""
+    peer = store.peer()
+    peer.setup()
+    assert peer.ask(bare(b"", 1)) == [DataAppended(W, 1, NEVER, 9, 0)]
+    assert store.rows == []
+
+
+def test_13_numbers_go_forward(store: Any, block: Block) -> None:
+    """A number below one that this connection sent closes it; so does a negative."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 5), bare(block(b"b"), 4))
+    store.store()
+    assert peer.got == [DataAppended(W, 5, NEVER, 9, 9)]
+    assert "event number 4 after 5" in peer.refused
+    peer = store.peer()
+    peer.setup(writer=X)
+    peer.send(bare(block(b"a"), -3, writer=X))
+    assert "event number -3" in peer.refused
+
+
+@pytest.mark.parametrize("size", [-1, 10])
+def test_14_whole_events_are_in_the_block(store: Any, block: Block, size: int) -> None:
+    """Their size is neither negative nor beyond the block."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(*blocked(block(b"a"), b"", size, 1, 1))
+    assert "bytes of events in a block of 9" in peer.refused
+    assert store.rows == []
+
+
+def test_15_event_exactly_filling_the_block(store: Any, block: Block) -> None:
+    """Java then sends a part with nothing of it missing, or no part at all."""
+    peer = store.peer()
+    peer.setup()
+    first, second = block(b"aaaa"), block(b"bbbbbbbb")
+    peer.ask(*blocked(first + partial(second), b"", len(first), 2, 2))
+    peer.ask(*blocked(first, b"", len(first), 3, 1))
+    peer.ask(*blocked(first + partial(b""), second, len(first), 5, 2))
+    assert content(store) == first + second + first + first + second
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_16_blocks_cut_anywhere(
+    make_store: Callable[..., Any], block: Block, data: st.DataObject
+) -> None:
+    """Wherever a block's end cuts its last event, the event is whole again."""
+    store = make_store()
+    peer = store.peer()
+    peer.setup()
+    whole = block(b"a" * 20) * data.draw(st.integers(0, 3))
+    last = block(b"z" * data.draw(st.integers(0, 40)))
+    cut = data.draw(st.integers(0, len(last)))
+    peer.ask(*blocked(whole + partial(last[:cut]), last[cut:], len(whole), 4, 4))
+    assert content(store) == whole + last
+    assert not peer.refused
+
+
+def test_17_event_larger_than_the_block(store: Any, block: Block) -> None:
+    """A block may hold nothing but the beginning of one event."""
+    peer = store.peer()
+    peer.setup()
+    event = block(b"x" * 1000)
+    peer.ask(*blocked(partial(event[:19]), event[19:], 0, 1, 1))
+    assert store.rows == [("s", b"x" * 1000)]
+
+
+def test_18_empty_events_in_a_block(store: Any, block: Block) -> None:
+    """They are events."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"", b"a", b"")
+    peer.ask(*blocked(data + padding(30), b"", len(data), 3, 3))
+    assert [payload for _, payload in store.rows] == [b"", b"a", b""]
+
+
+def test_19_block_smaller_than_one_event(store: Any, block: Block) -> None:
+    """The client then sends the whole event as the block."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"abc")
+    peer.ask(*blocked(data, b"", len(data), 1, 1))
+    assert store.rows == [("s", b"abc")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 1955])
+def test_20_21_22_padding(store: Any, block: Block, size: int) -> None:
+    """A block ended early, or exactly at its border, has padding, which is dropped."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"ev-1", b"ev-2")
+    [ack] = peer.ask(*blocked(data + padding(size), b"", len(data), 2, 2))
+    assert ack == DataAppended(W, 2, NEVER, 9, 24)
+    assert content(store) == data
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 3, b"\0" * 20, partial(b"x")[:-1]])
+def test_rest_of_a_block(store: Any, block: Block, rest: bytes) -> None:
+    """What is neither a part nor padding closes."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"a")
+    peer.send(*blocked(data + rest, b"", len(data), 1, 1))
+    assert "append block ends in neither" in peer.refused
+
+
+def test_23_several_writers_on_one_connection(store: Any, block: Block) -> None:
+    """Each has its numbers and its segment; a writer may be set up on another one."""
+    peer = store.peer()
+    peer.ask(CreateSegment(1, "t", 0, 0))
+    peer.setup("s", W)
+    peer.setup("t", X)
+    acks = peer.ask(
+        bare(block(b"1"), 1),
+        bare(block(b"2"), 7, writer=X),
+        bare(block(b"3"), 2),
+    )
+    assert acks == [DataAppended(W, 2, NEVER, 9, 18), DataAppended(X, 7, NEVER, 9, 9)]
+    assert peer.setup("t", W) == NEVER
+    peer.ask(bare(block(b"4"), 1))
+    assert content(store, "t") == block(b"2", b"4")
+
+
+def test_24_data_behind_padding(store: Any, block: Block) -> None:
+    """It closes."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"a")
+    peer.send(*blocked(data + padding(9), b"x", len(data), 1, 1))
+    assert "behind the padding" in peer.refused
+
+
+def test_25_others_between_block_and_end(store: Any, block: Block) -> None:
+    """KeepAlive and reads are answered at once, in the middle of a block."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"old"), 1))
+    peer.send(AppendBlock(W, block(b"new")), KeepAlive(b"x"))
+    assert peer.got == [KeepAlive()]
+    peer.send(ReadSegment("s", 0, 100, "", 5))
+    [read] = peer.got
+    assert isinstance(read, SegmentRead)
+    assert peer.ask(AppendBlockEnd(W, 11, b"", 1, 2, 9)) == [
+        DataAppended(W, 2, 1, 9, 22)
+    ]
+    assert content(store) == block(b"old", b"new")
+
+
+def test_26_setup_between_block_and_end(store: Any, block: Block) -> None:
+    """Nothing of appends may come between; it closes."""
+    for message in (
+        SetupAppend(1, X, "s"),
+        AppendBlock(W, b""),
+        ConditionalAppend(W, 1, 0, b""),
+        ConditionalBlockEnd(W, 1, 0, b""),
+    ):
+        peer = store.peer()
+        peer.setup()
+        peer.send(AppendBlock(W, block(b"a")), message)
+        assert "inside an append block" in peer.refused
+
+
+def test_27_order_over_sessions(store: Any, block: Block) -> None:
+    """What was appended earlier lies earlier."""
+    for number in range(1, 4):
+        peer = store.peer()
+        peer.setup()
+        peer.ask(bare(block(b"%d" % number), number))
+        peer.connection.lose()
+    assert content(store) == block(b"1", b"2", b"3")
+
+
+def test_28_29_setup_says_the_last_number(store: Any, block: Block) -> None:
+    """NEVER to a new writer; after that what is stored, over restarts too."""
+    peer = store.peer()
+    assert peer.setup() == NEVER
+    peer.ask(bare(block(b"a"), 4))
+    assert store.peer().setup() == 4
+    assert store.restarted().peer().setup() == 4
+
+
+def test_setup_waits_for_what_it_tells(store: Any, block: Block) -> None:
+    """A number that is not durable yet is not told: it would be an acknowledgement."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 4))
+    other.send(SetupAppend(1, W, "s"))
+    assert other.got == []
+    store.store()
+    assert other.got == [AppendSetup(1, "s", W, 4)]
+
+
+def test_30_ack_follows_durability(store: Any, block: Block) -> None:
+    """Nothing is acknowledged before it is stored; then with what was before it."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1))
+    assert peer.got == []
+    store.store()
+    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    assert peer.ask(bare(block(b"b"), 5)) == [DataAppended(W, 5, 1, 9, 18)]
+    assert peer.connection.counted == 2
+
+
+def test_31_one_ack_covers_a_group(store: Any, block: Block) -> None:
+    """Appends that become durable together are acknowledged once, none twice."""
+    peer = store.peer()
+    peer.setup()
+    for number in range(1, 6):
+        peer.send(bare(block(b"x"), number, request=number))
+    assert peer.got == []
+    store.journal.store()
+    store.journal.store()
+    store.clock.advance(0)
+    assert peer.got == [DataAppended(W, 2, NEVER, 2, 18)]
+    store.store()
+    assert peer.got == [DataAppended(W, 5, 2, 5, 45)]
+
+
+def test_32_seal_in_the_pipeline(store: Any, block: Block) -> None:
+    """Acks first, then an error for each append that failed, then it is not set up."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(*(bare(block(b"x"), n) for n in range(1, 6)))
+    other.send(SealSegment(3, "s"))
+    peer.send(bare(block(b"y"), 6), bare(block(b"y"), 7))
+    store.store()
+    assert peer.got == [
+        DataAppended(W, 5, NEVER, 9, 45),
+        SegmentIsSealed(9, "s", "", 6),
+        SegmentIsSealed(9, "s", "", 7),
+    ]
+    assert other.got == [SegmentSealed(3, "s")]
+    assert not peer.refused
+    peer.send(bare(block(b"z"), 8))
+    assert "not set up" in peer.refused
+    assert content(store) == block(b"x") * 5
+
+
+def test_33_setup_twice(store: Any, block: Block) -> None:
+    """On one connection it starts afresh; on two, both know the same number."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 3))
+    assert peer.setup() == 3
+    assert other.setup() == 3
+    assert peer.ask(bare(block(b"b"), 4)) == [DataAppended(W, 4, 3, 9, 18)]
+
+
+def test_34_zombie(store: Any, block: Block) -> None:
+    """Who was overtaken by a newer connection is told and closed; nothing is stored."""
+    old, new = store.peer(), store.peer()
+    old.setup()
+    old.ask(bare(block(b"1"), 1))
+    assert new.setup() == 1
+    assert new.ask(bare(block(b"2"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    old.send(bare(block(b"2"), 2))
+    store.store()
+    assert old.got == [InvalidEventNumber(W, 9, "", 2)]
+    assert "another connection" in old.refused
+    assert content(store) == block(b"1", b"2")
+
+
+def test_34_acks_before_the_end(store: Any, block: Block) -> None:
+    """What a connection was owed before its violation it still gets, in order."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(bare(block(b"1"), 1))
+    peer.send(bare(block(b"1"), 0))
+    assert not peer.refused
+    store.store()
+    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    assert "event number 0" in peer.refused
+    assert other.setup() == 1
+
+
+def test_35_conditional(store: Any, block: Block) -> None:
+    """At the wrong length it fails and nothing else happens; then the right one."""
+    peer = store.peer()
+    peer.setup()
+    assert peer.ask(ConditionalAppend(W, 1, 5, b"a", 7)) == [
+        ConditionalCheckFailed(W, 1, 7)
+    ]
+    assert peer.ask(ConditionalAppend(W, 1, 0, b"a", 8)) == [
+        DataAppended(W, 1, NEVER, 8, 9)
+    ]
+    assert peer.ask(ConditionalBlockEnd(W, 2, 9, b"raw bytes", 9)) == [
+        DataAppended(W, 2, 1, 9, 18)
+    ]
+    assert content(store) == block(b"a") + b"raw bytes"
+    assert store.rows == [("s", b"a"), ("s", b"raw bytes")]
+
+
+def test_35_each_is_answered(store: Any, block: Block) -> None:
+    """Conditional appends that become durable together are acknowledged one by one,
+    whatever comes behind them: who made them waits for each answer.
+    """
+    peer = store.peer()
+    peer.setup()
+    peer.send(
+        bare(block(b"a"), 1, request=5),
+        ConditionalBlockEnd(W, 2, 9, b"large", 6),
+        ConditionalBlockEnd(W, 3, 14, b"event", 7),
+        bare(block(b"b"), 4, request=8),
+        bare(block(b"c"), 5, request=9),
+    )
+    store.store()
+    assert peer.got == [
+        DataAppended(W, 2, NEVER, 6, 14),
+        DataAppended(W, 3, 2, 7, 19),
+        DataAppended(W, 5, 3, 9, 37),
+    ]
+
+
+def test_36_what_can_not_be_stored(store: Any, block: Block) -> None:
+    """It closes every connection that waits, acknowledges nothing, and ends it all."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1))
+    store.journal.refuse()
+    assert peer.connection.closed
+    assert peer.got == []
+    assert peer.server.held_bytes == 0
+    other.send(SetupAppend(1, X, "s"))
+    assert "nothing can be stored" in other.refused
+
+
+def test_37_accounts_return_to_nothing(store: Any, block: Block) -> None:
+    """Whatever happens to a connection, no byte stays counted for it."""
+    peers = [store.peer() for _ in range(4)]
+    for number, peer in enumerate(peers):
+        peer.setup(writer=bytes([number]) * 16)
+        writer = bytes([number]) * 16
+        peer.send(bare(block(b"a" * 500), 1, writer=writer), AppendBlock(writer, b"x"))
+        peer.connection.deliver(encode(KeepAlive(b"y" * 90))[:50])
+        assert peer.server.unacknowledged_bytes > 500
+    assert store.journal.reserved > 0
+    peers[0].connection.lose()
+    peers[1].connection.deliver(b"\xff" * 100)
+    peers[2].server.drain()
+    store.store()
+    peers[3].connection.lose()
+    assert store.journal.reserved == 0
+    assert [peer.server.unacknowledged_bytes for peer in peers] == [0, 0, 0, 0]
+
+
+def test_38_append_after_sealed(store: Any, block: Block) -> None:
+    """It is refused with the number of the event."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(SealSegment(1, "s"))
+    assert peer.ask(bare(block(b"a"), 1)) == [SegmentIsSealed(9, "s", "", 1)]
+
+
+def test_39_setup_on_sealed(store: Any) -> None:
+    """It succeeds."""
+    peer = store.peer()
+    peer.ask(SealSegment(1, "s"))
+    assert peer.setup() == NEVER
+
+
+def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
+    """A segment that is not there, or not any more, is said so."""
+    peer = store.peer()
+    assert peer.ask(SetupAppend(1, W, "t")) == [NoSuchSegment(1, "t")]
+    peer.setup()
+    peer.ask(DeleteSegment(2, "s"))
+    assert peer.ask(bare(block(b"a"), 4)) == [NoSuchSegment(9, "s", "", 4)]
+
+
+def test_40_bad_token(make_store: Callable[..., Any]) -> None:
+    """What is not allowed is refused with its code, and closes."""
+    store = make_store(
+        check=lambda token, segment: None if (token, segment) == ("good", "s") else 0
+    )
+    peer = store.peer()
+    [setup] = peer.ask(SetupAppend(1, W, "s", "good"))
+    assert isinstance(setup, AppendSetup)
+    assert peer.ask(SetupAppend(2, W, "s", "bad")) == [AuthTokenCheckFailed(2, "", 0)]
+    assert "token not good for 's'" in peer.refused
+
+
+def test_40_a_token_expires(
+    make_store: Callable[..., Any], block: Callable[..., bytes]
+) -> None:
+    """A writer's token ends while it is connected: nothing more of it is stored."""
+    ends = 1_700_000_060
+
+    def check(token: str, segment: str) -> int | None:
+        return 1 if store.clock.seconds() >= ends else None
+
+    store = make_store(check=check)
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"in time"), 1))
+    store.clock.advance(60)
+    peer.send(bare(block(b"late"), 2))
+    assert peer.got == []
+    store.store()
+    ack, failed = peer.got
+    assert ack.last_event == 1
+    assert failed == AuthTokenCheckFailed(9, "", 1)
+    assert "token expired for 's'" in peer.refused
+    assert store.rows == [("s", b"in time")]
+
+
+def test_43_same_number_twice(store: Any, block: Block) -> None:
+    """It is stored once and acknowledged again, now and after a restart."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1), bare(block(b"b", b"c"), 3, 2))
+    again = [DataAppended(W, 3, 1, 9, 27)]
+    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert len(store.rows) == 3
+    later = store.restarted()
+    peer = later.peer()
+    assert peer.setup() == 3
+    assert peer.ask(bare(block(b"a"), 1)) == [DataAppended(W, 1, 0, 9, 27)]
+    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert peer.ask(bare(block(b"d"), 4)) == [DataAppended(W, 4, 3, 9, 36)]
+    assert later.rows == [("s", b"d")]
+
+
+def test_43_a_block_cut_anew(store: Any, block: Block) -> None:
+    """Of a block that is stored in part, the rest is stored."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"1", b"2"), 2, 2))
+    peer.setup()
+    assert peer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
+        DataAppended(W, 3, 2, 9, 27)
+    ]
+    assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
+
+
+def test_gaps_are_fine(store: Any, block: Block) -> None:
+    """Numbers may jump."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"1"), 3))
+    assert peer.ask(bare(block(b"2"), 10)) == [DataAppended(W, 10, 3, 9, 18)]
+
+
+def test_too_many_writers(make_store: Callable[..., Any]) -> None:
+    """One connection sets up so many and no more."""
+    peer = make_store(writers=1).peer()
+    peer.setup()
+    peer.send(SetupAppend(1, X, "s"))
+    assert "options.writers" in peer.refused
+
+
+def test_62_63_bytes_that_stop_anywhere(store: Any, block: Block) -> None:
+    """A half message stores nothing, however long its peer stays silent."""
+    stream = encode(SetupAppend(1, W, "s")) + encode(bare(block(b"abc"), 1))
+    for cut in range(len(stream)):
+        peer = store.peer()
+        peer.connection.deliver(stream[:cut])
+        store.store()
+        assert store.rows == []
+        peer.connection.lose()
+    assert store.journal.reserved == 0
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 300))
+def test_63_flipped_bytes(
+    make_store: Callable[..., Any], block: Block, at: int, value: int, cut: int
+) -> None:
+    """Any byte may be wrong: an answer, or a refusal, and never anything else."""
+    store = make_store()
+    peer = store.peer()
+    stream = bytearray(
+        encode(SetupAppend(1, W, "s"))
+        + encode(AppendBlock(W, block(b"abc") + partial(block(b"defg")[:4])))
+        + encode(AppendBlockEnd(W, 11, block(b"defg")[4:], 2, 2, 1))
+        + encode(ReadSegment("s", 0, 100, "", 2))
+        + encode(CreateSegment(3, "t", 0, 0))
+    )
+    stream[at % len(stream)] = value
+    peer.connection.deliver(bytes(stream[:cut]))
+    peer.connection.deliver(bytes(stream[cut:]))
+    store.store()
+    assert peer.connection.failure is None
+    lengths = [
+        {name: segment.length for name, segment in one.container.state.segments.items()}
+        for one in (store, store.restarted())
+    ]
+    assert lengths[0] == lengths[1]
+
+
+def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
+    """We stop reading over the limit or when the journal is full, and go on below."""
+    store = make_store(unacknowledged_bytes=4000)
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(bare(block(b"x" * 3000), 1))
+    assert not peer.connection.paused
+    peer.send(bare(block(b"x" * 1000), 2))
+    assert peer.connection.paused
+    assert not other.connection.paused
+    peer.send(bare(block(b"later"), 3))
+    store.store()
+    assert not peer.connection.paused
+    store.store()
+    assert peer.got[-1].last_event == 3
+    store.journal.full = True
+    other.send(KeepAlive())
+    assert other.connection.paused
+    assert other.got == [KeepAlive()]
+    store.journal.full = False
+    assert not other.connection.paused
+
+
+def test_the_largest_unfinished_goes(store: Any) -> None:
+    """When unfinished messages fill the memory, the largest is let go."""
+    small, large = store.peer(), store.peer()
+    store.journal.reservable = 150
+    small.connection.deliver(frame(9, bytes(500))[:80])
+    large.connection.deliver(frame(9, bytes(500))[:100])
+    assert "journal.memory_bytes" in large.refused
+    assert not small.refused
+    small.connection.lose()
+    assert store.journal.reserved == 0
+
+
+def test_frames_of_every_slicing(store: Any, block: Block) -> None:
+    """A session in one byte pieces is the same session."""
+    peer = store.peer(hello=False)
+    stream = b"".join(
+        map(
+            encode,
+            (
+                Hello(17, 5),
+                SetupAppend(1, W, "s"),
+                *blocked(block(b"a") + padding(5), b"", 9, 1, 1),
+                KeepAlive(),
+                CreateSegment(2, "t", 0, 0),
+            ),
+        )
+    )
+    for byte in stream:
+        peer.connection.deliver(bytes([byte]))
+    store.store()
+    assert peer.got == [
+        Hello(17, 5),
+        AppendSetup(1, "s", W, NEVER),
+        KeepAlive(),
+        DataAppended(W, 1, NEVER, 9, 9),
+        SegmentCreated(2, "t"),
+    ]
+    assert list(Frames({9}).feed(b"")) == []
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+def test_57_connection_lost_around_the_store(
+    store: Any, block: Block, stored_first: bool
+) -> None:
+    """Whether it breaks before or after the store, what is sent again is there once."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a", b"b"), 2, 2))
+    if stored_first:
+        store.journal.store()
+    peer.connection.lose()
+    store.store()
+    assert peer.got == []
+    again = store.peer()
+    assert again.setup() == 2
+    again.ask(bare(block(b"a", b"b"), 2, 2), bare(block(b"c"), 3))
+    assert [payload for _, payload in store.rows] == [b"a", b"b", b"c"]
+
+
+def test_58_killed_before_the_ack(store: Any, block: Block) -> None:
+    """What became durable and was never acknowledged is there once after a restart;
+    what did not is asked for again."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1), bare(block(b"b"), 2))
+    store.journal.store()
+    assert peer.got == []
+    later = store.restarted()
+    again = later.peer()
+    assert again.setup() == 1
+    assert again.ask(bare(block(b"b"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    assert content(later) == block(b"a", b"b")
+
+
+def test_58_killed_behind_the_ack(store: Any, block: Block) -> None:
+    """What was acknowledged and is in no file yet is in the journal, and read from it."""
+    peer = store.peer()
+    peer.setup()
+    assert peer.ask(bare(block(b"a", b"b"), 2, 2)) != []
+    later = store.restarted()
+    assert later.peer().setup() == 2
+    assert content(later) == block(b"a", b"b")
+    assert later.rows == []
+
+
+def test_59_60_a_disk_that_is_full_or_slow(store: Any, block: Block) -> None:
+    """While the journal takes no more nothing is read; it goes on by itself."""
+    peer = store.peer()
+    peer.setup()
+    store.journal.full = True
+    peer.send(bare(block(b"a"), 1))
+    peer.send(bare(block(b"b"), 2))
+    store.store()
+    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    store.journal.full = False
+    store.store()
+    assert peer.got == [DataAppended(W, 2, 1, 9, 18)]
+
+
+def test_61_much_then_a_reset(store: Any, block: Block) -> None:
+    """Ten megabytes in the pipeline and a reset: whole blocks are stored, in order."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"x" * 1000) * 100
+    for number in range(1, 101):
+        peer.connection.deliver(encode(bare(data, number * 100, 100)))
+        if number % 9 == 0:
+            store.store()
+    peer.connection.deliver(encode(bare(data, 10_100, 100))[:5000])
+    peer.connection.lose()
+    store.store()
+    assert len(store.rows) % 100 == 0
+    assert store.peer().setup() == len(store.rows)
+    assert store.journal.reserved == 0
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\0\0\0\0\x63b"])
+def test_what_is_not_there_is_not_acknowledged(
+    store: Any, block: Block, rest: bytes
+) -> None:
+    """A block that says it has more than what is stored already must have it."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1))
+    data = rest or block(b"a")
+    assert peer.ask(bare(data, 2, 2)) == []
+    assert "only those that are stored" in peer.refused
+    assert store.peer().setup() == 1

@@ -1,0 +1,98 @@
+"""Recent data: what is there is right, what is not is said, and memory is bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega.cache import Recent
+
+_adds = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=40)), max_size=60)
+
+
+@given(_adds, st.integers(1100, 9000), st.integers(0, 200), st.integers(0, 300))
+def test_49_reads_are_the_bytes(
+    adds: list[tuple[str, bytes]], most: int, offset: int, size: int
+) -> None:
+    """A read gives bytes of the segment, across chunks, or nothing."""
+    recent = Recent(most)
+    whole = {"a": b"", "b": b""}
+    for name, data in adds:
+        recent.add(name, len(whole[name]), memoryview(data))
+        whole[name] += data
+        assert recent.bytes <= most
+    for name, data in whole.items():
+        got = recent.read(name, offset, size)
+        begin = recent.begin(name)
+        if begin is None or offset < begin:
+            assert got is None
+        else:
+            assert got == data[offset : offset + size]
+
+
+def test_oldest_goes_first() -> None:
+    """A segment's first bytes leave when newer ones of any segment need the room."""
+    recent = Recent(4000)
+    recent.add("a", 0, memoryview(b"x" * 1000))
+    recent.add("a", 1000, memoryview(b"y" * 500))
+    recent.add("b", 0, memoryview(b"z" * 400))
+    assert recent.read("a", 0, 10) is None
+    assert recent.read("a", 1000, 10) == b"y" * 10
+    assert recent.begin("b") == 0
+
+
+def test_small_pieces_join() -> None:
+    """Events that come one by one take little more room than their bytes."""
+    recent = Recent(1 << 20)
+    for number in range(5000):
+        recent.add("a", 100 * number, memoryview(b"%0100d" % number))
+    assert recent.bytes < 1.1 * 5000 * 100
+    assert recent.begin("a") == 0
+    assert recent.read("a", 123_400, 200) == b"%0100d%0100d" % (1234, 1235)
+
+
+def test_dropped_segments_leave_nothing() -> None:
+    """Segments that come and go take no memory, however many."""
+    recent = Recent(1 << 20)
+    recent.add("stays", 0, memoryview(b"abc"))
+    for number in range(1000):
+        recent.add(f"{number}", 0, memoryview(b"x" * 100))
+        recent.drop(f"{number}")
+    assert len(recent._order) < 5
+    assert recent.read("stays", 0, 3) == b"abc"
+    recent.drop("stays")
+    assert recent.bytes == 0
+
+
+def test_a_gap_starts_afresh() -> None:
+    """Bytes that do not follow make what was there useless."""
+    recent = Recent(10_000)
+    recent.add("a", 0, memoryview(b"xx"))
+    recent.add("a", 9, memoryview(b"yy"))
+    assert recent.begin("a") == 9
+    assert recent.read("a", 0, 9) is None
+    recent.drop("a")
+    assert recent.bytes == 0
+
+
+def test_many_chunks() -> None:
+    """A long run of small chunks stays readable while its head leaves."""
+    recent = Recent(16_000)
+    for number in range(50_000):
+        recent.add("a", number, memoryview(bytes([number % 256])))
+    begin = recent.begin("a")
+    assert begin is not None
+    assert 0 < begin < 49_000
+    expected = bytes(n % 256 for n in range(begin, 50_000))
+    assert recent.read("a", begin, 50_000) == expected
+
+
+def test_what_has_no_room_pushes_nothing_out() -> None:
+    """A merge larger than all of it leaves the others where they are."""
+    recent = Recent(3000)
+    recent.add("a", 0, memoryview(b"abc"))
+    recent.add("b", 0, memoryview(b"old"))
+    recent.add("b", 3, memoryview(bytes(2900)))
+    assert recent.read("a", 0, 3) == b"abc"
+    assert recent.read("b", 0, 3) is None
+    assert recent.begin("b") is None

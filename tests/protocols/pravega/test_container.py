@@ -1,0 +1,199 @@
+"""The container: what outlives connections, and what comes back after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+
+from gateway.event import Batch, Origin, Stored
+from gateway.interfaces import NotStored
+from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
+from gateway.protocols.pravega.wire_segments import (
+    CreateTransientSegment,
+    SegmentCreated,
+)
+from gateway.testing import ManualJournal
+
+W, X = b"w" * 16, b"x" * 16
+
+
+def bare(data: bytes, last: int, writer: bytes = W) -> AppendBlockEnd:
+    return AppendBlockEnd(writer, len(data), data, 1, last, 9)
+
+
+def test_idle_writers_expire(make_store: Callable[..., Any]) -> None:
+    """A writer that does nothing for the retention is forgotten, within twice of it."""
+    store = make_store(writer_retention=100.0)
+    store.container.start()
+    peer = store.peer()
+    peer.setup(writer=W)
+    peer.setup(writer=X)
+    peer.ask(bare(b"", 1), bare(b"", 1, X))
+    store.clock.advance(60)
+    peer.ask(bare(b"", 2))
+    store.clock.advance(60)
+    store.store()
+    peer.ask(bare(b"", 3))
+    assert store.peer().setup(writer=X) == 1
+    store.clock.advance(100)
+    store.store()
+    assert store.peer().setup(writer=X) == NEVER
+    assert store.peer().setup(writer=W) == 3
+    store.container.stop()
+    assert not store.clock.getDelayedCalls()
+
+
+def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
+    """A gateway that restarts often forgets writers all the same."""
+    store = make_store(writer_retention=100.0)
+    store.container.start()
+    store.clock.advance(100)
+    store.store()
+    state = snapshot.restore(snapshot.save(store.container.state))
+    again = make_store(writer_retention=100.0, state=state)
+    again.clock.advance(150)
+    again.container.start()
+    [call] = again.clock.getDelayedCalls()
+    assert call.getTime() - again.clock.seconds() == 50
+
+
+def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
+    """Nobody waits for ever for a state that will never be durable."""
+    store.peer().setup()
+    store.container.submit(store.container.state.create("t", 0))
+    failures: list[Any] = []
+    store.container.snapshot().addErrback(failures.append)
+    store.journal.refuse("stopping")
+    store.clock.advance(0)
+    store.container.snapshot().addErrback(failures.append)
+    assert [bool(failure.check(NotStored)) for failure in failures] == [True, True]
+
+
+def test_it_begins_with_a_snapshot(store: Any, make_store: Callable[..., Any]) -> None:
+    """What `snapshot` gave makes another container the same, before any replay."""
+    store.peer().setup()
+    got: list[bytes] = []
+    store.container.stop()
+    store.container.snapshot().addCallback(got.append)
+    store.clock.advance(0)
+    again = make_store(state=Segments())
+    again.container.restore(got[0])
+    assert snapshot.save(again.container.state) == snapshot.save(store.container.state)
+
+
+def test_snapshot_waits_for_the_disk(store: Any) -> None:
+    """It is given when all that is in it is durable, and holds nothing that came later."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(b"abc", 1))
+    got: list[bytes] = []
+    store.container.snapshot().addCallback(got.append)
+    store.clock.advance(0)
+    assert got == []
+    peer.send(bare(b"def", 2))
+    store.journal.store()
+    store.clock.advance(0)
+    [data] = got
+    state = snapshot.restore(data)
+    assert state.find("s").length == 3
+    store.store()
+    again = type(store)(state=state)
+    for stored in store.journal.stored:
+        again.container.replay(stored)
+    assert again.container.state.find("s").length == 6
+    assert again.peer().setup() == 2
+
+
+def test_replay_takes_only_its_own(store: Any) -> None:
+    """Batches of other protocols in the journal are none of its business."""
+    origin = Origin("lumberjack", "l", "s", "p")
+    store.container.replay(Stored(Batch(origin, 0, 1, b"anything", 1), 1))
+    assert store.container.state.number == 1
+
+
+def test_transients_of_a_crash_are_cleared(store: Any) -> None:
+    """Large events that nobody can finish are gone after the next start."""
+    peer = store.peer()
+    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    assert isinstance(made, SegmentCreated)
+    again = store.restarted()
+    again.store()
+    assert set(again.container.state.segments) == {"s"}
+    assert set(again.restarted().container.state.segments) <= {"s"}
+
+
+def test_a_lost_change_ends_everything(store: Any) -> None:
+    """What was decided on top of a change that is not stored is not stored either."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    other.setup(writer=X)
+    peer.send(bare(b"a", 1))
+    other.send(bare(b"b", 1, X))
+    store.journal.refuse("disk gone")
+    assert peer.connection.closed
+    assert other.connection.closed
+    store.store()
+    assert peer.got == other.got == []
+    assert store.container.broken == "disk gone"
+    last = store.peer(hello=False)
+    last.send(Hello(17, 5))
+    assert last.refused
+
+
+class Stopping(ManualJournal):
+    """A journal that takes nothing any more, and says so at once."""
+
+    stopping = False
+
+    def submit(self, batch: Batch) -> Deferred[Stored]:
+        if self.stopping:
+            return fail(NotStored("the gateway is stopping"))
+        return super().submit(batch)
+
+
+def test_a_journal_that_stops(make_store: Callable[..., Any]) -> None:
+    """A change that is refused on the spot closes its connection on the spot."""
+    store = make_store()
+    store.container.journal = journal = Stopping()
+    peer = store.peer()
+    peer.send(SetupAppend(1, W, "s"))
+    journal.stopping = True
+    peer.send(bare(b"a", 1), bare(b"b", 2))
+    assert peer.connection.closed
+    assert len(peer.got) == 1
+
+
+def test_drain_answers_what_is_owed(store: Any) -> None:
+    """When the daemon stops, what was taken is acknowledged before the FIN."""
+    peer, idle, silent = store.peer(), store.peer(), store.peer(hello=False)
+    peer.setup()
+    peer.send(bare(b"abc", 1))
+    for one in (peer, idle, silent):
+        one.server.drain()
+    assert idle.connection.closed
+    assert silent.connection.closed
+    assert not peer.connection.closed
+    store.store()
+    [ack] = peer.got
+    assert ack.last_event == 1
+    assert peer.connection.closed
+
+
+def test_many_segments_and_writers_come_back(store: Any) -> None:
+    """A snapshot of thousands is what it was."""
+    state = Segments()
+    for number in range(2000):
+        name = f"scope/stream/{number}.#epoch.0"
+        for change in (
+            state.create(name, 1),
+            state.append(name, W, 1, b"abc", 2, claimed=1, last=NEVER),
+        ):
+            list(state.stored(change.body, 1))
+    data = snapshot.save(state)
+    again = snapshot.restore(data)
+    assert snapshot.save(again) == data
+    assert again.number == 4000

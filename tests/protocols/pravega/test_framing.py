@@ -1,0 +1,117 @@
+"""Where events begin and end, counted and split, whole or in pieces."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega.framing import (
+    Framing,
+    alike,
+    count_events,
+    rows_in,
+    split,
+)
+from gateway.protocols.pravega.staged import Staged
+
+EVENTS = st.one_of(
+    st.lists(st.binary(max_size=5), max_size=20),
+    st.builds(lambda data, count: [data] * count, st.binary(), st.integers(0, 30)),
+)
+
+
+def plainly(data: bytes) -> list[tuple[int, bytes]] | None:
+    """Events as one would read them with pencil and paper."""
+    found, at = [], 0
+    while at < len(data):
+        if len(data) - at < 8:
+            return None
+        kind, size = struct.unpack_from(">II", data, at)
+        payload = data[at + 8 : at + 8 + size]
+        if kind or len(payload) < size:
+            return None
+        found.append((at, payload))
+        at += 8 + size
+    return found
+
+
+@given(EVENTS, st.integers(0, 1 << 40))
+def test_events_are_split(events: list[bytes], offset: int) -> None:
+    """Every event comes back, at its offset."""
+    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    found = split(data, offset)
+    assert found is not None
+    payloads, offsets = found
+    assert payloads == events
+    assert [at - offset for at in offsets] == [at for at, _ in plainly(data) or ()]
+    assert count_events(data) == rows_in(data) == len(events)
+
+
+@given(EVENTS, st.data())
+def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
+    """A byte that is changed, cut off or added: never a wrong split."""
+    raw = bytearray(
+        b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    )
+    if raw:
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at] = data.draw(st.integers(0, 255))
+    raw += data.draw(st.binary(max_size=3))
+    odd = bytes(raw)
+    wanted = plainly(odd)
+    found = split(odd, 0)
+    if wanted is None:
+        assert found is None
+        assert count_events(odd) is None
+        assert rows_in(odd) == 1
+    else:
+        assert found is not None
+        assert list(zip(found[1], found[0], strict=True)) == wanted
+        assert count_events(odd) == len(wanted)
+
+
+@given(EVENTS, st.binary(max_size=3), st.lists(st.integers(0, 40)))
+def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) -> None:
+    """A transaction's rows are those of all of its bytes, however they came."""
+    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events) + tail
+    framing, at = Framing(), 0
+    for cut in (*cuts, len(data)):
+        framing.feed(data[at : at + cut])
+        at += cut
+    assert framing.rows == rows_in(data)
+
+
+@pytest.mark.parametrize("kind", [1, -1, 1 << 24])
+def test_a_type_that_is_not_an_events(block: Callable[..., bytes], kind: int) -> None:
+    """One other header, and it is all bytes and no events, for good."""
+    framing = Framing()
+    framing.feed(block(b"a"))
+    framing.feed(struct.pack(">ii", kind, 0))
+    framing.feed(block(b"b"))
+    assert framing.rows == 1
+
+
+def test_staged_bytes_are_read_anywhere(block: Callable[..., bytes]) -> None:
+    """A staged segment gives what is asked for, and not more than there is."""
+    staged = Staged(block(b"abc"))
+    staged.add(block(b"defg"))
+    whole = block(b"abc", b"defg")
+    for offset in range(len(whole) + 1):
+        assert staged.read(offset, 7) == whole[offset : offset + 7]
+    assert staged.rows == 2
+
+
+@given(st.integers(0, 3), st.integers(0, 200), st.booleans())
+def test_events_of_one_size_stay_in_one_piece(size: int, count: int, odd: bool) -> None:
+    """Many of them lose their headers and nothing else; others are left to `split`."""
+    events = [bytes([n % 256]) * size for n in range(count)] + [b"four"] * odd
+    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
+    found = alike(data)
+    if odd or not size or count < 64:
+        assert found is None
+    else:
+        assert found == (b"".join(events), size)

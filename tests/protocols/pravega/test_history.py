@@ -1,0 +1,423 @@
+"""Bytes of a channel, read back from the journal, the spool and the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from twisted.internet.defer import Deferred, succeed
+
+from gateway.event import Batch, Origin
+from gateway.protocols.pravega import history as history_module
+from gateway.protocols.pravega import records
+from gateway.protocols.pravega.history import Gone, History
+from gateway.protocols.pravega.runs import Group
+from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.wire import NEVER
+from gateway.store.disk import RealDisk
+from gateway.store.journal import log, segment
+from gateway.store.spool import Catalog, Publisher, parquet
+
+ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
+OTHER = Origin("other", "o", "1", "192.0.2.1:1")
+W = b"w" * 16
+
+
+def at_once(call: Callable[..., bytes], *args: Any) -> Deferred[bytes]:
+    return succeed(call(*args))
+
+
+class Places:
+    """A journal that is written, published and archived by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk = RealDisk()
+        self.root = root
+        for name in ("journal", "spool", "archive"):
+            (root / name).mkdir()
+        self.log = log.Log(root / "journal", self.disk, 1)
+        self.catalog = Catalog(root / "journal", self.disk)
+        self.publisher = self.make_publisher()
+        self.state = Segments()
+        for name in ("s", "t"):
+            self.commit(self.state.create(name, 0))
+        self.bytes = {"s": b"", "t": b""}
+        self.numbers = {"s": NEVER, "t": NEVER}
+
+    def make_publisher(self, *, keep: bool = False) -> Publisher:
+        return Publisher(
+            "n",
+            self.root / "spool",
+            self.catalog,
+            self.disk,
+            {"pravega": records.decode, "other": records.decode},
+            "zstd",
+            keep=keep,
+        )
+
+    def commit(self, change: Any, origin: Origin = ORIGIN) -> None:
+        batch = Batch(origin, 0, change.count, change.body, change.payload_bytes)
+        lsn = self.log.commit([batch])
+        if origin is ORIGIN:
+            list(self.state.stored(change.body, lsn))
+
+    def append(self, data: bytes, name: str = "s") -> None:
+        last = self.numbers[name]
+        self.numbers[name] = max(last, 0) + 1
+        self.commit(
+            self.state.append(
+                name, W, self.numbers[name], data, 0, claimed=1, last=last
+            )
+        )
+        self.bytes[name] += data
+
+    def publish(self) -> Path:
+        sealed = self.log.seal()
+        assert sealed is not None
+        published = self.publisher.publish(sealed)
+        assert published is not None
+        return published.path
+
+    def history(self) -> History:
+        return History(
+            "n",
+            self.disk,
+            journal=self.root / "journal",
+            spool=self.root / "spool",
+            archive=self.root / "archive",
+            protocol="pravega",
+            decode=records.decode,
+            in_thread=at_once,
+        )
+
+    def whole(self, history: History, name: str, *, size: int = 37) -> bytes:
+        """A segment, read from its beginning in small pieces."""
+        got = b""
+        found = self.state.find(name)
+        while len(got) < found.readable:
+            lsn = found.place(len(got))
+            assert lsn is not None
+            more = history.fetch(name, len(got), size, lsn)
+            assert 0 < len(more) <= size
+            got += more
+        return got
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def events(*payloads: bytes) -> bytes:
+    return b"".join(len(each).to_bytes(8) + each for each in payloads)
+
+
+def fill(places: Places) -> None:
+    for n in range(20):
+        places.append(events(b"%d" % n * n, b"", b"x"))
+        places.append(b"raw bytes %d" % n if n % 3 == 0 else events(b"t"), "t")
+
+
+@pytest.mark.parametrize("published", [0, 1, 2])
+def test_wherever_it_lies(places: Places, published: int) -> None:
+    """Journal, spool, archive, or all three: the bytes are the bytes."""
+    paths = []
+    for _ in range(3):
+        fill(places)
+        if len(paths) < published:
+            paths.append(places.publish())
+        else:
+            places.log.seal()
+    fill(places)
+    if paths:
+        paths[0].rename(places.root / "archive" / paths[0].name)
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name) == places.bytes[name]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_segments_that_stay_though_they_are_published(
+    places: Places, *, lost: bool
+) -> None:
+    """With metadata alone in some of them: the bytes are the bytes, each once; even if
+    a file has gone before its segment."""
+    places.publisher = places.make_publisher(keep=True)
+    places.log.seal()
+    for n in range(3):
+        places.commit(places.state.create(f"m{n}", 0))
+        places.log.seal()
+        places.commit(places.state.create(f"n{n}", 0))
+        fill(places)
+        path = places.publish()
+        if lost and n == 1:
+            path.unlink()
+    fill(places)
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name) == places.bytes[name]
+    for path in sorted((places.root / "journal").glob("*.journal"))[:-1]:
+        path.unlink()
+    history.refresh()
+    if not lost:
+        assert places.whole(history, "s") == places.bytes["s"]
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_large_batches(places: Places, *, published: bool) -> None:
+    """Many events in a batch, of one size or of many, with others between them."""
+    for n in range(3):
+        places.append(events(*(b"%09d" % at for at in range(n, 200))))
+        places.append(events(*(b"x" * at for at in range(n, 100))), "t")
+        places.append(b"raw bytes %d" % n, "t")
+        places.append(events(*(b"y" * (at % 7) for at in range(n, 100))))
+    if published:
+        places.publish()
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name, size=500) == places.bytes[name]
+
+
+def test_files_that_move_meanwhile(places: Places) -> None:
+    """What was in the journal a moment ago is found in the spool, then the archive."""
+    fill(places)
+    history = places.history()
+    assert places.whole(history, "s") == places.bytes["s"]
+    path = places.publish()
+    assert places.whole(history, "s") == places.bytes["s"]
+    path.rename(places.root / "archive" / path.name)
+    assert places.whole(history, "t") == places.bytes["t"]
+
+
+def test_a_file_that_moves_while_we_look(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is published between two looks is seen by one of them."""
+    fill(places)
+    names, looked = places.disk.names, []
+
+    def and_then_publish(directory: Path) -> list[str]:
+        found = names(directory)
+        looked.append(directory)
+        if len(looked) == 1:
+            places.publish()
+            for path in (places.root / "journal").glob("*.journal"):
+                path.unlink()
+        return found
+
+    monkeypatch.setattr(places.disk, "names", and_then_publish, raising=False)
+    assert places.history().first_lsn == 1
+    assert len(looked) == 3
+
+
+def test_what_is_gone(places: Places) -> None:
+    """A file that was deleted takes its bytes along; the first lsn says so."""
+    fill(places)
+    path = places.publish()
+    first = len(places.bytes["s"])
+    fill(places)
+    history = places.history()
+    assert history.first_lsn == 1
+    path.unlink()
+    with pytest.raises(Gone):
+        history.fetch("s", 0, 10, 1)
+    assert (
+        history.first_lsn
+        == segment.parse_name(
+            min(p.name for p in (places.root / "journal").glob("*.journal"))
+        )[0]
+    )  # type: ignore[index]
+    place = places.state.find("s").place(first)
+    assert place is not None
+    assert (
+        history.fetch("s", first, 8, history.first_lsn)
+        == places.bytes["s"][first : first + 8]
+    )
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    """Without any file everything is gone, as soon as somebody asks for it."""
+    places = Places(tmp_path)
+    for path in (tmp_path / "journal").glob("*.journal"):
+        path.unlink()
+    history = places.history()
+    with pytest.raises(Gone):
+        history.fetch("s", 0, 10, 7)
+    assert history.first_lsn == 8
+
+
+def test_the_first_files_of_all(places: Places) -> None:
+    """Who began before there was any file does not take what came later for gone."""
+    for path in (places.root / "journal").glob("*.journal"):
+        path.unlink()
+    history = places.history()
+    assert history.first_lsn <= 1
+    places.log = log.Log(places.root / "journal", places.disk, 1)
+    fill(places)
+    assert places.whole(history, "s") == places.bytes["s"]
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of a few events."""
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 4)
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("size", [3, 37, 10_000])
+def test_many_pieces(places: Places, size: int) -> None:
+    """Row groups are joined as if there were none, whatever a reader asks for."""
+    for _ in range(3):
+        fill(places)
+        places.publish()
+    history = places.history()
+    for name in ("s", "t"):
+        assert places.whole(history, name, size=size) == places.bytes[name]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece is read once for each reader that reads on, and not from the mark."""
+    fill(places)
+    places.publish()
+    opened: list[tuple[Path, int]] = []
+    read = pq.ParquetFile.read_row_group
+
+    def counted(self: Any, number: int, **options: Any) -> Any:
+        if "payload" in options["columns"]:
+            opened.append((self, number))
+        return read(self, number, **options)
+
+    monkeypatch.setattr(history_module, "_RUN_BYTES", 1)
+    monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    history = places.history()
+    assert places.whole(history, "s", size=10_000) == places.bytes["s"]
+    numbers = [number for _, number in opened]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_little_of_a_piece(places: Places) -> None:
+    """Whoever reads a small segment does not keep what lies around it in memory."""
+    places.append(events(b"small"))
+    places.append(events(b"x" * 1000), "t")
+    path = places.publish()
+    with pq.ParquetFile(path) as file:
+        group = Group(file, 0, 1, "pravega")
+        small, large = group.run(file, 0, "s"), group.run(file, 0, "t")
+    assert bytes(small.data) == places.bytes["s"]
+    assert bytes(large.data) == places.bytes["t"]
+    assert isinstance(small.data, bytes)
+    assert isinstance(large.data, memoryview)
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_name_used_twice(places: Places, *, published: bool) -> None:
+    """A segment that was deleted and made again has none of its old bytes."""
+    places.append(events(b"old" * 9, b"old, too"))
+    places.commit(places.state.delete("s", 0))
+    places.commit(places.state.create("s", 0))
+    places.bytes["s"], places.numbers["s"] = b"", NEVER
+    places.append(events(b"new", b"and so on", b"to the end of it"))
+    if published:
+        places.publish()
+    for size in (5, 1000):
+        assert places.whole(places.history(), "s", size=size) == places.bytes["s"]
+
+
+def test_a_tail_that_was_written_again(places: Places) -> None:
+    """What a failed sync left in a file counts for nothing where another begins."""
+    fill(places)
+    first = places.log.next_lsn
+    state, numbers = places.state, dict(places.numbers)
+    begin = dict(places.bytes)
+    places.append(events(b"never acknowledged"))
+    abandoned = places.log
+    places.log = log.Log(places.root / "journal", places.disk, first)
+    places.state, places.numbers, places.bytes = Segments(), numbers, begin
+    length = len(begin["s"])
+    places.state = restored(state, length)
+    places.append(events(b"stored instead of it"))
+    assert abandoned.next_lsn == places.log.next_lsn
+    place = places.state.find("s").place(length)
+    assert place == first
+    found = places.history().fetch("s", length, 1000, first)
+    assert found == events(b"stored instead of it")
+
+
+def restored(before: Segments, length: int) -> Segments:
+    """A state whose segment `s` ends at *length*, like that of *before* did once."""
+    state = Segments()
+    state.create("s", 0)
+    segment = state.find("s")
+    segment.length = segment.readable = length
+    segment.writers[W] = before.find("s").number_of(W) - 1
+    return state
+
+
+def test_flipped_bits(places: Places) -> None:
+    """A file that does not have the bytes that were written to it gives none."""
+    places.append(events(bytes(range(256)) * 8))
+    path = places.publish()
+    data = bytearray(path.read_bytes())
+    at = (
+        pq.ParquetFile(path)
+        .metadata.row_group(0)
+        .column(_column(path))
+        .data_page_offset
+    )
+    data[at + 60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(OSError, match="CRC"):
+        places.history().fetch("s", 0, 10_000, 1)
+
+
+def _column(path: Path) -> int:
+    names = [each.path for each in pq.ParquetFile(path).schema]
+    return names.index("payload")
+
+
+def test_other_protocols_are_not_ours(places: Places) -> None:
+    """A channel of the same name in another protocol is another channel."""
+    change = Segments().create("s", 0)
+    state = Segments()
+    state.create("s", 0)
+    other = state.append("s", W, 1, events(b"not ours"), 0, claimed=1, last=NEVER)
+    places.commit(other, OTHER)
+    places.append(events(b"ours"))
+    assert places.whole(places.history(), "s") == events(b"ours")
+    places.publish()
+    assert places.whole(places.history(), "s") == events(b"ours")
+    assert change.count == 0
+
+
+def test_in_a_thread(places: Places) -> None:
+    """`read` is `fetch`, somewhere else."""
+    places.append(events(b"abc"))
+    got: list[bytes] = []
+    places.history().read("s", 8, 100, 1).addCallback(got.append)
+    assert got == [b"abc"]
+
+
+def test_one_read_at_a_time(places: Places) -> None:
+    """Threads are few, and others need them; each read has its turn."""
+    places.append(b"abcdef")
+    history = places.history()
+    begun: list[tuple[Deferred[bytes], Any]] = []
+
+    def in_thread(*call: Any) -> Deferred[bytes]:
+        begun.append((Deferred(), call))
+        return begun[-1][0]
+
+    history._in_thread = in_thread
+    got: list[bytes] = []
+    for offset in range(3):
+        history.read("s", offset, 1, 1).addCallback(got.append)
+    for number in range(3):
+        assert len(begun) == number + 1
+        done, (fetch, *where) = begun[number]
+        done.callback(fetch(*where))
+    assert got == [b"a", b"b", b"c"]

@@ -1,0 +1,429 @@
+"""Segments and tables of today's wire: what is asked, what is answered.
+
+Numbers in the names are those of the list of behaviours in docs/pravega.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega import wire_tables as wt
+from gateway.protocols.pravega.codec import AttributeUpdate, Entry
+from gateway.protocols.pravega.segment import EVENT_COUNT
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlockEnd,
+    ConditionalBlockEnd,
+    NoSuchSegment,
+    OperationUnsupported,
+    SegmentAlreadyExists,
+    SegmentIsSealed,
+    SegmentIsTruncated,
+    TableKeyBadVersion,
+    TableKeyDoesNotExist,
+    TableSegmentNotEmpty,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    CreateTransientSegment,
+    DeleteSegment,
+    FlushToStorage,
+    GetSegmentAttribute,
+    GetStreamSegmentInfo,
+    ListStorageChunks,
+    LocateOffset,
+    MergeSegments,
+    MergeSegmentsBatch,
+    OffsetLocated,
+    ReadSegment,
+    SealSegment,
+    SegmentAttribute,
+    SegmentAttributeUpdated,
+    SegmentCreated,
+    SegmentDeleted,
+    SegmentPolicyUpdated,
+    SegmentRead,
+    SegmentsBatchMerged,
+    SegmentSealed,
+    SegmentsMerged,
+    SegmentTruncated,
+    StreamSegmentInfo,
+    TruncateSegment,
+    UpdateSegmentAttribute,
+    UpdateSegmentPolicy,
+)
+
+W, X = b"w" * 16, b"x" * 16
+TXN = "s#transaction.0000000000000000000000000000000a"
+Block = Callable[..., bytes]
+
+
+def test_53_twice(store: Any) -> None:
+    """Each says what is, the second time."""
+    peer = store.peer()
+    assert peer.ask(CreateSegment(1, "t", 0, 0), CreateSegment(2, "t", 0, 0)) == [
+        SegmentCreated(1, "t"),
+        SegmentAlreadyExists(2, "t"),
+    ]
+    assert peer.ask(TruncateSegment(3, "t", 0), TruncateSegment(4, "t", 0)) == [
+        SegmentTruncated(3, "t"),
+        SegmentTruncated(4, "t"),
+    ]
+    assert peer.ask(SealSegment(5, "t"), SealSegment(6, "t")) == [
+        SegmentSealed(5, "t"),
+        SegmentIsSealed(6, "t"),
+    ]
+    assert peer.ask(DeleteSegment(7, "t"), DeleteSegment(8, "t")) == [
+        SegmentDeleted(7, "t"),
+        NoSuchSegment(8, "t"),
+    ]
+
+
+def test_replies_wait_for_the_disk(store: Any) -> None:
+    """Also those that only tell of what another connection has asked for."""
+    peer, other = store.peer(), store.peer()
+    peer.send(CreateSegment(1, "t", 0, 0))
+    other.send(CreateSegment(2, "t", 0, 0))
+    assert peer.got == other.got == []
+    store.store()
+    assert peer.got == [SegmentCreated(1, "t")]
+    assert other.got == [SegmentAlreadyExists(2, "t")]
+
+
+def test_54_merge(store: Any, block: Block) -> None:
+    """A merge moves data and count, and may be asked for again."""
+    peer = store.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.setup(TXN)
+    data = block(b"a", b"b")
+    peer.ask(AppendBlockEnd(W, len(data), data, 2, 2, 1))
+    assert store.rows == []
+    assert peer.ask(MergeSegments(2, "s", TXN)) == [SegmentsMerged(2, "s", TXN, 18)]
+    assert store.rows == [("s", b"a"), ("s", b"b")]
+    assert peer.ask(MergeSegments(3, "s", TXN)) == [SegmentsMerged(3, "s", TXN, 18)]
+    assert peer.ask(GetSegmentAttribute(4, "s", EVENT_COUNT)) == [
+        SegmentAttribute(4, 2)
+    ]
+    peer.send(ReadSegment("s", 0, 99, "", 5))
+    assert peer.got == [SegmentRead("s", 0, True, False, data, 5)]
+    again = store.restarted().peer()
+    assert again.ask(MergeSegments(6, "s", TXN)) == [SegmentsMerged(6, "s", TXN, 18)]
+
+
+def test_54_merge_refused(store: Any) -> None:
+    """No target, no source, a seal, a condition: each in its own words."""
+    peer = store.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    condition = [AttributeUpdate(X, 4, 1, 0)]
+    assert peer.ask(
+        MergeSegments(2, "t", TXN),
+        MergeSegments(3, "s", "t"),
+        MergeSegments(4, "s", "s"),
+        MergeSegments(5, "s", TXN, "", condition),
+        SealSegment(6, "s"),
+        MergeSegments(7, "s", TXN),
+    ) == [
+        NoSuchSegment(2, "t"),
+        NoSuchSegment(3, "t"),
+        OperationUnsupported(4, "MergeSegments"),
+        SegmentAttributeUpdated(5, False),
+        SegmentSealed(6, "s"),
+        SegmentIsSealed(7, "s"),
+    ]
+
+
+def test_54_merge_batch(store: Any, block: Block) -> None:
+    """Several sources are merged at once; asking again does nothing more."""
+    peer = store.peer()
+    other = TXN[:-1] + "b"
+    for name in (TXN, other):
+        peer.ask(CreateSegment(1, name, 0, 0))
+        peer.setup(name)
+        peer.ask(AppendBlockEnd(W, 9, block(b"x"), 1, 1, 1))
+    merged = SegmentsBatchMerged(2, "s", [(TXN, 9), (other, 18)])
+    assert peer.ask(MergeSegmentsBatch(2, "s", [TXN, other])) == [merged]
+    assert len(store.journal.submitted[-1].body) > 18
+    assert store.rows == [("s", b"x")] * 2
+    [again] = peer.ask(MergeSegmentsBatch(3, "s", [TXN, other]))
+    assert again.merged == [(TXN, 18), (other, 18)]
+    assert peer.ask(MergeSegmentsBatch(4, "s", ["?"])) == [NoSuchSegment(4, "?")]
+
+
+def test_55_info(store: Any) -> None:
+    """How a segment is; of a missing one, that it is not there."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(AppendBlockEnd(W, 3, b"abc", 1, 1, 1), TruncateSegment(1, "s", 2))
+    now = 1_700_000_000_000
+    assert peer.ask(GetStreamSegmentInfo(2, "s"), GetStreamSegmentInfo(3, "t")) == [
+        StreamSegmentInfo(2, "s", True, False, False, now, 3, 2),
+        NoSuchSegment(3, "t"),
+    ]
+
+
+def test_41_transients_go_with_their_connection(store: Any, block: Block) -> None:
+    """A large event that is not merged leaves nothing, nor after a crash."""
+    peer = store.peer()
+    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    assert made.segment.startswith("s#transient.")
+    assert len(made.segment) == len("s#transient.") + 32
+    [other] = peer.ask(CreateTransientSegment(2, W, "s"))
+    assert store.restarted().container.state.transients() == []
+    peer.setup(made.segment)
+    peer.ask(ConditionalBlockEnd(W, 1, 0, block(b"large")))
+    assert peer.ask(MergeSegments(3, "s", made.segment)) == [
+        SegmentsMerged(3, "s", made.segment, 13)
+    ]
+    peer.connection.lose()
+    store.store()
+    assert set(store.container.state.segments) == {"s"}
+    assert store.rows == [("s", b"large")]
+    assert other.segment not in store.container.state.segments
+    assert store.peer().ask(CreateTransientSegment(4, W, "t")) == [
+        NoSuchSegment(4, "t")
+    ]
+
+
+def test_staged_data_is_bounded(make_store: Callable[..., Any], block: Block) -> None:
+    """Open transactions together hold so much and no more."""
+    store = make_store(transaction_bytes=20)
+    peer = store.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.setup(TXN)
+    peer.ask(AppendBlockEnd(W, 18, block(b"0123456789"), 1, 1, 1))
+    peer.send(ReadSegment(TXN, 8, 4, "", 2))
+    assert peer.got == [SegmentRead(TXN, 8, False, False, b"01234567", 2)]
+    peer.send(AppendBlockEnd(W, 9, block(b"x"), 1, 2, 1))
+    assert "options.transaction_bytes" in peer.refused
+
+
+def test_42_unsupported(store: Any) -> None:
+    """What administrators ask of the original, and what does not fit the segment."""
+    peer = store.peer()
+    peer.ask(wt.CreateTableSegment(0, "t"))
+    assert peer.ask(
+        FlushToStorage(0, "", 1),
+        ListStorageChunks("s", "", 2),
+        wt.ReadTable(3, "s", "", []),
+        SealSegment(4, "t"),
+    ) == [
+        OperationUnsupported(1, "FlushToStorage"),
+        OperationUnsupported(2, "ListStorageChunks"),
+        OperationUnsupported(3, "ReadTable"),
+        OperationUnsupported(4, "SealSegment"),
+    ]
+
+
+def test_attributes_and_policy(store: Any) -> None:
+    """Numbers of a segment change on a condition; its policy is kept."""
+    peer = store.peer()
+    assert peer.ask(
+        GetSegmentAttribute(1, "s", X),
+        UpdateSegmentAttribute(2, "s", X, 5, NEVER),
+        UpdateSegmentAttribute(3, "s", X, 6, NEVER),
+        GetSegmentAttribute(4, "s", X),
+        UpdateSegmentPolicy(5, "s", 100, 2),
+        GetSegmentAttribute(6, "t", X),
+    ) == [
+        SegmentAttribute(1, NEVER),
+        SegmentAttributeUpdated(2, True),
+        SegmentAttributeUpdated(3, False),
+        SegmentAttribute(4, 5),
+        SegmentPolicyUpdated(5, "s"),
+        NoSuchSegment(6, "t"),
+    ]
+    assert store.container.state.find("s").target_rate == 100
+
+
+def test_a_merge_may_set_a_writers_number(store: Any) -> None:
+    """Large events count as their writer's: its number is an attribute."""
+    peer = store.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.ask(MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, NEVER)]))
+    assert peer.setup() == 7
+    peer.ask(AppendBlockEnd(W, 3, b"abc", 1, 8, 1))
+    assert peer.ask(GetSegmentAttribute(3, "s", W)) == [SegmentAttribute(3, 8)]
+    peer.ask(UpdateSegmentAttribute(4, "s", W, 20, 8))
+    assert store.restarted().peer().setup() == 20
+
+
+def test_locate(store: Any, block: Block) -> None:
+    """An offset where an event begins, not before the one asked for."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"x" * (1 << 18))
+    for number in (1, 2):
+        peer.ask(AppendBlockEnd(W, len(data), data, 1, number, 1))
+    assert peer.ask(
+        LocateOffset(1, "s", 0),
+        LocateOffset(2, "s", 1),
+        LocateOffset(3, "s", 1 << 40),
+        LocateOffset(4, "t", 0),
+    ) == [
+        OffsetLocated(1, "s", 0),
+        OffsetLocated(2, "s", len(data)),
+        OffsetLocated(3, "s", 2 * len(data)),
+        NoSuchSegment(4, "t"),
+    ]
+
+
+def test_tables(store: Any) -> None:
+    """The whole life of one, as Rust's reader groups lead it."""
+    peer = store.peer()
+    a, b = Entry(b"a", -1, b"1"), Entry(b"b", NEVER, b"2")
+    assert peer.ask(
+        wt.CreateTableSegment(1, "t"),
+        wt.CreateTableSegment(2, "t"),
+        wt.UpdateTableEntries(3, "t", "", [a, b]),
+        wt.UpdateTableEntries(4, "t", "", [a]),
+        wt.UpdateTableEntries(5, "t", "", [Entry(b"c", 9, b"")]),
+        wt.UpdateTableEntries(6, "t", "", [Entry(b"a", 0, b"3")], 2),
+        wt.UpdateTableEntries(7, "t", "", [b], 2),
+        wt.ReadTable(8, "t", "", [Entry(b"a", NEVER), Entry(b"z", NEVER)]),
+        wt.GetTableSegmentInfo(9, "t"),
+    ) == [
+        SegmentCreated(1, "t"),
+        SegmentAlreadyExists(2, "t"),
+        wt.TableEntriesUpdated(3, [0, 1]),
+        TableKeyBadVersion(4, "t"),
+        TableKeyDoesNotExist(5, "t"),
+        wt.TableEntriesUpdated(6, [2]),
+        SegmentIsTruncated(7, "t", 3, "", 2),
+        wt.TableRead(8, "t", [Entry(b"a", 2, b"3"), Entry(b"z", -1, b"")]),
+        wt.TableSegmentInfo(9, "t", 0, 3, 2, 0),
+    ]
+    assert peer.ask(
+        wt.ReadTableEntriesDelta(1, "t", "", 0, 1),
+        wt.ReadTableEntriesDelta(2, "t", "", 2, 9),
+        wt.ReadTableEntriesDelta(3, "t", "", 3, 9),
+    ) == [
+        wt.TableEntriesDeltaRead(1, "t", [Entry(b"b", 1, b"2")], False, False, 2),
+        wt.TableEntriesDeltaRead(2, "t", [Entry(b"a", 2, b"3")], False, True, 3),
+        wt.TableEntriesDeltaRead(3, "t", [], False, True, 3),
+    ]
+    assert peer.ask(
+        wt.DeleteTableSegment(1, "t", True),
+        wt.RemoveTableKeys(2, "t", "", [Entry(b"a", 0)]),
+        wt.RemoveTableKeys(3, "t", "", [Entry(b"a", 2), Entry(b"b", NEVER)]),
+        wt.DeleteTableSegment(4, "t", True),
+        wt.ReadTable(5, "t", "", []),
+    ) == [
+        TableSegmentNotEmpty(1, "t"),
+        TableKeyBadVersion(2, "t"),
+        wt.TableKeysRemoved(3, "t"),
+        SegmentDeleted(4, "t"),
+        NoSuchSegment(5, "t"),
+    ]
+
+
+def test_iterating_over_tables(store: Any) -> None:
+    """Each reply says where to go on, until there is nothing; odd tokens are no harm."""
+    peer = store.peer()
+    entries = [Entry(b"%d" % n, NEVER, b"v") for n in range(5)]
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", entries))
+    seen: list[bytes] = []
+    token = b""
+    while True:
+        [keys] = peer.ask(wt.ReadTableKeys(3, "t", "", 2, token))
+        [found] = peer.ask(wt.ReadTableEntries(4, "t", "", 2, token))
+        assert [k.key for k in keys.keys] == [e.key for e in found.entries]
+        if not keys.keys:
+            break
+        seen += [k.key for k in keys.keys]
+        token = keys.continuation
+    assert seen == [b"0", b"1", b"2", b"3", b"4"]
+    [odd] = peer.ask(wt.ReadTableKeys(5, "t", "", -1, b"\xff" * 40))
+    assert odd.keys == []
+
+
+def test_replies_fit_into_a_frame(make_store: Callable[..., Any]) -> None:
+    """What is asked for in one reply must fit into it."""
+    peer = make_store(table_bytes=1 << 25).peer()
+    peer.ask(wt.CreateTableSegment(1, "t"))
+    for key in (b"a", b"b"):
+        peer.ask(wt.UpdateTableEntries(2, "t", "", [Entry(key, NEVER, bytes(9 << 20))]))
+    peer.send(wt.ReadTable(3, "t", "", [Entry(b"a", NEVER), Entry(b"b", NEVER)]))
+    assert "reply of" in peer.refused
+
+
+@pytest.mark.parametrize("name", ["", "x" * 1025])
+def test_names_are_bounded(store: Any, name: str) -> None:
+    """An empty name and an endless one are refused."""
+    peer = store.peer()
+    peer.send(CreateSegment(1, name, 0, 0))
+    assert "segment name" in peer.refused
+
+
+def test_segments_and_tables_are_bounded(make_store: Callable[..., Any]) -> None:
+    """There are so many segments, and tables of such a size, and no more."""
+    store = make_store(segments=2, table_bytes=5)
+    peer = store.peer()
+    peer.ask(wt.CreateTableSegment(1, "t"))
+    other = store.peer()
+    other.send(CreateSegment(2, "u", 0, 0))
+    assert "options.segments" in other.refused
+    peer.send(wt.UpdateTableEntries(3, "t", "", [Entry(b"key", NEVER, b"abc")]))
+    assert "options.table_bytes" in peer.refused
+
+
+def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
+    """One that asks for a large value many times is refused before it is put together."""
+    peer = store.peer()
+    key = Entry(b"k", NEVER)
+    large = Entry(b"k", NEVER, bytes(1 << 19))
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
+    peer.send(wt.ReadTable(3, "t", "", [key] * 100_000))
+    assert "reply of" in peer.refused
+
+
+def test_replies_that_wait_are_bounded(store: Any) -> None:
+    """While the disk does not answer, replies do not pile up; else all are given."""
+    peer = store.peer()
+    key = Entry(b"k", NEVER)
+    large = Entry(b"k", NEVER, bytes(1 << 19))
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
+    many = [wt.ReadTable(3, "t", "", [key] * 8)] * 20
+    assert len(peer.ask(*many)) == 20
+    peer.ask(CreateSegment(4, "u", 0, 0), *many)
+    assert "replies that wait" in peer.refused
+
+
+def test_tables_are_bounded_together(make_store: Callable[..., Any]) -> None:
+    """Many tables hold no more than one, small entries count, what goes makes room."""
+    store = make_store(table_bytes=1000)
+    peer = store.peer()
+    small = [Entry(b"%d" % n, NEVER, b"") for n in range(6)]
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.CreateTableSegment(2, "u"))
+    peer.ask(wt.UpdateTableEntries(3, "t", "", small))
+    peer.ask(wt.RemoveTableKeys(4, "t", "", small))
+    peer.ask(wt.UpdateTableEntries(5, "t", "", small))
+    peer.ask(wt.DeleteTableSegment(6, "t", False))
+    peer.ask(wt.UpdateTableEntries(7, "u", "", small), wt.CreateTableSegment(8, "t"))
+    assert store.restarted().container.state.table_bytes == 6 * 129
+    peer.ask(wt.UpdateTableEntries(9, "t", "", small))
+    assert "options.table_bytes" in peer.refused
+
+
+def test_writers_and_attributes_are_bounded(make_store: Callable[..., Any]) -> None:
+    """So many are remembered and no more; those that are known go on."""
+    store = make_store(numbers=3)
+    peer, other, third = store.peer(), store.peer(), store.peer()
+    for writer in (W, X, b"y" * 16):
+        peer.setup(writer=writer)
+    peer.ask(AppendBlockEnd(W, 0, b"", 1, 1, 1), AppendBlockEnd(X, 0, b"", 1, 1, 2))
+    peer.ask(UpdateSegmentAttribute(3, "s", b"a" * 16, 1, NEVER))
+    assert store.restarted().container.state.numbers == 3
+    other.ask(UpdateSegmentAttribute(4, "s", b"b" * 16, 1, NEVER))
+    assert "options.numbers" in other.refused
+    updates = [AttributeUpdate(b"c" * 16, 1, 1, NEVER)]
+    third.ask(MergeSegments(5, "s", "t", "", updates))
+    assert "options.numbers" in third.refused
+    assert peer.ask(
+        AppendBlockEnd(W, 0, b"", 1, 2, 6),
+        UpdateSegmentAttribute(7, "s", b"a" * 16, 2, 1),
+    )[1:] == [SegmentAttributeUpdated(7, success=True)]
+    peer.ask(AppendBlockEnd(b"y" * 16, 0, b"", 1, 1, 7))
+    assert "options.numbers" in peer.refused

@@ -1,0 +1,642 @@
+"""The seed's dialect: every message, however it is cut, and what is owed for it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega import seed_wire as wire
+from gateway.protocols.pravega.client import SeedReader, SeedWriter
+from gateway.protocols.pravega.frames import Frames, frame
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-seed.jsonl"
+W, X = b"w" * 16, b"x" * 16
+Block = Callable[..., bytes]
+
+
+def whole(data: bytes, offset: int = 0, writer: bytes = W) -> bytes:
+    """A block that holds exactly its events."""
+    return (
+        wire.block(wire.BEGIN_BLOCK, writer, offset, len(data))
+        + data
+        + wire.block(wire.END_BLOCK, writer, offset + len(data), len(data))
+    )
+
+
+class Peer:
+    """A client of the seed's dialect."""
+
+    def __init__(self, store: Any) -> None:
+        self.inner = store.peer(hello=False)
+        self.store = store
+
+    def send(self, data: bytes) -> None:
+        self.inner.connection.deliver(data)
+
+    def ask(self, data: bytes) -> list[tuple[int, bytes]]:
+        self.send(data)
+        self.store.store()
+        return self.got
+
+    @property
+    def got(self) -> list[tuple[int, bytes]]:
+        raw = self.inner.connection.sent
+        self.inner.connection.clear()
+        return list(Frames(wire.REPLIES).feed(raw))
+
+    def setup(self, segment: str = "s", writer: bytes = W) -> int:
+        [(kind, payload)] = self.ask(wire.setup_append(writer, segment))
+        assert kind == wire.APPEND_SETUP
+        assert wire.read_append_setup(payload)[:2] == (segment, writer)
+        return wire.read_append_setup(payload)[2]
+
+    @property
+    def refused(self) -> str:
+        return str(self.inner.refused)
+
+
+@pytest.fixture
+def peer(store: Any) -> Peer:
+    return Peer(store)
+
+
+def level(reply: tuple[int, bytes]) -> int:
+    assert reply[0] == wire.DATA_APPENDED
+    return wire.read_data_appended(reply[1])[1]
+
+
+def content(store: Any, name: str = "s") -> bytes:
+    found = store.container.recent.read(name, 0, 1 << 24)
+    return b"" if found is None else found
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [json.loads(line) for line in VECTORS.read_text().splitlines()],
+    ids=lambda vector: vector["name"],
+)
+def test_vectors(make_store: Callable[..., Any], vector: dict[str, Any]) -> None:
+    """What tests/vectors/pravega-seed.jsonl says: bytes there, bytes back, events."""
+    store = make_store()
+    peer = store.peer(hello=False)
+    for step in vector["steps"]:
+        peer.connection.clear()
+        peer.connection.deliver(bytes.fromhex(step["send"]))
+        store.store()
+        assert peer.connection.sent.hex() == step["get"]
+    assert [payload.hex() for _, payload in store.rows] == vector["events"]
+    assert bool(peer.connection.refused) == vector["closed"]
+
+
+def test_a_writers_life(store: Any, peer: Peer, block: Block) -> None:
+    """Level 0, a block, its acknowledgement when it is durable, the next block."""
+    assert peer.setup() == 0
+    first, second = block(b"hello", b""), block(b"world")
+    peer.send(whole(first))
+    assert peer.got == []
+    store.store()
+    [ack] = peer.got
+    assert level(ack) == len(first)
+    assert level(peer.ask(whole(second, len(first)))[0]) == len(first + second)
+    assert content(store) == first + second
+    assert store.rows == [("s", b"hello"), ("s", b""), ("s", b"world")]
+
+
+def test_the_level_survives(store: Any, peer: Peer, block: Block) -> None:
+    """Another connection and another run know it; what is below is not stored twice."""
+    data = block(b"1", b"2", b"3")
+    peer.setup()
+    peer.ask(whole(data))
+    peer.inner.connection.lose()
+    again = Peer(store)
+    assert again.setup() == len(data)
+    assert level(again.ask(whole(data))[0]) == len(data)
+    later = store.restarted()
+    after = Peer(later)
+    assert after.setup() == len(data)
+    overlap = block(b"3", b"4")
+    assert level(after.ask(whole(overlap, 18))[0]) == len(data) + 9
+    assert later.rows == [("s", b"4")]
+    assert content(later) == block(b"1", b"2", b"3", b"4")
+
+
+def test_acks_of_a_group_are_one(store: Any, peer: Peer, block: Block) -> None:
+    """Blocks that become durable together are acknowledged together, per writer."""
+    peer.setup()
+    peer.setup(writer=X)
+    data = block(b"a")
+    peer.send(whole(data) + whole(data, 9) + whole(data, 0, X))
+    store.store()
+    assert [wire.read_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
+
+
+def test_several_appends_on_one_connection(
+    store: Any, peer: Peer, block: Block
+) -> None:
+    """Each connection id has its own segment and its own level."""
+    peer.setup("a", W)
+    peer.setup("b", X)
+    peer.ask(whole(block(b"1")) + whole(block(b"2"), 0, X) + whole(block(b"3"), 9))
+    assert content(store, "a") == block(b"1", b"3")
+    assert content(store, "b") == block(b"2")
+
+
+def test_two_connection_ids_on_one_segment(
+    store: Any, peer: Peer, block: Block
+) -> None:
+    """Levels count a writer's own bytes, not the segment's."""
+    peer.setup("s", W)
+    peer.setup("s", X)
+    peer.ask(whole(block(b"1")) + whole(block(b"2"), 0, X))
+    assert level(peer.ask(whole(block(b"3"), 9, X))[0]) == 18
+    assert content(store) == block(b"1", b"2", b"3")
+
+
+def test_open_block(store: Any, peer: Peer, block: Block) -> None:
+    """A block whose length is left open ends with its end; reads go on meanwhile."""
+    peer.setup()
+    data = block(b"one", b"two")
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN))
+    peer.send(wire.event(b"one") + frame(wire.KEEP_ALIVE, b"?"))
+    assert peer.got == [(wire.KEEP_ALIVE, b"?")]
+    peer.send(wire.event(b"two") + wire.read_segment("s", 0, 10))
+    [ack, found] = peer.ask(wire.block(wire.END_BLOCK, W, len(data), len(data)))
+    assert level(ack) == len(data)
+    assert wire.read_segment_read(found[1]).data == data[:10]
+    assert content(store) == data
+
+
+@pytest.mark.parametrize("length", [wire.OPEN, 0])
+@pytest.mark.parametrize("cut", [0, 1, 7, 8, 9, 12])
+def test_split_tail(
+    store: Any, peer: Peer, block: Block, length: int, cut: int
+) -> None:
+    """An event begun in a block goes on behind its end, in as many parts as it likes."""
+    peer.setup()
+    head, tail = block(b"head"), block(b"tail")
+    area = head + wire.partial(wire.BEGIN, tail[:cut])
+    total = len(head + tail)
+    begin = wire.block(wire.BEGIN_BLOCK, W, 0, len(area) if length == 0 else length)
+    peer.send(begin + area + wire.block(wire.END_BLOCK, W, total, total))
+    store.store()
+    assert store.rows == []
+    peer.send(wire.partial(wire.MIDDLE, tail[cut : cut + 1]))
+    [ack] = peer.ask(wire.partial(wire.END, tail[cut + 1 :]))
+    assert level(ack) == total
+    assert content(store) == head + tail
+
+
+def test_padding(store: Any, peer: Peer, block: Block) -> None:
+    """A block longer than its events is cut to what its end says."""
+    peer.setup()
+    data = block(b"abc")
+    for size, offset in ((3, 0), (8, 11), (100, 22)):
+        area = data + bytes(size)
+        peer.ask(
+            wire.block(wire.BEGIN_BLOCK, W, offset, len(area))
+            + area
+            + wire.block(wire.END_BLOCK, W, offset, len(data))
+        )
+    assert content(store) == data * 3
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 33, wire.OPEN))
+    peer.send(wire.event(b"abc") + wire.event(b"not counted"))
+    peer.ask(wire.block(wire.END_BLOCK, W, 33, len(data)))
+    assert content(store) == data * 4
+
+
+def test_an_event_in_parts_inside_a_block(store: Any, peer: Peer, block: Block) -> None:
+    """Parts inside a block make an event of it."""
+    peer.setup()
+    data = block(b"abcdef")
+    area = (
+        wire.partial(wire.BEGIN, data[:3])
+        + wire.partial(wire.MIDDLE, b"")
+        + wire.partial(wire.END, data[3:])
+    )
+    peer.ask(
+        wire.block(wire.BEGIN_BLOCK, W, 0, len(area))
+        + area
+        + wire.block(wire.END_BLOCK, W, 0, len(data))
+    )
+    assert store.rows == [("s", b"abcdef")]
+
+
+def scripted(block: Block) -> list[bytes]:
+    """A session with every message that is one."""
+    data = block(b"first", b"second")
+    return [
+        wire.setup_append(W, "s"),
+        wire.setup_append(X, "t"),
+        frame(wire.KEEP_ALIVE, b"still there"),
+        whole(data),
+        wire.read_segment("s", 0, 1000),
+        wire.block(wire.BEGIN_BLOCK, X, 0, wire.OPEN),
+        wire.event(b"open"),
+        wire.event(b""),
+        wire.block(wire.END_BLOCK, X, 20, 20),
+        wire.read_segment("t", 12, 8),
+    ]
+
+
+def outcome(store: Any, peer: Peer) -> tuple[Any, ...]:
+    store.store()
+    return sorted(peer.got), store.rows, content(store, "s"), content(store, "t")
+
+
+def test_split_at_every_byte(make_store: Callable[..., Any], block: Block) -> None:
+    """A scripted session comes to the same wherever the stream is cut."""
+    stream = b"".join(scripted(block))
+    wants = None
+    for cut in range(len(stream) + 1):
+        store = make_store()
+        peer = Peer(store)
+        peer.send(stream[:cut])
+        peer.send(stream[cut:])
+        got = outcome(store, peer)
+        wants = wants or got
+        assert got == wants
+        assert not peer.inner.refused
+    assert wants is not None
+    assert len(wants[1]) == 4
+
+
+def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
+    parts = [message[:9]]
+    at = 9
+    while at < len(message):
+        size = next(sizes)
+        parts.append(message[at : at + size])
+        at += size
+    parts.append(b"")
+    marks = [wire.BEGIN] + [wire.MIDDLE] * (len(parts) - 2) + [wire.END]
+    return b"".join(map(wire.partial, marks, parts))
+
+
+@pytest.mark.parametrize("sizes", [[1], [2, 3], [1000]])
+@pytest.mark.parametrize("first", range(10))
+def test_partial_around_every_message(
+    make_store: Callable[..., Any], block: Block, sizes: list[int], first: int
+) -> None:
+    """Each message may come in parts, alone or with all behind it."""
+    wants = make_store()
+    plain = Peer(wants)
+    plain.send(b"".join(scripted(block)))
+    wanted = outcome(wants, plain)
+    for last in (first + 1, 99):
+        store = make_store()
+        peer = Peer(store)
+        for number, message in enumerate(scripted(block)):
+            if first <= number < last:
+                # A block of announced length is three messages: begin, area, end.
+                cuts = [36, len(message) - 36] if number == 3 else []
+                edges = [0, *cuts, len(message)]
+                pieces = [message[a:b] for a, b in itertools.pairwise(edges)]
+                for place, piece in enumerate(pieces):
+                    whole_area = bool(cuts) and place == 1
+                    peer.send(
+                        piece if whole_area else in_parts(piece, itertools.cycle(sizes))
+                    )
+            else:
+                peer.send(message)
+        assert not peer.inner.refused, peer.refused
+        assert outcome(store, peer) == wanted
+
+
+def pieces(block: Block) -> list[tuple[bytes, bool]]:
+    """The same session message by message, and whether one may come in parts: what lies
+    in a block of announced length may not, nor what is a part already or comes between.
+    """
+    tail = block(b"begun in the block", b"")
+    out: list[tuple[bytes, bool]] = []
+    for number, message in enumerate(scripted(block)):
+        if number == 3:
+            begin, end = message[:36], message[-36:]
+            out += [(begin, True), (message[36:-36], False), (end, True)]
+        else:
+            out.append((message, True))
+    return [
+        *out,
+        (wire.block(wire.BEGIN_BLOCK, X, 20, wire.OPEN), True),
+        (wire.partial(wire.BEGIN, tail[:11]), False),
+        (wire.block(wire.END_BLOCK, X, 20, 26), False),
+        (wire.partial(wire.END, tail[11:26]), False),
+        (wire.setup_append(b"y" * 16, "t"), True),
+    ]
+
+
+def in_two(message: bytes, cut: int) -> bytes:
+    first = wire.partial(wire.BEGIN, message[:cut])
+    return first + wire.partial(wire.END, message[cut:])
+
+
+def played(make_store: Callable[..., Any], *streams: bytes) -> tuple[Any, ...]:
+    store = make_store()
+    peer = Peer(store)
+    for stream in streams:
+        peer.send(stream)
+    assert not peer.inner.refused, peer.refused
+    return outcome(store, peer)
+
+
+def test_every_message_in_two_parts(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """Each message may be parted at each of its bytes, header and all."""
+    session = pieces(block)
+    plain = [message for message, _ in session]
+    wanted = played(make_store, b"".join(plain))
+    assert [payload for _, payload in wanted[1]][-1] == b"begun in the block"
+    for number, (message, may) in enumerate(session):
+        if not may:
+            continue
+        for cut in range(len(message) + 1):
+            sent = [*plain[:number], in_two(message, cut), *plain[number + 1 :]]
+            assert played(make_store, b"".join(sent)) == wanted
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_partial_around_every_other_message(
+    make_store: Callable[..., Any], block: Block, odd: int
+) -> None:
+    """Every second message comes in parts, wherever the stream is cut as well."""
+    session = pieces(block)
+    wanted = played(make_store, b"".join(message for message, _ in session))
+    able = itertools.count()
+    stream = b"".join(
+        in_two(message, len(message) // 2) if may and next(able) % 2 == odd else message
+        for message, may in session
+    )
+    for cut in range(len(stream) + 1):
+        assert played(make_store, stream[:cut], stream[cut:]) == wanted
+    assert played(make_store, *(bytes((byte,)) for byte in stream)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (wire.event(b"x"), "outside of an append block"),
+        (wire.block(wire.END_BLOCK, W, 0, 0), "has not begun"),
+        (wire.block(wire.BEGIN_BLOCK, X, 0, 8), "not set up"),
+        (wire.block(wire.BEGIN_BLOCK, W, 1, 8), "append block at 1 of 0"),
+        (wire.block(wire.BEGIN_BLOCK, W, -1, 8), "append block at -1"),
+        (wire.block(wire.BEGIN_BLOCK, W, 0, -2), "append block of -2"),
+        (wire.block(wire.BEGIN_BLOCK, W, 0, 1 << 24), "limits.message_bytes"),
+        (wire.partial(wire.MIDDLE, b""), "has not begun"),
+        (wire.partial(3, b""), "part 3"),
+        (frame(wire.PARTIAL), "part None"),
+        (wire.partial(wire.BEGIN, b"a") * 2, "before the end of the last"),
+        (wire.partial(wire.BEGIN, b"a") + frame(100), "before the end of a partial"),
+        (wire.partial(0, b"a") + wire.partial(2, b"b"), "do not make one message"),
+        (wire.partial(0, frame(100) * 2) + wire.partial(2, b""), "one message"),
+        (wire.read_segment("missing", 0, 1), "does not exist"),
+        (wire.read_segment("s", -1, 1), "read at -1"),
+        (wire.setup_append(W, "s#transaction.00"), "segment name"),
+        (wire.setup_append(W, ""), "segment name"),
+        (frame(wire.SETUP_APPEND, W, b"\0\5ab"), "too short"),
+        (frame(wire.SETUP_APPEND, W, b"\0\1sss"), "too many"),
+        (frame(wire.SETUP_APPEND, W, b"\0\1\xff"), "not UTF-8"),
+        (frame(wire.APPEND_SETUP), "unknown message type 2"),
+        (struct.pack(">iI", 1, 1 << 24), "limits.message_bytes"),
+    ],
+)
+def test_violations(store: Any, peer: Peer, block: Block, bad: bytes, why: str) -> None:
+    """Each is refused in words, and nothing of it is stored."""
+    peer.setup()
+    peer.send(bad)
+    store.store()
+    assert why in peer.refused
+    assert store.rows == []
+
+
+@pytest.mark.parametrize(
+    ("area", "end", "why"),
+    [
+        (b"\0" * 7, (W, 0, 7), "ends inside a message"),
+        (struct.pack(">ii", 0, 9) + b"x", (W, 0, 17), "ends inside a message"),
+        (frame(100), (W, 0, 8), "type 100 inside"),
+        (wire.event(b"x"), (W, 0, 8), "of 8 bytes ends inside an event"),
+        (wire.event(b"x"), (W, 0, 10), "of 9 bytes, not 10"),
+        (wire.event(b"x"), (W, 3, 9), "ends at 3"),
+        (wire.event(b"x"), (X, 0, 9), "another connection id"),
+        (wire.event(b"x"), (W, 0, -9), "block of -9 bytes"),
+        (wire.partial(0, b"a") + wire.event(b""), (W, 0, 99), "end of a partial"),
+        (wire.partial(0, b"a") + wire.partial(2, b""), (W, 0, 99), "make no event"),
+    ],
+)
+def test_bad_blocks(
+    store: Any, peer: Peer, area: bytes, end: tuple[bytes, int, int], why: str
+) -> None:
+    """A block whose end does not fit it is refused whole."""
+    peer.setup()
+    peer.setup(writer=X)
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, len(area)) + area)
+    peer.send(wire.block(wire.END_BLOCK, *end))
+    store.store()
+    assert why in peer.refused
+    assert store.rows == []
+
+
+def test_tails_that_do_not_fit(make_store: Callable[..., Any], block: Block) -> None:
+    """A tail too long, too short, of no event, or two ends: refused."""
+    data = block(b"abcdef")
+    begin = wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN)
+    end = wire.block(wire.END_BLOCK, W, 14, 14)
+    start = begin + wire.partial(0, data[:10]) + end
+    for rest in (
+        wire.partial(1, b"defgh"),
+        wire.partial(2, data[10:-1]),
+        wire.partial(2, data[10:] + b"x"),
+        end,
+        frame(100),
+        wire.event(b""),
+    ):
+        store = make_store()
+        peer = Peer(store)
+        peer.setup()
+        peer.send(start + rest)
+        store.store()
+        assert peer.inner.refused
+        assert store.rows == []
+
+
+def test_inside_an_open_block(make_store: Callable[..., Any]) -> None:
+    """No setup and no other block come between begin and end."""
+    for bad in (wire.setup_append(X, "s"), wire.block(wire.BEGIN_BLOCK, W, 0, 0)):
+        peer = Peer(make_store())
+        peer.setup()
+        peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN) + bad)
+        assert "inside an append block" in peer.refused
+
+
+def test_open_blocks_are_bounded(make_store: Callable[..., Any]) -> None:
+    """An open block may not grow for ever, nor may a message in parts."""
+    peer = Peer(make_store(message_bytes=100))
+    peer.setup()
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN) + wire.event(bytes(90)) * 2)
+    assert "limits.message_bytes" in peer.refused
+    peer = Peer(make_store(message_bytes=100))
+    peer.send(wire.partial(0, bytes(90)) + wire.partial(1, bytes(90)))
+    assert "limits.message_bytes" in peer.refused
+
+
+def test_sealed_and_kinds(store: Any, peer: Peer, block: Block) -> None:
+    """A sealed segment takes no block, a table no setup; a read tells the end."""
+    state = store.container.state
+    peer.setup()
+    peer.ask(whole(block(b"a")))
+    for change in (state.seal("s", 0), state.create_table("t", 0)):
+        store.container.submit(change)
+    store.store()
+    [(_, payload)] = peer.ask(wire.read_segment("s", 0, 100))
+    found = wire.read_segment_read(payload)
+    assert (found.data, found.at_tail, found.end) == (block(b"a"), False, True)
+    other = Peer(store)
+    other.send(wire.setup_append(W, "t"))
+    assert "takes no appends" in other.refused
+    peer.send(whole(block(b"b"), 9))
+    assert "sealed" in peer.refused
+
+
+def test_reads(store: Any, peer: Peer, block: Block) -> None:
+    """At the tail a read waits; a long one is answered in several pieces."""
+    peer.setup()
+    data = block(b"x" * 600_000)
+    peer.send(wire.read_segment("s", 0, 1 << 20))
+    assert peer.got == []
+    replies = peer.ask(whole(data))
+    found = [wire.read_segment_read(p) for k, p in replies if k == wire.SEGMENT_READ]
+    assert len(found) == 3
+    assert b"".join(each.data for each in found) == data
+    assert [each.at_tail for each in found] == [False, False, True]
+    assert [each.offset for each in found] == [0, 1 << 18, 2 << 18]
+    peer.send(wire.read_segment("s", len(data), 10))
+    assert store.container.waiting == 1
+    peer.inner.connection.lose()
+    assert store.container.waiting == 0
+
+
+def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
+    """Where a token is asked for, this dialect, which has none, gets nothing."""
+    store = make_store(check=lambda token, segment: None if segment == "open" else 0)
+    for message in (wire.setup_append(W, "s"), wire.read_segment("s", 0, 10)):
+        peer = Peer(store)
+        peer.send(message)
+        assert "'s' asks for a token" in peer.refused
+    assert Peer(store).setup("open") == 0
+
+
+def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
+    """The dialect has no word for truncation: such a read ends, with no data."""
+    peer.setup()
+    peer.ask(whole(block(b"a")))
+    store.container.submit(store.container.state.truncate("s", 9, 0))
+    store.store()
+    [(_, payload)] = peer.ask(wire.read_segment("s", 0, 10))
+    assert wire.read_segment_read(payload).end
+
+
+def test_limits(make_store: Callable[..., Any]) -> None:
+    """So many segments, so many appends on one connection."""
+    store = make_store(segments=2, writers=2)
+    peer = Peer(store)
+    peer.setup("t")
+    peer.setup("t", X)
+    peer.send(wire.setup_append(b"y" * 16, "t"))
+    assert "options.writers" in peer.refused
+    peer = Peer(store)
+    peer.send(wire.setup_append(W, "u"))
+    assert "options.segments" in peer.refused
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_any_bytes(make_store: Callable[..., Any], data: st.DataObject) -> None:
+    """Whatever comes, in whatever order: an answer or a refusal, nothing else."""
+    store = make_store()
+    peer = Peer(store)
+    kinds = st.sampled_from(sorted(wire.REQUESTS))
+    messages = st.one_of(
+        st.builds(frame, kinds, st.binary(max_size=40)),
+        st.builds(
+            wire.block,
+            st.sampled_from([wire.BEGIN_BLOCK, wire.END_BLOCK]),
+            st.just(W),
+            st.integers(-1, 30),
+            st.integers(-2, 30),
+        ),
+        st.just(wire.setup_append(W, "s")),
+        st.builds(wire.event, st.binary(max_size=9)),
+        st.builds(wire.partial, st.integers(0, 2), st.binary(max_size=12)),
+        st.builds(wire.read_segment, st.just("s"), st.integers(-1, 9), st.just(9)),
+    )
+    for message in data.draw(st.lists(messages, max_size=12)):
+        peer.send(message)
+    store.store()
+    assert peer.inner.connection.failure is None
+    peer.inner.connection.lose()
+    assert store.journal.reserved == 0
+
+
+def test_a_client_and_its_reconnects(store: Any) -> None:
+    """The writer's core sends again what is not stored, and nothing that is."""
+    events = [b"%d" % n * n for n in range(50)]
+    writer = SeedWriter(W, "s")
+    writer.add(events[:30])
+    peer = Peer(store)
+    peer.send(writer.connected())
+    assert list(writer.blocks()) == []
+    assert writer.received(peer.inner.connection.sent) == 0
+    peer.inner.connection.clear()
+    for sent in writer.blocks(most=100):
+        peer.send(sent)
+    for _ in range(3):
+        store.journal.store()
+    store.clock.advance(0)
+    assert 0 < writer.received(peer.inner.connection.sent) < 30
+    peer.inner.connection.lose()
+    writer.add(events[30:])
+    again = Peer(store)
+    again.send(writer.connected())
+    store.store()
+    writer.received(again.inner.connection.sent)
+    again.inner.connection.clear()
+    for sent in writer.blocks():
+        again.send(sent)
+    store.store()
+    writer.received(again.inner.connection.sent)
+    assert writer.unacknowledged == 0
+    assert [payload for _, payload in store.rows] == events
+
+    reader = SeedReader("s")
+    got: list[bytes] = []
+    looking = Peer(store)
+    while len(got) < len(events):
+        looking.send(reader.request(64))
+        got += reader.received(looking.inner.connection.sent)
+        looking.inner.connection.clear()
+    assert got == events
+    assert not reader.end
+
+
+def test_a_writer_believes_no_impossible_level() -> None:
+    """A level that can not be closes the connection."""
+    from gateway.interfaces import Refusal
+
+    writer = SeedWriter(W, "s")
+    with pytest.raises(Refusal):
+        writer.received(wire.append_setup("s", W, 5))
+    reader = SeedReader("s")
+    with pytest.raises(Refusal):
+        list(
+            reader.received(
+                wire.segment_read(wire.SegmentRead("s", 3, False, False, b""))
+            )
+        )

@@ -1,0 +1,453 @@
+"""The model of segments: every change, its record, and the way back from the journal.
+
+Numbers in the names are those of the list of behaviours in docs/pravega.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega import denied, records, snapshot
+from gateway.protocols.pravega.codec import AttributeUpdate, Entry
+from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
+from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
+from gateway.protocols.pravega.wire import NEVER
+
+W, X = b"w" * 16, b"x" * 16
+TXN = "s#transaction.0000000000000000000000000000000a"
+
+
+def test_28_a_new_writer_has_no_number(model: Any) -> None:
+    """Its number is NEVER until it writes."""
+    assert model.state.find("s").number_of(W) == NEVER
+
+
+def test_29_numbers_survive_a_restart(model: Any, block: Callable[..., bytes]) -> None:
+    """What a writer had stored is known to the next run, with length and count."""
+    model.append(block(b"a", b"b"), 2, claimed=2)
+    again = model.replayed().find("s")
+    assert again.number_of(W) == 2
+    assert again.length == again.readable == 18
+    assert again.attribute(EVENT_COUNT) == 2
+
+
+def test_34_another_connection_has_written(
+    model: Any, block: Callable[..., bytes]
+) -> None:
+    """Who does not know the last number is fenced, and stores nothing."""
+    model.append(block(b"a"), 1)
+    with pytest.raises(denied.Fenced):
+        model.append(block(b"b"), 2, last=NEVER)
+    assert model.state.find("s").length == 9
+
+
+def test_35_conditional_on_the_length(model: Any, block: Callable[..., bytes]) -> None:
+    """An append at the wrong offset changes nothing; a right one after it does."""
+    with pytest.raises(denied.ConditionFailed):
+        model.append(block(b"a"), 1, offset=5)
+    model.append(block(b"a"), 1, offset=0)
+    assert model.state.find("s").length == 9
+
+
+def test_38_append_to_sealed(model: Any, block: Callable[..., bytes]) -> None:
+    """A sealed segment takes no more."""
+    model.keep(model.state.seal("s", 0))
+    with pytest.raises(denied.Sealed):
+        model.append(block(b"a"), 1)
+
+
+def test_45_truncation_is_checked(model: Any, block: Callable[..., bytes]) -> None:
+    """Only to where there is data."""
+    model.append(block(b"a"), 1)
+    for offset in (-1, 10):
+        with pytest.raises(denied.OutOfRange):
+            model.state.truncate("s", offset, 0)
+    model.keep(model.state.truncate("s", 9, 0))
+    assert model.replayed().find("s").start == 9
+
+
+def test_53_twice(model: Any) -> None:
+    """Create, seal and delete say so when it was done; truncate does not mind."""
+    with pytest.raises(denied.Exists):
+        model.create("s")
+    model.keep(model.state.truncate("s", 0, 0))
+    model.keep(model.state.truncate("s", 0, 0))
+    model.keep(model.state.seal("s", 0))
+    with pytest.raises(denied.Sealed):
+        model.state.seal("s", 0)
+    model.keep(model.state.delete("s", 0))
+    with pytest.raises(denied.NoSuch):
+        model.state.delete("s", 0)
+    assert not model.replayed().segments
+
+
+def test_54_merge(model: Any, block: Callable[..., bytes]) -> None:
+    """A transaction's events become rows when it is merged, all at once."""
+    model.append(block(b"a"), 1)
+    model.create(TXN)
+    staged = model.append(block(b"b", b"c"), 2, name=TXN, claimed=2)
+    assert staged.count == 0
+    assert model.state.staged_bytes == 18
+    merged = model.keep(model.state.merge([("s", TXN)], 0))
+    assert merged.count == 2
+    assert model.state.staged_bytes == 0
+    rows = records.decode(merged.body)
+    assert rows.payloads == [b"b", b"c"]
+    assert list(rows.seqs or ()) == [9, 18]
+    assert rows.channel == "s"
+    assert rows.attributes == {"merged": TXN[2:]}
+    for state in (model.state, model.replayed()):
+        assert state.find("s").length == 27
+        assert state.find("s").attribute(EVENT_COUNT) == 3
+        assert state.was_merged(TXN)
+        assert TXN not in state.segments
+
+
+def test_54_merge_into_nothing(model: Any) -> None:
+    """Without a target, or without a source, or of what is not staged: refused."""
+    model.create(TXN)
+    model.create("t")
+    with pytest.raises(denied.NoSuch):
+        model.state.merge([("missing", TXN)], 0)
+    with pytest.raises(denied.NoSuch):
+        model.state.merge([("s", "missing")], 0)
+    with pytest.raises(denied.Unsupported):
+        model.state.merge([("s", "t")], 0)
+    model.keep(model.state.seal("s", 0))
+    with pytest.raises(denied.Sealed):
+        model.state.merge([("s", TXN)], 0)
+
+
+def test_54_conditional_merge(model: Any) -> None:
+    """An attribute that is not as expected stops the merge; else both happen."""
+    model.create(TXN)
+    with pytest.raises(denied.ConditionFailed):
+        model.state.merge([("s", TXN)], 0, updates=[AttributeUpdate(X, 4, 5, 1)])
+    assert TXN in model.state.segments
+    model.keep(
+        model.state.merge([("s", TXN)], 0, updates=[AttributeUpdate(X, 4, 5, NEVER)])
+    )
+    assert model.replayed().find("s").attribute(X) == 5
+
+
+def test_merges_of_several_are_one_change(
+    model: Any, block: Callable[..., bytes]
+) -> None:
+    """A transaction over several segments is one batch, rows under their own names."""
+    model.create("t")
+    other = TXN.replace("s#", "t#")
+    for name in (TXN, other):
+        model.create(name)
+        model.append(block(name.encode()), 1, name=name)
+    merged = model.keep(model.state.merge([("s", TXN), ("t", other)], 0))
+    rows = records.decode(merged.body)
+    assert rows.channel == "s"
+    assert rows.channels == {1: "t"}
+    assert rows.attributes == {"merged": TXN[2:]}
+    assert list(rows.seqs or ()) == [0, 0]
+    assert merged.payload_bytes == len(TXN) + len(other)
+
+
+def test_a_merge_may_carry_entries_of_tables(
+    model: Any, block: Callable[..., bytes]
+) -> None:
+    """What a controller notes about a commit is stored with it, or nothing is."""
+    state = model.state
+    model.create(TXN)
+    model.append(block(b"a"), 1, name=TXN)
+    model.keep(state.create_table("t", 0))
+    model.keep(state.put("t", [Entry(b"k", -1, b"open")], 0))
+    before = len(model.bodies)
+    with pytest.raises(denied.BadVersion):
+        state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", -1, b"again")])])
+    with pytest.raises(denied.NoSuch):
+        state.merge([("s", TXN)], 0, puts=[("?", [])])
+    assert TXN in state.segments
+    merged = state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", 0, b"done")])])
+    model.keep(merged)
+    assert len(model.bodies) == before + 1
+    again = model.replayed()
+    assert again.table("t").get(b"k").value == b"done"
+    assert again.find("s").length == 9
+
+
+def test_a_source_is_merged_once(model: Any) -> None:
+    """Named twice in one merge, it is refused."""
+    model.create(TXN)
+    with pytest.raises(denied.NoSuch):
+        model.state.merge([("s", TXN), ("s", TXN)], 0)
+    assert TXN in model.state.segments
+
+
+def test_merges_are_remembered_for_a_while(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest are, in snapshots too: memory does not grow with history."""
+    monkeypatch.setattr("gateway.protocols.pravega.segments._MERGED", 2)
+    names = [TXN + end for end in "abc"]
+    for name in names:
+        model.create(name)
+        model.keep(model.state.merge([("s", name)], 0))
+    for state in (model.state, snapshot.restore(snapshot.save(model.state))):
+        assert [state.was_merged(name) for name in names] == [False, True, True]
+
+
+def test_two_sources_into_one_target(model: Any, block: Callable[..., bytes]) -> None:
+    """They lie one behind the other."""
+    other = TXN[:-1] + "b"
+    for name in (TXN, other):
+        model.create(name)
+        model.append(block(b"1234"), 1, name=name)
+    merged = model.keep(model.state.merge([("s", TXN), ("s", other)], 0))
+    assert list(records.decode(merged.body).seqs or ()) == [0, 12]
+    assert model.state.find("s").length == 24
+
+
+def test_attributes(model: Any) -> None:
+    """Numbers are replaced if they are as expected."""
+    model.keep(model.state.attribute("s", X, 5, NEVER, 0))
+    with pytest.raises(denied.ConditionFailed):
+        model.state.attribute("s", X, 6, NEVER, 0)
+    assert model.replayed().find("s").attribute(X) == 5
+    model.keep(model.state.attribute("s", X, NEVER, 5, 0))
+    assert model.state.find("s").attribute(X) == NEVER
+
+
+def test_idle_writers_are_forgotten(model: Any, block: Callable[..., bytes]) -> None:
+    """Who wrote since the last time is kept, who did not is not."""
+    model.append(block(b"a"), 1, writer=W)
+    model.append(block(b"a"), 1, writer=X)
+    model.keep(model.state.forget(0))
+    model.append(block(b"a"), 2, writer=X)
+    for state in (model.state, model.replayed()):
+        assert state.find("s").number_of(W) == 1
+    model.keep(model.state.forget(0))
+    for state in (model.state, model.replayed()):
+        assert state.find("s").number_of(W) == NEVER
+        assert state.find("s").number_of(X) == 2
+
+
+def test_tables(model: Any) -> None:
+    """Entries have versions in the order of their puts; conditions hold for all."""
+    state: Segments = model.state
+    model.keep(state.create_table("t", 0))
+    model.keep(state.put("t", [Entry(b"a", NEVER, b"1"), Entry(b"b", -1, b"2")], 0))
+    with pytest.raises(denied.BadVersion):
+        state.put("t", [Entry(b"c", NEVER, b"3"), Entry(b"b", -1, b"x")], 0)
+    with pytest.raises(denied.NoSuchKey):
+        state.put("t", [Entry(b"c", 7, b"3")], 0)
+    model.keep(state.put("t", [Entry(b"a", 0, b"4")], 0))
+    for each in (state, model.replayed()):
+        table = each.table("t")
+        assert table.get(b"a") == Entry(b"a", 2, b"4")
+        assert table.get(b"c") == Entry(b"c", -1, b"")
+        assert [e.key for e in table.since(0, 9)[0]] == [b"b", b"a"]
+        assert table.since(2, 9) == ([Entry(b"a", 2, b"4")], 3, True)
+        assert table.since(3, 9) == ([], 3, True)
+        assert table.since(0, 1) == ([Entry(b"b", 1, b"2")], 2, False)
+        assert table.bytes == 4 + 2 * ENTRY_BYTES
+    with pytest.raises(denied.OutOfRange):
+        state.remove("t", [Entry(b"a", NEVER)], 0, position=2)
+    with pytest.raises(denied.NotEmpty):
+        state.delete("t", 0, only_if_empty=True)
+    model.keep(state.remove("t", [Entry(b"a", 2), Entry(b"z", NEVER)], 0, position=3))
+    model.keep(state.remove("t", [Entry(b"b", NEVER)], 0))
+    assert not model.replayed().table("t").entries
+    model.keep(state.delete("t", 0, only_if_empty=True))
+    with pytest.raises(denied.Unsupported):
+        state.table("s")
+
+
+def test_tables_with_keys_of_one_size(model: Any) -> None:
+    """A key of another size is not put."""
+    model.keep(model.state.create_table("t", 0, key_bytes=2))
+    with pytest.raises(denied.BadVersion):
+        model.state.put("t", [Entry(b"abc", NEVER)], 0)
+
+
+def test_reading_waits_for_the_disk(model: Any, block: Callable[..., bytes]) -> None:
+    """What is not durable is neither readable nor sealed for readers."""
+    state: Segments = model.state
+    appended = state.append("s", W, 1, block(b"a"), 0, claimed=1, last=NEVER)
+    sealed = state.seal("s", 0)
+    segment = state.find("s")
+    assert (segment.readable, segment.closed) == (0, False)
+    model.keep(appended)
+    assert (segment.readable, segment.closed) == (9, False)
+    model.keep(sealed)
+    assert segment.closed
+    assert state.durable == state.number
+
+
+def test_a_name_that_lives_twice(model: Any, block: Callable[..., bytes]) -> None:
+    """What becomes durable of a deleted segment is none of its successor's business."""
+    state: Segments = model.state
+    changes = [
+        state.append("s", W, 1, block(b"a"), 0, claimed=1, last=NEVER),
+        state.delete("s", 0),
+        state.create("s", 0),
+    ]
+    for change in changes:
+        model.keep(change)
+    assert state.find("s").readable == 0
+
+
+def test_a_body_is_applied_once(model: Any, block: Callable[..., bytes]) -> None:
+    """Replaying a journal again, or on top of a snapshot of its middle, is harmless."""
+    model.append(block(b"a"), 1)
+    middle = snapshot.save(model.state)
+    model.append(block(b"b"), 2)
+    model.create("t")
+    whole = snapshot.save(model.state)
+    once = model.replayed()
+    assert snapshot.save(once) == whole
+    assert snapshot.save(model.replayed(onto=once)) == whole
+    assert snapshot.save(model.replayed(onto=snapshot.restore(middle))) == whole
+    assert snapshot.restore(whole).durable == model.state.number
+
+
+def test_a_snapshot_has_everything(model: Any, block: Callable[..., bytes]) -> None:
+    """Tables, staged data, attributes, idle writers, marks: all come back."""
+    state: Segments = model.state
+    model.append(block(b"x" * MARK_BYTES), 1)
+    model.append(block(b"y"), 2)
+    model.keep(state.attribute("s", X, 5, NEVER, 0))
+    model.keep(state.forget(0))
+    model.create(TXN)
+    model.append(block(b"z"), 1, name=TXN)
+    model.keep(state.create_table("t", 0, key_bytes=1))
+    model.keep(state.put("t", [Entry(b"k", NEVER, b"v")], 0))
+    model.keep(state.policy("s", 3, 2, 0))
+    again = snapshot.restore(snapshot.save(state))
+    assert snapshot.save(again) == snapshot.save(state)
+    assert again.staged_bytes == 9
+    assert again.find("s").place(MARK_BYTES + 8) == 2
+    merged = again.merge([("s", TXN)], 0)
+    assert records.decode(merged.body).payloads == [b"z"]
+
+
+def test_marks(model: Any, block: Callable[..., bytes]) -> None:
+    """From an offset to an lsn shortly before it, and back; truncation drops them."""
+    for number in range(6):
+        model.append(block(b"x" * (MARK_BYTES // 2), b"y"), number + 1, claimed=2)
+    segment = model.state.find("s")
+    size = MARK_BYTES // 2 + 8 + 9
+    assert segment.place(0) == 1
+    assert segment.place(size) == 1
+    assert segment.place(2 * size) == 5
+    assert segment.first_from(5) == 2 * size
+    assert segment.first_from(6) == 4 * size
+    assert segment.first_from(100) == segment.readable
+    assert segment.boundary(1) == 2 * size
+    model.keep(model.state.truncate("s", 3 * size, 0))
+    assert segment.place(3 * size) == 5
+    assert segment.place(0) is None
+
+
+def test_transients_are_found(model: Any) -> None:
+    """What a crash left of large events can be cleared away."""
+    model.create("s#transient.00000000000000000000000000000001")
+    assert len(model.state.transients()) == 1
+
+
+def test_lost_records_lose_no_more(model: Any, block: Callable[..., bytes]) -> None:
+    """A journal that lost a body is replayed all the same, offsets as they were."""
+    model.append(block(b"a"), 1)
+    model.append(block(b"b"), 2)
+    state = Segments()
+    list(state.replay(model.bodies[2], 2, 0))
+    assert state.find("s").length == 18
+    assert state.find("s").number_of(W) == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"abc", b"\0\0\0\0\0\0\0\x05ab", b"\0\0\0\1\0\0\0\0", b"\0" * 11]
+)
+def test_bytes_that_are_no_events(model: Any, data: bytes) -> None:
+    """They are one row, whole and flawed, and readable as they are."""
+    change = model.append(data, 1)
+    assert change.count == 1
+    rows = records.decode(change.body)
+    assert rows.payloads == [data]
+    assert rows.flaws == {0: "unframed"}
+    assert list(rows.seqs or ()) == [0]
+
+
+def test_empty_appends(model: Any) -> None:
+    """No bytes are no rows, but the writer's number counts."""
+    change = model.append(b"", 3)
+    assert change.count == 0
+    assert records.decode(change.body).payloads == []
+    assert model.state.find("s").number_of(W) == 3
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(max_size=30), max_size=9))
+def test_18_rows_are_the_events(events: list[bytes]) -> None:
+    """Each event, empty ones too, is a row at its offset, with its writer."""
+    state = Segments()
+    state.create("s", 0)
+    data = b"".join(b"\0\0\0\0" + len(e).to_bytes(4) + e for e in events)
+    change = state.append("s", W, 9, data, 0, claimed=len(events), last=NEVER)
+    rows = records.decode(change.body)
+    assert list(rows.each()) == events
+    assert change.count == len(events)
+    assert change.payload_bytes == sum(map(len, events))
+    assert rows.seqs is not None
+    for event, seq in zip(events, rows.seqs, strict=True):
+        assert data[seq + 8 : seq + 8 + len(event)] == event
+    if events:
+        assert rows.channel == "s"
+        assert rows.attributes["event_number"] == "9"
+
+
+@pytest.mark.parametrize("count", [3, 63, 64, 1000])
+def test_rows_of_one_size(model: Any, block: Callable[..., bytes], count: int) -> None:
+    """Many or few events of one size: the same rows."""
+    events = [b"%08d" % n for n in range(count)]
+    model.append(block(b"before"), 1)
+    rows = records.decode(model.append(block(*events), 2).body)
+    assert list(rows.each()) == events
+    assert list(rows.seqs or ()) == [14 + 16 * n for n in range(count)]
+    assert rows.channel == "s"
+    assert rows.attributes["event_number"] == "2"
+
+
+def test_a_body_of_another_format() -> None:
+    """It is an error that the spool keeps the bytes for."""
+    with pytest.raises(ValueError, match="unknown format"):
+        records.decode(b"\x93\x02\x01\x90")
+
+
+def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry is found, in order, and few are looked at that are not asked for."""
+    table = Table()
+    for number in range(5000):
+        table.put(table.position, [(b"%d" % (number * 7 % 3000), b"v")])
+    table.remove(table.position, [b"%d" % number for number in range(0, 3000, 2)])
+    looked = 0
+    get = Table.get
+
+    def count(self: Table, key: bytes) -> Entry:
+        nonlocal looked
+        looked += 1
+        return get(self, key)
+
+    monkeypatch.setattr(Table, "get", count)
+    seen: list[Entry] = []
+    position, reads = 0, 0
+    while found := table.since(position, 10):
+        if not found[0]:
+            break
+        seen += found[0]
+        position = found[1]
+        reads += 1
+    assert [each.key for each in seen] == list(table.entries)
+    assert looked < 2 * len(seen) + 2500
+    assert reads == 150

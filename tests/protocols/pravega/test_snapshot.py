@@ -1,0 +1,252 @@
+"""Snapshots are of one moment, however much changes while they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega.codec import Entry
+from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.segment import MARK_BYTES
+from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.wire import NEVER
+
+W = b"w" * 16
+TXN = "#transaction.0000000000000000000000000000000a"
+NAMES = ["a", "b", "a" + TXN, "b" + TXN, "t"]
+EVENT = b"\0\0\0\0\0\0\0\1x"
+
+
+def facts(state: Segments) -> dict[str, Any]:
+    """Everything that a state is, comparable."""
+    known: dict[str, Any] = {
+        "number": state.number,
+        "forgotten": state.forgotten,
+        "merged": list(state.merged),
+        "staged": state.staged_bytes,
+    }
+    for name, segment in state.segments.items():
+        table, staged = segment.table, segment.staged
+        known[f"segment {name}"] = {
+            each: getattr(segment, each)
+            for each in segment.__slots__
+            if each
+            not in ("table", "staged", "attributes", "marks", "places", "marked")
+        } | {
+            "found": [
+                segment.place(offset) is not None
+                for offset in range(segment.start, segment.readable)
+            ],
+            "attributes": segment.attributes or None,
+            "table": table
+            and (table.position, table.bytes, list(table.entries.items())),
+            "staged": staged and (bytes(staged.data), staged.rows),
+        }
+    return known
+
+
+class Journal:
+    """Changes, in order; durable when it is told."""
+
+    def __init__(self, state: Segments) -> None:
+        self.state = state
+        self.kept: list[tuple[Change, int]] = []
+        self.lsn = 1
+        self.durable = 0
+
+    def keep(self, change: Change) -> None:
+        self.kept.append((change, self.lsn))
+        self.lsn += change.count
+
+    def store(self, most: int) -> None:
+        for change, lsn in self.kept[self.durable : self.durable + most]:
+            list(self.state.stored(change.body, lsn))
+            self.durable += 1
+
+    def replay(self, state: Segments) -> Segments:
+        for change, lsn in self.kept:
+            list(state.replay(change.body, lsn, change.number))
+        return state
+
+
+def act(state: Segments, what: int, name: str) -> Change:
+    """One of the changes there are; raises `Denied` if it can not be."""
+    now = state.number + 1
+    match what:
+        case 0:
+            return (state.create_table if name == "t" else state.create)(name, now)
+        case 1:
+            return state.delete(name, now)
+        case 2:
+            return state.merge([(name[:1], name)], now)
+        case 3:
+            return state.put("t", [Entry(b"k%d" % (now % 3), NEVER, b"v")], now)
+        case 4:
+            return state.remove("t", [Entry(b"k1", NEVER)], now)
+        case 5:
+            return state.attribute(name, b"x" * 16, now, state_of(state, name), now)
+        case 6:
+            return state.truncate(name, state.data(name).length, now)
+        case 7:
+            return state.forget(now)
+        case 8:
+            return state.seal(name, now)
+    last = state.data(name).number_of(W)
+    return state.append(name, W, now, EVENT * what, now, claimed=what, last=last)
+
+
+def state_of(state: Segments, name: str) -> int:
+    return state.data(name).attribute(b"x" * 16)
+
+
+_STEP, _STORE = 20, 21
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    before=st.lists(st.tuples(st.integers(0, 12), st.sampled_from(NAMES)), max_size=30),
+    unstored=st.integers(0, 10),
+    during=st.lists(st.tuples(st.integers(0, 21), st.sampled_from(NAMES)), max_size=30),
+)
+def test_a_snapshot_is_of_one_moment(
+    before: list[tuple[int, str]], unstored: int, during: list[tuple[int, str]]
+) -> None:
+    """What changes while it is written is not in it, and the journal brings it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.protocols.pravega.segment.MARK_BYTES", 20)
+        patch.setattr("gateway.protocols.pravega.snapshot._STEP_SEGMENTS", 1)
+        patch.setattr("gateway.protocols.pravega.snapshot._STEP_BYTES", 7)
+        state = Segments()
+        journal = Journal(state)
+
+        def change(what: int, name: str) -> None:
+            with contextlib.suppress(Denied):
+                journal.keep(act(state, what, name))
+
+        for name in NAMES:
+            change(0, name)
+        for what, name in before:
+            change(what, name)
+        journal.store(len(journal.kept) - unstored)
+        saving = snapshot.Saving(state)
+        for what, name in during:
+            if what == _STEP:
+                saving.step()
+            elif what == _STORE:
+                journal.store(3)
+            else:
+                change(what, name)
+        while saving.step():
+            pass
+        journal.store(len(journal.kept))
+        data = saving.finish()
+        assert state.keeper is None
+        moment = snapshot.restore(data)
+        assert moment.number == saving.number
+        wanted = Segments()
+        for kept, lsn in journal.kept[: saving.number]:
+            list(wanted.replay(kept.body, lsn, kept.number))
+        assert facts(moment) == facts(wanted)
+        assert facts(journal.replay(moment)) == facts(state)
+
+
+def test_a_step_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writes so many segments, or so many bytes of a transaction, and no more."""
+    state = Segments()
+    for number in range(2000):
+        state.create(f"s/t/{number}", 0)
+    name = "s" + TXN
+    state.create(name, 0)
+    monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_BYTES", 1000)
+    monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_SEGMENTS", 10)
+    state.append(name, W, 1, bytes(10_000), 0, claimed=1, last=NEVER)
+    saving = snapshot.Saving(state)
+    sizes = []
+    while saving.step():
+        sizes.append(saving._out.tell())
+    steps = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(steps) < 1500
+    assert len(steps) > 200
+    assert facts(snapshot.restore(saving.finish())) == facts(settled(state))
+
+
+def settled(state: Segments) -> Segments:
+    for segment in state.segments.values():
+        segment.readable, segment.closed = segment.length, segment.sealed
+    return state
+
+
+@pytest.mark.parametrize("cut", [0, 3, 20, -1])
+def test_half_a_snapshot_is_none(model: Any, cut: int) -> None:
+    """Of one that is cut short nothing is believed."""
+    with pytest.raises(ValueError, match=r"snapshot|truncated"):
+        snapshot.restore(snapshot.save(model.state)[:cut])
+
+
+def test_a_later_format(model: Any) -> None:
+    """It is refused, not guessed at."""
+    data = bytearray(snapshot.save(model.state))
+    assert data[4:7] == b"\x95\x00\x01"
+    data[6] = 2
+    with pytest.raises(ValueError, match="later version"):
+        snapshot.restore(bytes(data))
+
+
+def test_connections_do_not_wait_for_it(store: Any) -> None:
+    """It is written between the turns of the reactor, and given when it is durable."""
+    state = store.container.state
+    for number in range(2000):
+        store.container.submit(state.create(f"s/t/{number}", 0))
+    got: list[bytes] = []
+    store.container.snapshot().addCallback(got.append)
+    store.journal.store_all()
+    in_between: list[int] = []
+    store.clock.callLater(0, lambda: in_between.append(len(got)))
+    store.clock.advance(0)
+    assert in_between == [0]
+    assert set(snapshot.restore(got[0]).segments) == set(state.segments)
+
+
+def test_who_asks_meanwhile_gets_the_next(store: Any) -> None:
+    """A snapshot that is being made holds nothing newer, so another one follows."""
+    got: list[bytes] = []
+    store.container.snapshot().addCallback(got.append)
+    store.container.submit(store.container.state.create("late", 0))
+    for _ in range(2):
+        store.container.snapshot().addCallback(got.append)
+    for _ in range(5):
+        store.store()
+    first, second, third = got
+    assert set(snapshot.restore(first).segments) == {"s"}
+    assert set(snapshot.restore(second).segments) == {"s", "late"}
+    assert third is second
+
+
+def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) -> None:
+    """What was on its way to the disk can be found after a restart from a snapshot."""
+    state = model.state
+    change = state.append("s", W, 1, block(b"x" * MARK_BYTES), 0, claimed=1, last=NEVER)
+    saving = snapshot.Saving(state)
+    while saving.step():
+        pass
+    list(state.stored(change.body, 77))
+    again = snapshot.restore(saving.finish())
+    assert again.find("s").place(0) == 77
+
+
+def test_a_last_one_is_made_after_the_end(store: Any) -> None:
+    """The daemon asks for it when nobody forgets or writes any more."""
+    store.container.start()
+    store.container.stop()
+    got: list[bytes] = []
+    store.container.snapshot().addCallback(got.append)
+    store.store()
+    assert set(snapshot.restore(got[0]).segments) == {"s"}
+    assert not store.clock.getDelayedCalls()

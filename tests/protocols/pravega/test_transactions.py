@@ -1,0 +1,307 @@
+"""Transactions and large events: rows all at once when they are merged, or never."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega.codec import AttributeUpdate
+from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlockEnd,
+    AuthTokenCheckFailed,
+    ConditionalBlockEnd,
+    DataAppended,
+    NoSuchSegment,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    CreateTransientSegment,
+    DeleteSegment,
+    GetStreamSegmentInfo,
+    MergeSegments,
+    MergeSegmentsBatch,
+    ReadSegment,
+    SegmentAttributeUpdated,
+    SegmentRead,
+    SegmentsMerged,
+)
+
+W, X = b"w" * 16, b"x" * 16
+END = "#transaction.0000000000000000000000000000000a"
+Block = Callable[..., bytes]
+
+
+def begin(store: Any, peer: Any, *segments: str) -> None:
+    """A transaction over these segments, which are made first if they are not there."""
+    for number, name in enumerate(segments):
+        if name not in store.container.state.segments:
+            peer.ask(CreateSegment(1, name, 0, 0))
+        peer.ask(CreateSegment(1, name + END, 0, 0))
+        peer.setup(name + END, writer_of(number))
+
+
+def writer_of(number: int) -> bytes:
+    return bytes([number]) * 16
+
+
+def write(peer: Any, number: int, data: bytes, events: int, last: int) -> Any:
+    [ack] = peer.ask(
+        AppendBlockEnd(writer_of(number), len(data), data, events, last, 9)
+    )
+    return ack
+
+
+def commit(store: Any, *segments: str) -> None:
+    """What a controller does."""
+    state = store.container.state
+    store.container.submit(state.merge([(name, name + END) for name in segments], 0))
+
+
+def test_no_row_before_the_commit(store: Any, block: Block) -> None:
+    """Appends to a transaction are acknowledged, and take no lsn and make no row."""
+    peer = store.peer()
+    begin(store, peer, "s")
+    assert write(peer, 0, block(b"a", b"b"), 2, 2).last_event == 2
+    assert write(peer, 0, block(b"c"), 1, 3).write_offset == 27
+    assert store.rows == []
+    assert store.journal.durable_lsn == 0
+    assert store.restarted().rows == []
+    commit(store, "s")
+    assert store.rows == []
+    store.store()
+    assert store.rows == [("s", b"a"), ("s", b"b"), ("s", b"c")]
+    assert store.journal.durable_lsn == 3
+
+
+def test_a_commit_is_one_batch(store: Any, block: Block) -> None:
+    """Whatever the number of its segments: a crash leaves all of it or nothing."""
+    peer = store.peer()
+    segments = ("s", "t", "u")
+    begin(store, peer, *segments)
+    for number, name in enumerate(segments):
+        write(peer, number, block(name.encode()), 1, 1)
+    before = len(store.journal.submitted)
+    commit(store, *segments)
+    store.store()
+    assert len(store.journal.submitted) == before + 1
+    assert sorted(store.rows) == [(name, name.encode()) for name in segments]
+
+
+def test_no_row_of_an_aborted_one(store: Any, block: Block) -> None:
+    """Neither now nor after a restart, and its memory is free again."""
+    peer = store.peer()
+    begin(store, peer, "s")
+    write(peer, 0, block(b"never"), 1, 1)
+    assert peer.ask(DeleteSegment(2, "s" + END)) != []
+    assert store.container.state.staged_bytes == 0
+    again = store.restarted()
+    assert store.rows == again.rows == []
+    assert again.container.state.staged_bytes == 0
+    late = AppendBlockEnd(writer_of(0), 9, block(b"x"), 1, 2, 9)
+    assert peer.ask(late) == [NoSuchSegment(9, "s" + END, "", 2)]
+    assert peer.ask(MergeSegments(3, "s", "s" + END)) == [NoSuchSegment(3, "s" + END)]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_crash_anywhere(
+    make_store: Callable[..., Any], block: Block, end: str
+) -> None:
+    """After a crash behind any batch, with or without a checkpoint of any earlier
+    moment, the transaction is open and can be ended, or it is ended already.
+    """
+    store = make_store()
+    peer = store.peer()
+    begin(store, peer, "s", "t")
+    snapshots = {0: snapshot.save(Segments())}
+
+    def keep() -> None:
+        snapshots[len(store.journal.stored)] = snapshot.save(store.container.state)
+
+    for number, last in itertools.product((0, 1), (1, 2)):
+        write(peer, number, block(b"%d-%d" % (number, last)), 1, last)
+        keep()
+    written = len(store.journal.stored)
+    rows = [("s", b"0-1"), ("s", b"0-2"), ("t", b"1-1"), ("t", b"1-2")]
+    finish(store, end)
+    keep()
+    batches = store.journal.stored
+    for crash in range(written, len(batches) + 1):
+        for covered, data in snapshots.items():
+            if covered > crash:
+                continue
+            again = make_store(state=snapshot.restore(data))
+            for stored in batches[:crash]:
+                again.container.replay(stored)
+            again.container.start()
+            ended = crash == len(batches)
+            if end == "commit" or crash == written:
+                assert again.container.state.staged_bytes == (0 if ended else 4 * 11)
+            finish(again, end)
+            assert again.rows == ([] if ended or end == "abort" else rows)
+            length = 22 if end == "commit" else 0
+            for name in ("s", "t"):
+                assert again.container.state.find(name).length == length
+                assert name + END not in again.container.state.segments
+
+
+def finish(store: Any, end: str) -> None:
+    """End the transaction, as far as that was not done."""
+    state = store.container.state
+    left = [name for name in ("s", "t") if name + END in state.segments]
+    if end == "commit" and left:
+        commit(store, *left)
+    elif end == "abort":
+        for name in left:
+            store.container.submit(state.delete(name + END, 0))
+    store.store()
+
+
+@hypothesis(max_examples=50, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 30), max_size=12), cuts=st.lists(st.integers(1, 9))
+)
+def test_rows_do_not_depend_on_the_appends(
+    make_store: Callable[..., Any], block: Block, sizes: list[int], cuts: list[int]
+) -> None:
+    """However a transaction's bytes are cut into appends, its rows are its events."""
+    events = [bytes([size]) * size for size in sizes]
+    data = block(*events)
+    store = make_store()
+    peer = store.peer()
+    begin(store, peer, "s")
+    at = last = 0
+    for cut in (*cuts, len(data)):
+        part, at, last = data[at : at + cut], at + cut, last + 1
+        write(peer, 0, part, 1, last)
+    commit(store, "s")
+    store.store()
+    assert [payload for _, payload in store.rows] == events
+
+
+def test_reading_an_open_one(store: Any, block: Block) -> None:
+    """Its bytes are read where they are; who waits there hears of its end."""
+    peer, reader = store.peer(), store.peer()
+    name = "s" + END
+    begin(store, peer, "s")
+    data = block(b"first")
+    part = AppendBlockEnd(writer_of(0), len(data), data, 1, 1, 9)
+    reader.send(ReadSegment(name, 0, 100, "", 1))
+    peer.send(part)
+    assert reader.got == []
+    store.store()
+    assert reader.got == [SegmentRead(name, 0, True, False, data, 1)]
+    reader.send(ReadSegment(name, 8, 3, "", 2))
+    assert reader.got == [SegmentRead(name, 8, True, False, b"first", 2)]
+    reader.send(ReadSegment(name, len(data), 3, "", 3))
+    assert reader.got == []
+    commit(store, "s")
+    store.store()
+    assert reader.got == [NoSuchSegment(3, name, "", len(data))]
+    reader.send(ReadSegment("s", 0, 100, "", 4))
+    assert reader.got == [SegmentRead("s", 0, True, False, data, 4)]
+
+
+def test_memory_has_a_limit(make_store: Callable[..., Any], block: Block) -> None:
+    """What goes over it is refused by name, what was before it is acknowledged, and
+    there is room again when a transaction ends, and after a restart all the same.
+    """
+    store = make_store(transaction_bytes=30)
+    peer, other = store.peer(), store.peer()
+    begin(store, peer, "s")
+    other.setup("s", X)
+    data = block(b"0123456789")
+    peer.send(
+        AppendBlockEnd(writer_of(0), 18, data, 1, 1, 9),
+        AppendBlockEnd(writer_of(0), 18, data, 1, 2, 9),
+    )
+    store.store()
+    assert [type(each) for each in peer.got] == [DataAppended]
+    assert peer.refused == (
+        "36 bytes in open transactions and large events, limit 30 "
+        "(options.transaction_bytes)"
+    )
+    [ack] = other.ask(AppendBlockEnd(X, 18, data, 1, 1, 9))
+    assert ack.last_event == 1
+    again = store.restarted()
+    assert again.container.state.staged_bytes == 18
+    commit(again, "s")
+    again.store()
+    assert again.container.state.staged_bytes == 0
+
+
+def test_nobody_merges_what_is_not_his(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """A token must be good for the source as well: data do not change their owner."""
+    store = make_store(
+        check=lambda token, segment: None if segment[0] in token else 0,
+    )
+    mine, other = store.peer(), store.peer()
+    mine.ask(CreateSegment(1, "s" + END, 0, 0, "s"))
+    data = block(b"secret")
+    mine.ask(SetupAppend(1, W, "s" + END, "s"), AppendBlockEnd(W, 14, data, 1, 1, 9))
+    other.ask(CreateSegment(1, "t", 0, 0, "t"))
+    for request in (
+        MergeSegments(2, "t", "s" + END, "t"),
+        MergeSegmentsBatch(2, "t", ["s" + END], "t"),
+    ):
+        thief = store.peer()
+        assert thief.ask(request) == [AuthTokenCheckFailed(2, "", 0)]
+    assert store.rows == []
+    assert mine.ask(MergeSegments(3, "s", "s" + END, "s")) != []
+    assert store.rows == [("s", b"secret")]
+
+
+def test_a_large_event(store: Any, block: Block) -> None:
+    """It is written in parts aside, and is one row when it is merged on a condition."""
+    peer = store.peer()
+    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    name = made.segment
+    peer.setup(name)
+    data = block(b"x" * 100)
+    for number, at in enumerate(range(0, len(data), 27), 1):
+        [ack] = peer.ask(ConditionalBlockEnd(W, number, at, data[at : at + 27], 9))
+        assert ack.last_event == number
+    assert store.rows == []
+    wrong = [AttributeUpdate(W, 4, 7, 3)]
+    assert peer.ask(MergeSegments(2, "s", name, "", wrong)) == [
+        SegmentAttributeUpdated(2, success=False)
+    ]
+    assert store.rows == []
+    right = [AttributeUpdate(W, 4, 7, NEVER)]
+    merged = SegmentsMerged(3, "s", name, 108)
+    assert peer.ask(MergeSegments(3, "s", name, "", right)) == [merged]
+    assert store.rows == [("s", b"x" * 100)]
+    assert peer.ask(MergeSegments(4, "s", name, "", right)) == [
+        SegmentsMerged(4, "s", name, 108)
+    ]
+    assert store.rows == [("s", b"x" * 100)]
+    assert peer.setup() == 7
+
+
+def test_half_a_large_event_is_no_row(store: Any, block: Block) -> None:
+    """Its connection breaks: nothing of it is left, in memory or in the journal's end."""
+    peer = store.peer()
+    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    peer.setup(made.segment)
+    peer.ask(ConditionalBlockEnd(W, 1, 0, block(b"x" * 50)[:20], 9))
+    crashed = store.restarted()
+    crashed.store()
+    peer.connection.lose()
+    store.store()
+    for one in (store, crashed):
+        assert one.container.state.staged_bytes == 0
+        assert one.rows == []
+        assert one.peer().ask(GetStreamSegmentInfo(1, made.segment)) == [
+            NoSuchSegment(1, made.segment)
+        ]

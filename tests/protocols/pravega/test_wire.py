@@ -1,0 +1,323 @@
+"""Today's wire: every message, both ways, from every version, in any slicing.
+
+Numbers in the names are those of the list of behaviours in docs/pravega.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega import codec, text, wire, wire_segments, wire_tables
+from gateway.protocols.pravega.codec import (
+    AttributeUpdate,
+    Entry,
+    Message,
+    decode,
+    encode,
+)
+from gateway.protocols.pravega.frames import (
+    HEADER_BYTES,
+    MAX_LENGTH,
+    RAW,
+    Frames,
+    frame,
+)
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-wire.jsonl"
+MODULES = (wire, wire_segments, wire_tables)
+MESSAGES = sorted(
+    {*codec.REQUESTS.values(), *codec.REPLIES.values()}, key=lambda cls: cls.__name__
+)
+WRITER = bytes(range(16))
+
+_longs = st.integers(-(2**63), 2**63 - 1)
+_ints = st.integers(-(2**31), 2**31 - 1)
+_keys = st.builds(Entry, st.binary(min_size=1, max_size=9), _longs)
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    codec.Byte: st.integers(-128, 127),
+    codec.Int: _ints,
+    codec.Long: _longs,
+    codec.Bool: st.booleans(),
+    codec.Uuid: st.binary(min_size=16, max_size=16),
+    codec.Text: st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+    codec.Data: st.binary(max_size=20),
+    codec.EventData: st.binary(max_size=20),
+    codec.Rest: st.binary(max_size=20),
+    codec.Longs: st.lists(_longs, max_size=3),
+    codec.Keys: st.lists(_keys, max_size=3),
+    codec.Entries: st.lists(
+        st.builds(
+            Entry, st.binary(min_size=1, max_size=9), _longs, st.binary(max_size=9)
+        ),
+        max_size=3,
+    ),
+    codec.AttributeUpdates: st.lists(
+        st.builds(
+            AttributeUpdate,
+            st.binary(min_size=16, max_size=16),
+            st.sampled_from([1, 4]),
+            _longs,
+            _longs,
+        ),
+        max_size=3,
+    ),
+}
+VALUES[codec.Texts] = st.lists(VALUES[codec.Text], max_size=3)
+VALUES[codec.Merged] = st.lists(st.tuples(VALUES[codec.Text], _longs), max_size=3)
+
+
+def built(cls: type[Message], draw: Any) -> Message:
+    hints = get_type_hints(cls, include_extras=True)
+    return cls(**{name: draw(VALUES[kind]) for name, kind in hints.items()})
+
+
+def back(sent: bytes) -> Message:
+    [(kind, payload)] = Frames({*codec.REQUESTS, *codec.REPLIES}).feed(sent)
+    return decode(kind, payload)
+
+
+def same(one: Message, other: Message) -> bool:
+    def plain(message: Message) -> list[Any]:
+        values = [getattr(message, name) for name in get_type_hints(type(message))]
+        return [list(v) if isinstance(v, tuple | list) else v for v in values]
+
+    return type(one) is type(other) and plain(one) == plain(other)
+
+
+def test_there_are_all_of_them() -> None:
+    """No command of the protocol is missing."""
+    codes = {-127, *range(-6 + 1, 6), 7, 8, 9, 10, 11, 12, 20, 21, *range(28, 43)}
+    codes |= {50, 51, 52, 53, 55, 56, 57, 58, 59, 60, 61, 68, 69, 70, 71}
+    codes |= {*range(74, 92)} | {100}
+    assert {*codec.REQUESTS, *codec.REPLIES} == codes
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_1_round_trip(cls: type[Message], data: st.DataObject) -> None:
+    """What is written is read back as it was."""
+    sent = built(cls, data.draw)
+    if isinstance(sent, wire.InvalidEventNumber) and sent.event_number == -1:
+        sent.event_number = 1
+    assert same(back(encode(sent)), sent)
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [json.loads(line) for line in VECTORS.read_text().splitlines()],
+    ids=lambda vector: vector["name"],
+)
+def test_1_bytes_of_the_real_ones(vector: dict[str, Any]) -> None:
+    """What Java's segment store and the Python client say, to the byte."""
+    name, values = vector["message"]
+    cls = next(cls for cls in MESSAGES if cls.__name__ == name)
+    hints = get_type_hints(cls)
+    fields = {
+        key: bytes.fromhex(value) if hints[key] is bytes else value
+        for key, value in values.items()
+    }
+    raw = bytes.fromhex(vector["hex"])
+    assert back(raw) == cls(**fields)
+    assert encode(cls(**fields)) == raw
+
+
+def q(*numbers: int) -> bytes:
+    return struct.pack(f">{len(numbers)}q", *numbers)
+
+
+OLD = {
+    "WrongHost V5": (50, q(1) + b"\0\1s\0\1h", wire.WrongHost(1, "s", "h")),
+    "SegmentIsSealed V5": (51, q(1) + b"\0\1s", wire.SegmentIsSealed(1, "s")),
+    "SegmentAlreadyExists V5": (
+        52,
+        q(1) + b"\0\1s",
+        wire.SegmentAlreadyExists(1, "s"),
+    ),
+    "NoSuchSegment V5": (53, q(1) + b"\0\1s", wire.NoSuchSegment(1, "s")),
+    "SegmentIsTruncated V5": (
+        56,
+        q(1) + b"\0\1s" + q(7),
+        wire.SegmentIsTruncated(1, "s", 7),
+    ),
+    "OperationUnsupported V5": (
+        57,
+        q(1) + b"\0\1o",
+        wire.OperationUnsupported(1, "o"),
+    ),
+    "AuthTokenCheckFailed V5": (60, q(1), wire.AuthTokenCheckFailed(1)),
+    "InvalidEventNumber V5": (
+        55,
+        WRITER + q(9),
+        wire.InvalidEventNumber(WRITER, -1, "", 9),
+    ),
+    "InvalidEventNumber V15": (
+        55,
+        WRITER + q(9) + b"\0\1t",
+        wire.InvalidEventNumber(WRITER, -1, "t", 9),
+    ),
+    "DataAppended V2": (7, WRITER + q(5), wire.DataAppended(WRITER, 5)),
+    "DataAppended V3": (7, WRITER + q(5, 4), wire.DataAppended(WRITER, 5, 4)),
+    "DataAppended V4": (7, WRITER + q(5, 4, 3), wire.DataAppended(WRITER, 5, 4, 3)),
+    "ConditionalAppend V7": (
+        5,
+        WRITER + q(1, 0) + b"\0\0\0\0\0\0\0\1x",
+        wire.ConditionalAppend(WRITER, 1, 0, b"x"),
+    ),
+    "AppendBlockEnd without request id": (
+        4,
+        WRITER + struct.pack(">iiiq", 0, 0, 1, 2),
+        wire.AppendBlockEnd(WRITER, 0, b"", 1, 2),
+    ),
+    "StreamSegmentInfo without start": (
+        12,
+        q(1) + b"\0\1s\1\0\0" + q(2, 3),
+        wire_segments.StreamSegmentInfo(1, "s", True, False, False, 2, 3, 0),
+    ),
+    "CreateSegment without rollover": (
+        20,
+        q(1) + b"\0\1s\0\0\0\0\0\0\0",
+        wire_segments.CreateSegment(1, "s", 0, 0, "", 0),
+    ),
+    "MergeSegments V5": (
+        58,
+        q(1) + b"\0\1t\0\1s\0\0",
+        wire_segments.MergeSegments(1, "t", "s", "", ()),
+    ),
+    "CreateTableSegment of Rust": (
+        70,
+        q(1) + b"\0\1s\0\0",
+        wire_tables.CreateTableSegment(1, "s"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_2_older_layouts(name: str) -> None:
+    """What an older version leaves out has its default."""
+    code, payload, meant = OLD[name]
+    assert back(frame(code, payload)) == meant
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_3_more_bytes_than_we_know(cls: type[Message], data: st.DataObject) -> None:
+    """A newer version's fields are skipped."""
+    if codec.Rest in get_type_hints(cls, include_extras=True).values():
+        return
+    sent = built(cls, data.draw)
+    raw = encode(sent)
+    again = back(frame(*struct.unpack(">i", raw[:4]), raw[HEADER_BYTES:] + b"\1\2\3"))
+    assert same(again, back(raw))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 9, 100]), st.binary(max_size=40))), st.data()
+)
+def test_4_any_slicing(sent: list[tuple[int, bytes]], data: st.DataObject) -> None:
+    """However the network slices the stream, the same frames come out."""
+    stream = b"".join(frame(kind, payload) for kind, payload in sent)
+    frames = Frames({1, 9, 100})
+    got: list[tuple[int, bytes]] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        got += frames.feed(stream[:size])
+        stream = stream[size:]
+    assert got == sent
+    assert frames.held_bytes == 0
+
+
+def test_4_one_byte_at_a_time() -> None:
+    """A frame that comes in bytes is a frame."""
+    frames = Frames({9})
+    got = [one for byte in frame(9, b"abc") for one in frames.feed(bytes([byte]))]
+    assert got == [(9, b"abc")]
+
+
+def test_raw_bytes_between_frames() -> None:
+    """Bytes that are asked for come as they are, and frames go on behind them."""
+    frames = Frames({9})
+    stream = frame(9, b"x") + b"raw!" + frame(9, b"y")
+    for cut in range(len(stream)):
+        frames = Frames({9})
+        got = []
+        for piece in (stream[:cut], stream[cut:]):
+            for kind, payload in frames.feed(piece):
+                got.append((kind, payload))
+                if payload == b"x":
+                    frames.raw(4)
+        assert got == [(9, b"x"), (RAW, b"raw!"), (9, b"y")]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct.pack(">ii", 6, 0),
+        struct.pack(">ii", -128, 0),
+        struct.pack(">ii", 9, -1),
+        struct.pack(">iI", 9, MAX_LENGTH + 1),
+    ],
+)
+def test_5_unknown_negative_oversized(header: bytes) -> None:
+    """They are refused from the header alone."""
+    with pytest.raises(Refusal):
+        list(Frames(codec.REQUESTS).feed(header))
+
+
+def test_6_conditional_append_of_no_event() -> None:
+    """What a ConditionalAppend carries must be an event."""
+    payload = WRITER + q(1, 0) + b"\0\0\0\1\0\0\0\0" + q(1)
+    with pytest.raises(Refusal, match="not an event"):
+        decode(5, payload)
+
+
+@pytest.mark.parametrize("size", [-1, 2, 2**31 - 1])
+def test_7_nested_length(size: int) -> None:
+    """A length inside a frame never reaches beyond it."""
+    nested = struct.pack(">i", size) + b"x"
+    for code, payload in (
+        (5, WRITER + q(1, 0) + b"\0\0\0\0" + nested),
+        (4, WRITER + struct.pack(">i", 0) + nested),
+        (74, q(1) + b"\0\1s\0\0" + nested),
+    ):
+        with pytest.raises(Refusal):
+            decode(code, payload)
+
+
+@given(st.sampled_from(sorted(codec.REQUESTS)), st.binary(max_size=80))
+def test_63_any_payload_is_decoded_or_refused(code: int, payload: bytes) -> None:
+    """No bytes make the decoder raise anything but a Refusal."""
+    with contextlib.suppress(Refusal):
+        decode(code, payload)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
+def test_8_texts_in_both_encodings(value: str) -> None:
+    """Java's form and plain UTF-8 are read alike."""
+    assert text.decode(text.encode(value)) == value
+    assert text.decode(value.encode()) == value
+
+
+def test_8_odd_texts() -> None:
+    """NUL and characters beyond U+FFFF are written as Java does; lengths have an end."""
+    assert text.encode("") == b""
+    assert text.encode("a\0") == b"a\xc0\x80"
+    assert text.encode("\U0001f600") == b"\xed\xa0\xbd\xed\xb8\x80"
+    assert len(text.encode("x" * 65535)) == 65535
+    with pytest.raises(text.NotText):
+        text.encode("x" * 65536)
+    for bad in (b"\xff", b"\xed\xa0\xbd", b"\xc3"):
+        with pytest.raises(text.NotText):
+            text.decode(bad)
+    with pytest.raises(Refusal):
+        decode(28, q(1) + b"\0\1\xff\0\0")

@@ -1,0 +1,173 @@
+"""What a sender writes to a segment, in both dialects, against our own server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.codec import REQUESTS, decode, encode
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.wire import (
+    AppendBlockEnd,
+    AppendSetup,
+    DataAppended,
+    NoSuchSegment,
+    SegmentAlreadyExists,
+    SetupAppend,
+)
+from gateway.protocols.pravega.writer import Writer
+from gateway.protocols.sender import Lot
+
+W = b"w" * 16
+KINDS = pytest.mark.parametrize("kind", [SeedWriter, WireWriter])
+
+
+class Link:
+    """One connection of a writer to a store."""
+
+    def __init__(self, store: Any, writer: Writer) -> None:
+        self.store = store
+        self.writer = writer
+        self.peer = store.peer(hello=False)
+        self.say(writer.connected())
+
+    def say(self, data: bytes) -> None:
+        if data:
+            self.peer.connection.deliver(data)
+
+    def turn(self, *, store: bool = True) -> list[Lot]:
+        """The writer writes, the disk does its work, the answers arrive."""
+        self.say(self.writer.take())
+        if store:
+            self.store.store()
+        answer = self.peer.connection.sent
+        self.peer.connection.clear()
+        return list(self.writer.received(answer))
+
+    def lose(self) -> None:
+        self.peer.connection.lose()
+        self.writer.disconnected()
+
+
+def lots(*sizes: int) -> list[Lot]:
+    """Lots of events that differ."""
+    numbers = iter(range(10_000))
+    return [Lot([b"event %d" % next(numbers) for _ in range(n)]) for n in sizes]
+
+
+@KINDS
+def test_lots_are_acknowledged_as_a_whole(
+    store: Any, kind: Callable[[bytes, str], EventWriter]
+) -> None:
+    """In their order, when the last event of each is durable."""
+    writer = Writer(kind(W, "s"))
+    mine = lots(3, 1, 5)
+    for lot in mine:
+        writer.add(lot)
+    link = Link(store, writer)
+    done: list[Lot] = []
+    while not done:
+        done += link.turn()
+    assert done == mine
+    assert not writer.waiting
+    assert [payload for _, payload in store.rows] == [b"event %d" % n for n in range(9)]
+
+
+@KINDS
+def test_the_window(store: Any, kind: Callable[[bytes, str], EventWriter]) -> None:
+    """Lots wait while as many events are on their way as may be."""
+    writer = Writer(kind(W, "s"), window=4)
+    for lot in lots(3, 3, 3):
+        writer.add(lot)
+    link = Link(store, writer)
+    link.turn()
+    link.turn()
+    link.turn(store=False)
+    assert len(store.rows) <= 6
+    assert len(writer.lots) >= 1
+    while writer.lots:
+        link.turn()
+    assert len(store.rows) == 9
+
+
+@KINDS
+@settings(max_examples=40, deadline=None)
+@given(turns=st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 5))))
+def test_exactly_once(
+    make_store: Callable[..., Any],
+    kind: Callable[[bytes, str], EventWriter],
+    turns: list[tuple[bool, bool, int]],
+) -> None:
+    """Whenever the connection breaks, before the store or behind it, nothing is twice."""
+    store = make_store()
+    writer = Writer(kind(W, "s"), window=6)
+    given_lots = lots(*[more for _, _, more in turns if more], 1)
+    waiting = iter(given_lots)
+    link = Link(store, writer)
+    for stored, breaks, more in turns:
+        if more:
+            writer.add(next(waiting))
+        link.turn(store=stored)
+        if breaks:
+            link.lose()
+            link = Link(store, writer)
+    writer.add(next(waiting))
+    while writer.lots:
+        link.turn()
+    events = [event for lot in given_lots for event in lot.events]
+    assert [payload for _, payload in store.rows] == events
+    assert all(lot.done for lot in given_lots)
+
+
+def test_a_segment_that_is_not_there(store: Any) -> None:
+    """Today's wire makes it first, and appends to it then."""
+    writer = Writer(WireWriter(W, "new/stream/0.#epoch.0"))
+    writer.add(lots(2)[0])
+    link = Link(store, writer)
+    while writer.lots:
+        link.turn()
+    assert {channel for channel, _ in store.rows} == {"new/stream/0.#epoch.0"}
+
+
+def test_its_token() -> None:
+    """What the controller gave goes with everything that asks for it."""
+    writer = WireWriter(W, "s", token="t0k")
+    writer.connected()
+    writer.received(encode(SegmentAlreadyExists(0, "s")))
+    [setup] = [decode(*one) for one in Frames(REQUESTS).feed(b"".join(writer.blocks()))]
+    assert isinstance(setup, SetupAppend)
+    assert setup.token == "t0k"
+
+
+def test_blocks_have_a_size() -> None:
+    """An event that is larger than a block is one of its own."""
+    writer = WireWriter(W, "s")
+    writer.connected()
+    writer.add([b"x" * 10] * 5 + [b"y" * 500] + [b"z"])
+    writer.received(encode(AppendSetup(1, "s", W, 0)))
+    ends = [
+        message
+        for data in writer.blocks(most=60)
+        for message in (decode(*one) for one in Frames(REQUESTS).feed(data))
+        if isinstance(message, AppendBlockEnd)
+    ]
+    assert [end.events for end in ends] == [3, 2, 1, 1]
+    assert [end.last_event for end in ends] == [3, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [NoSuchSegment(1, "s"), DataAppended(W, 5), AppendSetup(1, "s", W, 5)],
+)
+def test_what_can_not_be(answer: Any) -> None:
+    """A refusal, or an acknowledgement of what was not sent, ends the connection."""
+    writer = WireWriter(W, "s")
+    writer.connected()
+    with pytest.raises(Refusal):
+        writer.received(encode(answer))

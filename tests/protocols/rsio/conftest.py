@@ -1,0 +1,228 @@
+"""What the RS.io tests share: a listener on doubles, and messages both ways."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from gateway.interfaces import Refusal
+from gateway.protocols.rsio import messages, wire
+from gateway.protocols.rsio.conformance import Bench
+from gateway.protocols.rsio.decoder import Decoder, Run, elements
+from gateway.protocols.rsio.limits import Limits, Options
+from gateway.protocols.rsio.offsets import Offsets
+from gateway.protocols.rsio.server import RsioServer, accept
+from gateway.protocols.rsio.session import Session
+from gateway.protocols.rsio.streams import Consumed
+from gateway.testing import FakeConnection, ManualJournal
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "rsio.jsonl"
+HELLO = wire.encode(messages.ClientHello(0, ()))
+
+
+def settings(**changes: Any) -> SimpleNamespace:
+    """A listener's configuration; keyword arguments change limits or options."""
+    limits = {
+        name: changes.pop(name, default)
+        for name, default in (
+            ("message_bytes", 1 << 24),
+            ("unacknowledged_bytes", 1 << 25),
+        )
+    }
+    return SimpleNamespace(limits=SimpleNamespace(**limits), options=Options(**changes))
+
+
+class Gate:
+    """A listener on doubles, and one connection to it."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.journal = ManualJournal()
+        self.offsets = changes.pop("offsets_known", None) or Offsets()
+        self.listener = accept(
+            settings(**{"check_publishers": True} | changes),
+            self.journal,
+            self.clock,
+            offsets=self.offsets,
+        )
+        self.publishers = self.listener.publishers
+        self.connection, self.server = self.connect()
+
+    def connect(self) -> tuple[FakeConnection, RsioServer]:
+        """One more connection."""
+        connection = FakeConnection(protocol="rsio")
+        server = self.listener(connection)
+        connection.serve(server)
+        return connection, server
+
+    def say(self, *said: Any) -> None:
+        """Messages, or bytes, arrive."""
+        for one in said:
+            self.connection.deliver(one if isinstance(one, bytes) else wire.encode(one))
+        if self.connection.failure is not None:
+            raise self.connection.failure
+
+    def heard(self) -> list[Any]:
+        """What was written since the last time; runs as (Id, elements)."""
+        data = self.connection.sent
+        self.connection.clear()
+        return read(data)
+
+
+class MemoryLink:
+    """A connection to a listener in this process; waiting moves its clock."""
+
+    def __init__(self, gate: Any) -> None:
+        self._gate = gate
+        self._connection, _ = gate.connect()
+        self._told = False
+
+    def send(self, data: bytes) -> None:
+        """Deliver."""
+        if not self._connection.closed:
+            self._connection.deliver(data)
+            if self._connection.failure is not None:
+                raise self._connection.failure
+
+    def receive(self, seconds: float) -> bytes | None:
+        """What was written until something is, or the time is over."""
+        left = seconds
+        while True:
+            self._gate.journal.store_all()
+            if data := self._connection.sent:
+                self._connection.clear()
+                return data
+            if self._connection.closed or self._connection.aborted:
+                return b""
+            if left <= 0:
+                return None
+            self._gate.clock.advance(0.05)
+            left -= 0.05
+
+    def close(self) -> None:
+        """The peer goes."""
+        if not self._told:
+            self._told = True
+            self._connection.lose()
+
+    reset = close
+
+
+class _Any(dict[int, Consumed]):
+    """Every Id is a stream that is known."""
+
+    def get(self, number: int, default: Any = None) -> Consumed:
+        if number not in self:
+            stream = self[number] = Consumed(number, "", 2**62, 0)
+            stream.size = 0
+        return self[number]
+
+
+def read(data: bytes, sizes: dict[int, int] | None = None) -> list[Any]:
+    """All messages in *data*; whole elements as (Id, [element, …])."""
+    streams = _Any()
+    for number, size in (sizes or {}).items():
+        streams.get(number).size = size
+    decoder = Decoder(streams, Limits(), frozenset(messages.Code))
+    decoder.feed(data)
+    found: list[Any] = []
+    while (token := decoder.next()) is not None:
+        if isinstance(token, Run):
+            size = token.stream.size
+            found.append((token.stream.id, list(elements(token.messages, size))))
+            continue
+        if isinstance(token, messages.OnSubscribe):
+            streams.get(token.subscriber).size = token.size
+        found.append(token)
+    assert not decoder.held_bytes, "no message is cut off"
+    return found
+
+
+def happened(session: Session, *pieces: bytes) -> tuple[list[Any], Refusal | None]:
+    """What a session makes of some bytes."""
+    events: list[Any] = []
+    try:
+        for piece in pieces:
+            events += session.received(piece)
+    except Refusal as why:
+        return events, why
+    return events, None
+
+
+def opened(
+    *extensions: int, server: bool = True, limits: Limits | None = None
+) -> Session:
+    """A session after both hellos; nothing is left to be written."""
+    offered = [messages.Extension(each) for each in extensions]
+    session = Session(limits or Limits(), server=server, offered=offered)
+    if server:
+        hello: Any = messages.ClientHello(0, extensions)
+    else:
+        session.greet()
+        hello = messages.ServerHello(0, extensions)
+    list(session.received(wire.encode(hello)))
+    session.take()
+    return session
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """A listener with the usual options, not greeted yet."""
+    return Gate()
+
+
+@pytest.fixture
+def make_gate() -> Callable[..., Gate]:
+    """Makes one with other options."""
+    return Gate
+
+
+@pytest.fixture
+def make_bench() -> Callable[..., Bench]:
+    """Makes benches for the 57 tests, each with a listener of its own."""
+
+    def make(**changes: Any) -> Bench:
+        gate = Gate(**{"subscribe": ("events", "more"), "window": 64} | changes)
+        return Bench(lambda: MemoryLink(gate))
+
+    return make
+
+
+@pytest.fixture(scope="session", name="opened")
+def _opened() -> Callable[..., Session]:
+    return opened
+
+
+@pytest.fixture(scope="session", name="read")
+def _read() -> Callable[..., list[Any]]:
+    return read
+
+
+@pytest.fixture(scope="session", name="happened")
+def _happened() -> Callable[..., Any]:
+    return happened
+
+
+@pytest.fixture(scope="session")
+def vectors() -> list[dict[str, Any]]:
+    """All of tests/vectors/rsio.jsonl."""
+    return [json.loads(line) for line in VECTORS.read_text().splitlines()]
+
+
+def slices(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """*data* in pieces."""
+    edges = [0, *sorted(cuts), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@pytest.fixture(scope="session", name="slices")
+def _slices() -> Callable[..., list[bytes]]:
+    return slices

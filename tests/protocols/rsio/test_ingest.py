@@ -1,0 +1,304 @@
+"""The gateway as a subscriber: credit follows durability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import fail
+
+from gateway import event
+from gateway.interfaces import NotStored
+from gateway.protocols.rsio import decode, wire
+from gateway.protocols.rsio.messages import (
+    Cancel,
+    ClientHello,
+    Goodbye,
+    OnComplete,
+    OnError,
+    OnNextLastPart,
+    OnNextPart,
+    OnSubscribe,
+    Request,
+    ServerHello,
+    Stored,
+    Subscribe,
+    SubscribeFrom,
+    Token,
+)
+
+HELLO = ClientHello(0, ())
+
+
+def test_the_smallest_connection(make_gate: Any) -> None:
+    """Byte for byte the example of docs/rsio-v0.md."""
+    gate = make_gate(window=2, offsets=False, compression=False)
+    gate.say(bytes.fromhex("010000"))
+    hello = "02 00 03 01 03 05"
+    subscribe = "10 06 65 76 65 6e 74 73 01 02"
+    assert gate.connection.sent == bytes.fromhex(hello + subscribe)
+    gate.connection.clear()
+    gate.say(bytes.fromhex("200100 2101027b7d 2101027b7d"))
+    assert gate.connection.sent == b""
+    gate.journal.store_all()
+    assert gate.connection.sent == bytes.fromhex("110102")
+    gate.connection.clear()
+    gate.say(bytes.fromhex("2201 0300"))
+    assert gate.connection.sent == bytes.fromhex("0300")
+    assert gate.connection.closed
+
+
+def test_credit_is_the_acknowledgement(make_gate: Any) -> None:
+    """As many elements are asked for as became durable, and not before."""
+    gate = make_gate(window=10)
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
+    gate.heard()
+    gate.say(wire.on_next(1, [b"{}"] * 4))
+    gate.journal.store()
+    assert gate.heard() == []  # 3 of 10, and more is on its way
+    gate.journal.store()
+    assert gate.heard() == [Request(1, 7)]
+    assert gate.connection.counted == 7
+
+
+def test_half_a_window_is_acknowledged_at_once(make_gate: Any) -> None:
+    """A publisher is not kept waiting for the rest."""
+    gate = make_gate(window=10)
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 5))
+    gate.heard()
+    gate.say(wire.on_next(1, [b"{}"]))
+    gate.journal.store()
+    assert gate.heard() == [Request(1, 5)]
+    gate.journal.store()
+    assert gate.heard() == [Request(1, 1)]
+
+
+def test_one_read_is_one_batch(make_gate: Any) -> None:
+    """Elements of several streams keep their order, names and numbers."""
+    gate = make_gate(subscribe=("a", "b"))
+    gate.say(HELLO, OnSubscribe(1, 0), OnSubscribe(2, 2))
+    gate.say(
+        wire.on_next(1, [b'{"n":1}'])
+        + wire.on_next_packed(2, 2, b"xxyy")
+        + wire.on_next(1, [b"no", b'{"n":3}'])
+        + wire.on_next(2, [b"zz"], fixed=True)
+        + wire.encode(OnNextPart(1, 9, b'{"n"'))
+        + wire.encode(OnNextLastPart(1, 9, b":4}"))
+    )
+    [batch] = gate.journal.submitted
+    rows = decode(batch.body)
+    want = [b'{"n":1}', b"xx", b"yy", b"no", b'{"n":3}', b"zz", b'{"n":4}']
+    assert list(rows.each()) == want
+    assert batch.count == 7
+    assert batch.payload_bytes == sum(map(len, want))
+    assert list(rows.seqs) == [1, 1, 2, 2, 3, 3, 4]
+    names = [rows.channels.get(row, rows.channel) for row in range(7)]
+    assert names == ["a", "b", "b", "a", "a", "b", "a"]
+    kinds = [rows.content_types.get(row, rows.content_type) for row in range(7)]
+    assert [kind.endswith("json") for kind in kinds] == [1, 0, 0, 1, 1, 0, 1]
+    assert rows.flaws == {3: "invalid-json"}
+    assert batch.origin is gate.connection.origin
+
+
+def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate: Any) -> None:
+    """Each stream of them has its batch, packed or not, and no object for an element."""
+    gate = make_gate(subscribe=("a", "b"))
+    gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 1))
+    gate.say(
+        wire.on_next_packed(1, 2, b"xxyy")
+        + wire.on_next_packed(2, 3, b"123")
+        + wire.on_next(1, [b"zz", b"uu"], fixed=True)
+        + wire.encode(OnNextPart(1, 9, b"v"))
+        + wire.encode(OnNextLastPart(1, 9, b"v"))
+    )
+    one, other = (decode(batch.body) for batch in gate.journal.submitted)
+    assert (one.block, one.size, one.payloads) == (b"xxyyzzuuvv", 2, [])
+    assert list(one.each()) == [b"xx", b"yy", b"zz", b"uu", b"vv"]
+    assert (one.channel, one.seqs, one.count) == ("a", range(1, 6), 5)
+    assert one.content_type == "application/octet-stream"
+    assert list(other.each()) == [b"1", b"2", b"3"]
+    assert (other.channel, other.seqs) == ("b", range(1, 4))
+    gate.journal.store_all()
+    assert gate.connection.counted == 8
+
+
+def test_one_lost_batch_of_a_read_ends_all(make_gate: Any) -> None:
+    """Nothing of the read that follows it is stored, let alone acknowledged."""
+    gate = make_gate(subscribe=("a", "b"))
+    gate.say(HELLO, OnSubscribe(1, 2), OnSubscribe(2, 2))
+    gate.heard()
+    submitted: list[Any] = []
+
+    def submit(batch: Any) -> Any:
+        submitted.append(batch)
+        return fail(NotStored("disk full"))
+
+    gate.journal.submit = submit
+    gate.say(wire.on_next_packed(1, 1, b"xx") + wire.on_next_packed(2, 1, b"yy"))
+    assert len(submitted) == 1
+    assert gate.connection.closed
+    assert not [one for one in gate.heard() if isinstance(one, Request)]
+
+
+def test_numbers_go_on(gate: Any) -> None:
+    """A stream's elements are numbered across batches."""
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.say(wire.on_next(1, [b"{}"] * 3))
+    gate.say(wire.on_next(1, [b"{}"] * 2))
+    assert list(decode(gate.journal.submitted[1].body).seqs) == [4, 5]
+
+
+def test_a_full_journal_gives_no_credit(make_gate: Any) -> None:
+    """What is durable is acknowledged when there is room for more; nothing is read."""
+    gate = make_gate(window=4)
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 4))
+    gate.heard()
+    gate.journal.full = True
+    gate.journal.store_all()
+    assert gate.heard() == []
+    assert gate.connection.paused
+    gate.journal.full = False
+    assert gate.heard() == [Request(1, 4)]
+    assert not gate.connection.paused
+
+
+def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate: Any) -> None:
+    """A peer that publishes nothing does not suffer from it."""
+    gate.journal.full = True
+    gate.say(HELLO, OnSubscribe(1, 0), OnError(1, "E404 nothing here"))
+    gate.connection.resume()
+    gate.say(Subscribe("check/count?n=1", 1, 5))
+    assert (1, [b"0"]) in gate.heard()
+    assert not gate.connection.paused
+
+
+def test_too_much_on_its_way_to_the_disk(make_gate: Any) -> None:
+    """A connection that owes too much is not read until half of it is settled."""
+    gate = make_gate(unacknowledged_bytes=2000)
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"x" * 1500]))
+    assert gate.connection.paused
+    gate.journal.store_all()
+    assert not gate.connection.paused
+
+
+def test_what_can_not_be_stored_is_not_acknowledged(gate: Any) -> None:
+    """Nor is anything behind it; the peer is told, and the connection ends."""
+    gate.say(
+        HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), wire.on_next(1, [b"{}"])
+    )
+    gate.heard()
+    gate.journal.refuse()
+    assert gate.heard() == [Goodbye("E503 can not store")]
+    assert gate.connection.closed
+    gate.journal.store()
+    assert gate.heard() == []
+
+
+def test_no_credit_after_the_end(gate: Any) -> None:
+    """Nothing is asked of a stream that has ended (2.3); its elements are stored."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]), OnComplete(1))
+    gate.heard()
+    gate.journal.store_all()
+    assert gate.heard() == []
+    assert len(gate.journal.stored) == 1
+
+
+def test_elements_before_a_violation_are_stored(gate: Any) -> None:
+    """What came before the mistake is not lost with it."""
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.say(wire.on_next(1, [b"{}"]) + b"\x7f")
+    assert gate.journal.submitted[0].count == 1
+    assert gate.connection.refused is not None
+    assert "0x7f" in gate.connection.refused.rule
+
+
+def test_busy_while_something_is_owed(gate: Any) -> None:
+    """The idle timer rests while the peer waits for our disk."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    assert gate.connection.waiting
+    gate.journal.store_all()
+    assert not gate.connection.waiting
+
+
+# Resuming
+
+NAMED = ClientHello(0, (2, 4))
+
+
+def _name(name: str) -> Token:
+    return Token("name", name.encode())
+
+
+def test_a_named_sender_goes_on_where_it_was(gate: Any) -> None:
+    """Elements that are stored are not asked for again, whatever was granted."""
+    gate.say(NAMED, _name("dev-1"))
+    assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 0)
+    gate.say(OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
+    gate.journal.store_all()
+    assert gate.heard() == [Stored(1, 3), Request(1, 3)]
+    gate.connection.lose()
+    gate.connection, _ = gate.connect()
+    gate.say(NAMED, _name("dev-1"))
+    assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 3)
+    gate.say(OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    assert list(decode(gate.journal.submitted[1].body).seqs) == [4]
+
+
+def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
+    """While some are on their way to the disk it is not known where to go on."""
+    gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
+    gate.connection.lose()
+    gate.connection, _ = gate.connect()
+    gate.say(NAMED, _name("dev-1"))
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6))]
+    gate.journal.store_all()
+    assert gate.heard() == [SubscribeFrom("events", 1, 1024, 3)]
+
+
+def test_a_newer_connection_takes_over(gate: Any) -> None:
+    """One stream at a time publishes for a name: the old one is cancelled."""
+    gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    first = gate.connection
+    gate.heard()
+    gate.connection, _ = gate.connect()
+    gate.say(NAMED, _name("dev-1"))
+    assert first.written[-1] == wire.encode(Cancel(1))
+    first.deliver(wire.on_next(1, [b"{}"]))
+    assert len(gate.journal.submitted) == 1
+    gate.journal.store_all()
+    assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 1)
+
+
+def test_what_was_lost_is_asked_for_again(gate: Any) -> None:
+    """Elements stored behind some that could not be come twice rather than never."""
+    gate.say(NAMED, _name("d"), OnSubscribe(1, 0))
+    gate.say(wire.on_next(1, [b"1"]), wire.on_next(1, [b"2"]), wire.on_next(1, [b"3"]))
+    gate.journal.store()
+    gate.journal.refuse()
+    gate.journal.store()
+    gate.connection, _ = gate.connect()
+    gate.say(NAMED, _name("d"))
+    assert gate.heard()[-1] == SubscribeFrom("events", 1, 1024, 1)
+
+
+def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> None:
+    """After a restart, a sender goes on behind what the journal has."""
+    from gateway.protocols.rsio.offsets import Offsets
+
+    gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
+    gate.say(wire.on_next(1, [b"{}"] * 2))
+    again = Offsets()
+    for batch in gate.journal.submitted:
+        again.replay(event.Stored(batch, 1))
+    assert again.known == [(("dev-1", "events", False), 5)]
+    later = make_gate(offsets_known=Offsets(again.known))
+    later.say(NAMED, _name("dev-1"))
+    assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)
+
+
+def test_senders_without_a_name_leave_no_trace(gate: Any) -> None:
+    """Their numbers begin anew with every stream, and mean nothing to others."""
+    gate.say(ClientHello(0, (2,)))
+    assert gate.heard()[-1] == Subscribe("events", 1, 1024)
+    gate.say(OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.journal.store_all()
+    assert gate.offsets.known == []

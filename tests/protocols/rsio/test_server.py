@@ -1,0 +1,314 @@
+"""Greeting, naming, living and leaving, on doubles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.messages import (
+    ClientHello,
+    Extension,
+    Goodbye,
+    GoodbyeAck,
+    OnError,
+    OnNextPart,
+    OnSubscribe,
+    Ping,
+    Pong,
+    Request,
+    ServerHello,
+    Subscribe,
+    Token,
+)
+
+HELLO = ClientHello(0, ())
+
+
+def test_hello_and_what_it_offers(make_gate: Any) -> None:
+    """The server answers a hello with its own, and subscribes."""
+    gate = make_gate(subscribe=("a", "b"), window=7)
+    assert gate.heard() == []
+    gate.say(HELLO)
+    assert gate.heard() == [
+        ServerHello(0, (1, 2, 3, 4, 5, 6)),
+        Subscribe("a", 1, 7),
+        Subscribe("b", 2, 7),
+    ]
+
+
+def test_what_is_switched_off_is_not_offered(make_gate: Any) -> None:
+    """Options decide."""
+    gate = make_gate(offsets=False, compression=False, subscribe=())
+    gate.say(HELLO)
+    assert gate.heard() == [ServerHello(0, (1, 3, 5))]
+
+
+def test_no_hello(gate: Any) -> None:
+    """A peer that says nothing is told so, and dropped."""
+    gate.clock.advance(9.9)
+    assert not gate.connection.closed
+    gate.clock.advance(0.2)
+    assert gate.heard() == [Goodbye("no hello")]
+    assert gate.connection.refused.key == "options.hello_timeout"
+
+
+def test_the_hello_timer_ends_with_the_hello(gate: Any) -> None:
+    """… and not before the token, if one is to come."""
+    gate.say(HELLO)
+    gate.clock.advance(20)
+    assert not gate.connection.closed
+    gate.connection, _ = gate.connect()
+    gate.say(ClientHello(0, (4,)))
+    gate.clock.advance(20)
+    assert gate.heard()[-1] == Goodbye("no token")
+
+
+def test_another_language(gate: Any) -> None:
+    """The refusal names what came."""
+    gate.say(b"GET / HTTP/1.1\r\n")
+    assert "'G'" in gate.connection.refused.rule
+
+
+# Tokens
+
+
+def test_a_token_is_required(make_gate: Any) -> None:
+    """Who has none gets a goodbye, and no subscription."""
+    gate = make_gate(tokens={"ann": "s3cret"})
+    gate.say(HELLO)
+    assert gate.heard() == [
+        ServerHello(0, (1, 2, 3, 4, 5, 6)),
+        Goodbye("E401 a token is required"),
+    ]
+    assert gate.connection.closed
+
+
+def test_a_token_names_its_holder(make_gate: Any) -> None:
+    """Who has one is known by its name."""
+    gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
+    gate.say(ClientHello(0, (4,)))
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6))]
+    gate.say(Token("bearer", b"other"))
+    assert gate.connection.origin.principal == "bob"
+    assert gate.heard() == [Subscribe("events", 1, 1024)]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [Token("bearer", b"wrong"), Token("name", b"ann"), Token("basic", b"ann:s3cret")],
+)
+def test_a_wrong_token(make_gate: Any, token: Token) -> None:
+    """… is refused, and its secret is not told to anyone."""
+    gate = make_gate(tokens={"ann": "s3cret"})
+    gate.say(ClientHello(0, (4,)), token)
+    assert gate.heard()[-1].reason.startswith("E401")
+    assert gate.connection.refused.key == "options.tokens"
+    assert "wrong" not in str(gate.connection.refused)
+
+
+def test_nothing_before_the_token(gate: Any) -> None:
+    """Who has announced a token does not subscribe without it."""
+    gate.say(ClientHello(0, (4,)), Subscribe("check/never", 1, 1))
+    assert gate.heard()[-1].reason.startswith("E401")
+
+
+def test_a_certificate_is_enough(make_gate: Any) -> None:
+    """A peer that TLS has identified needs no token."""
+    gate = make_gate(tokens={"ann": "s3cret"})
+    gate.connection.origin.principal = "meter-1"
+    gate.say(HELLO)
+    assert gate.heard()[-1] == Subscribe("events", 1, 1024)
+
+
+@pytest.mark.parametrize("name", [b"", b"\xff", b"a\nb", b"x" * 300])
+def test_names_that_are_none(gate: Any, name: bytes) -> None:
+    """A name is text that can be shown."""
+    gate.say(ClientHello(0, (4,)), Token("name", name))
+    assert gate.heard()[-1].reason.startswith("E401")
+
+
+def test_one_token(gate: Any) -> None:
+    """A second one is a mistake."""
+    gate.say(ClientHello(0, (4,)), Token("name", b"a"), Token("name", b"b"))
+    assert gate.connection.refused is not None
+
+
+# Living
+
+
+def test_silence_is_asked_about(gate: Any) -> None:
+    """A silent peer is pinged; one that talks is not."""
+    gate.say(ClientHello(0, (1,)))
+    gate.heard()
+    gate.clock.advance(30)
+    assert gate.heard() == []  # it has just said hello
+    gate.clock.advance(30)
+    assert gate.heard() == [Ping(b"")]
+    gate.say(Pong(b""))
+    gate.clock.advance(30)
+    assert gate.heard() == []
+
+
+def test_pings_are_only_for_who_knows_them(gate: Any) -> None:
+    """Without the extension nothing is sent."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.clock.advance(300)
+    assert gate.heard() == []
+
+
+def test_codes(gate: Any) -> None:
+    """With extension 5 every reason has a number."""
+    gate.say(ClientHello(0, (5,)), Subscribe("check/never", 1, 0), Request(1, 0))
+    assert gate.heard()[-1] == OnError(1, "E400 3.9: demand must be positive")
+    gate.say(b"\x7f")
+    assert gate.heard()[-1].reason.startswith("E400 message type 0x7f")
+
+
+def test_a_cancelled_publisher_is_named(gate: Any) -> None:
+    """What a peer did wrong is one line, with the limit and its key."""
+    gate.say(HELLO, OnSubscribe(1, 2 << 20))
+    assert gate.heard()[-1].subscriber == 1
+    assert not gate.connection.closed
+
+
+def test_all_connections_hold_too_much(make_gate: Any) -> None:
+    """The one that holds most goes."""
+    gate = make_gate()
+    gate.say(HELLO, OnSubscribe(1, 0), OnNextPart(1, 1, b"x" * 100))
+    other, _ = gate.connect()
+    gate.journal.reservable = 1000
+    for message in (HELLO, OnSubscribe(1, 0), OnNextPart(1, 1, b"x" * 950)):
+        other.deliver(wire.encode(message))
+    assert other.refused.key == "journal.memory_bytes"
+    assert gate.connection.refused is None
+    assert gate.journal.reserved == 100
+    gate.connection.lose()
+    assert gate.journal.reserved == 0
+
+
+# Leaving
+
+
+def test_drain(gate: Any) -> None:
+    """What was taken is acknowledged; then goodbye; then, answered, the end."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.say(Subscribe("check/never", 5, 1))
+    gate.heard()
+    gate.server.drain()
+    assert gate.heard() == [OnError(5, "E503 stopping")]
+    gate.say(wire.on_next(1, [b"late"]), Subscribe("check/count?n=1", 6, 1))
+    assert gate.heard() == [OnSubscribe(6, 0), OnError(6, "E503 stopping")]
+    gate.journal.store_all()
+    assert gate.heard() == [Request(1, 1), Goodbye("E503 stopping")]
+    assert len(gate.journal.submitted) == 1
+    assert not gate.connection.closed
+    gate.say(wire.on_next(1, [b"later"]), Goodbye(""))
+    assert gate.connection.closed
+    assert gate.heard() == []
+
+
+def test_drain_without_an_answer(gate: Any) -> None:
+    """We do not wait for ever."""
+    gate.say(HELLO)
+    gate.server.drain()
+    gate.clock.advance(4.9)
+    assert not gate.connection.closed
+    gate.clock.advance(0.2)
+    assert gate.connection.closed
+
+
+def test_drain_while_the_journal_is_full(gate: Any) -> None:
+    """The answer to our goodbye is read all the same."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.journal.full = True
+    gate.say(wire.on_next(1, [b"{}"]))
+    assert gate.connection.paused
+    gate.server.drain()
+    gate.journal.store_all()
+    assert not gate.connection.paused
+    gate.say(Goodbye(""))
+    assert gate.connection.closed
+
+
+def test_drain_before_hello(gate: Any) -> None:
+    """There is nobody to say goodbye to."""
+    gate.server.drain()
+    assert gate.connection.closed
+    assert gate.connection.sent == b""
+
+
+def test_drain_while_a_sender_waits_for_another(gate: Any) -> None:
+    """Who has not begun does not begin any more."""
+    named = ClientHello(0, (2, 4))
+    gate.say(named, Token("name", b"d"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.connection, gate.server = gate.connect()
+    gate.say(named, Token("name", b"d"))
+    gate.heard()
+    gate.server.drain()
+    gate.journal.store_all()
+    assert gate.heard() == [Goodbye("E503 stopping")]
+
+
+def test_the_check_publishers_are_an_option(make_gate: Any) -> None:
+    """Nobody serves them by accident."""
+    gate = make_gate(check_publishers=False)
+    gate.say(HELLO, Subscribe("check/never", 1, 1))
+    assert gate.heard()[-1].error.startswith("E404")
+
+
+def test_what_is_published_keeps_a_connection_alive(gate: Any) -> None:
+    """A subscriber that only listens is not idle while there is something to hear."""
+    said: list[bool] = []
+    gate.connection.busy = said.append
+    gate.say(HELLO, Subscribe("check/slow?n=9", 1, 9))
+    said.clear()
+    gate.clock.advance(0.1)
+    assert said == [False]
+
+
+def test_crossing_goodbyes(gate: Any) -> None:
+    """Each takes the other's for the answer."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.server.drain()
+    assert gate.heard() == [Goodbye("E503 stopping")]
+    gate.say(Goodbye("my idea, too"))
+    assert gate.heard() == []
+    assert gate.connection.closed
+
+
+def test_what_came_with_a_goodbye_is_stored(gate: Any) -> None:
+    """In one packet or in two: a program that writes and leaves loses nothing more."""
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.say(wire.on_next(1, [b"{}"] * 3) + wire.encode(Goodbye("")))
+    assert gate.connection.closed
+    assert [batch.count for batch in gate.journal.submitted] == [3]
+    gate.journal.store_all()
+    assert gate.connection.counted == 3
+
+
+def test_goodbye_ack_answers_ours(gate: Any) -> None:
+    """… in the other form as well."""
+    gate.say(HELLO)
+    gate.server.drain()
+    gate.say(GoodbyeAck("thanks"))
+    assert gate.connection.closed
+
+
+def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
+    """Timers end, sources close, what is on its way is still stored."""
+    gate.say(ClientHello(0, (1,)), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.say(Subscribe("check/slow?n=9", 1, 9))
+    gate.connection.lose()
+    gate.journal.store_all()
+    gate.clock.advance(100)
+    assert not gate.clock.getDelayedCalls()
+    assert gate.connection.counted == 1
+
+
+def test_the_offer_is_complete() -> None:
+    """Every extension of the page is one of the six."""
+    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,267 @@
+"""Demand and writability: what leaves, when, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.logger import globalLogPublisher
+
+from gateway.protocols.rsio.messages import (
+    Cancel,
+    ClientHello,
+    Goodbye,
+    OnComplete,
+    OnError,
+    OnSubscribe,
+    Request,
+    Subscribe,
+)
+from gateway.protocols.rsio.publisher import Elements, Fault, Finished, Publishers
+from gateway.protocols.rsio.publisher import Request as Asked
+
+HELLO = ClientHello(0, ())
+
+
+class Tap:
+    """A publisher whose elements come from the test."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        self.there: list[bytes] = []
+        self.request: Asked | None = None
+        self.wake: Callable[[], None] = lambda: None
+        self.taken: list[int] = []
+        self.closed = 0
+        self.end: Exception | None = None
+
+    def subscribe(self, request: Asked, wake: Callable[[], None]) -> Tap:
+        self.request, self.wake = request, wake
+        return self
+
+    def take(self, most: int) -> Elements | None:
+        self.taken.append(most)
+        if not self.there and self.end is not None:
+            raise self.end
+        some, self.there = self.there[:most], self.there[most:]
+        return Elements(some)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def tap(gate: Any) -> Tap:
+    """A publisher `tap`, on a connection that was greeted."""
+    tap = Tap()
+    gate.publishers.add("tap", tap)
+    gate.say(HELLO)
+    gate.heard()
+    return tap
+
+
+def test_the_request_reaches_the_publisher(gate: Any, tap: Tap) -> None:
+    """Name, query, peer."""
+    gate.say(Subscribe("tap?channel=a%20b&x=", 1, 1))
+    assert tap.request is not None
+    assert tap.request.name == "tap"
+    assert tap.request.query == {"channel": "a b", "x": ""}
+    assert tap.request.offset is None
+    assert tap.request.origin is gate.connection.origin
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("", 400), ("a b", 400), ("tap?x", 400), ("nobody", 404)]
+)
+def test_names_that_lead_nowhere(gate: Any, name: str, number: int) -> None:
+    """onSubscribe and onError, with a number."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.say(Subscribe(name, 1, 1))
+    started, failed = gate.heard()
+    assert started == OnSubscribe(1, 0)
+    assert failed.error.startswith(f"E{number} ")
+
+
+def test_waking(gate: Any, tap: Tap) -> None:
+    """Elements leave as they come, as long as there is demand."""
+    gate.say(Subscribe("tap", 1, 3))
+    assert gate.heard() == [OnSubscribe(1, 0)]
+    tap.there = [b"1"]
+    tap.wake()
+    assert gate.heard() == [(1, [b"1"])]
+    tap.there = [b"2", b"3", b"4"]
+    tap.wake()
+    assert gate.heard() == [(1, [b"2", b"3"])]
+    tap.wake()
+    assert gate.heard() == []
+    gate.say(Request(1, 1))
+    assert gate.heard() == [(1, [b"4"])]
+
+
+def test_an_unwritable_transport(gate: Any, tap: Tap) -> None:
+    """Demand alone does not make anything leave; no source is asked meanwhile."""
+    gate.say(Subscribe("tap", 1, 100))
+    gate.server.writable(False)
+    gate.heard()
+    tap.taken.clear()
+    tap.there = [b"1"] * 50
+    tap.wake()
+    tap.wake()
+    assert (gate.heard(), tap.taken) == ([], [])
+    gate.server.writable(True)
+    assert gate.heard() == [(1, [b"1"] * 50)]
+
+
+def test_a_transport_that_fills_up_while_we_write(gate: Any) -> None:
+    """As soon as it says so we stop, in the middle of a turn."""
+    gate.say(HELLO)
+    gate.heard()
+    write = gate.connection.write
+
+    def full(data: bytes) -> None:
+        write(data)
+        gate.server.writable(False)
+
+    gate.connection.write = full
+    gate.say(Subscribe("check/endless", 1, 10_000))
+    [_, (_, first)] = gate.heard()
+    assert len(first) < 1000
+    gate.clock.advance(1)
+    assert gate.heard() == []
+    gate.server.writable(True)
+    [(_, second)] = gate.heard()
+    assert second[0] == b"%d" % len(first)
+
+
+def test_turns(gate: Any) -> None:
+    """An endless stream with endless demand leaves the reactor its time."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.say(
+        Subscribe("check/endless", 1, 2**63 - 1), Subscribe("check/count?n=2", 2, 2)
+    )
+    first = len(gate.connection.sent)
+    assert 0 < first < 2_000_000
+    heard = gate.heard()
+    assert (2, [b"0", b"1"]) not in heard
+    now = gate.clock.seconds()
+    [turn] = [call for call in gate.clock.getDelayedCalls() if call.getTime() == now]
+    feed = turn.func
+    turn.cancel()
+    feed()
+    heard = gate.heard()
+    assert (2, [b"0", b"1"]) in heard
+    assert OnComplete(2) in heard, "the other stream had its turn"
+
+
+def test_the_end_without_demand(gate: Any, tap: Tap) -> None:
+    """A source may end, well or not, before it is asked for more (2.9)."""
+    gate.say(Subscribe("tap", 1, 0))
+    tap.end = Finished()
+    tap.wake()
+    assert gate.heard()[-1] == OnComplete(1)
+    assert tap.closed == 1
+
+
+def test_a_source_that_fails(gate: Any, tap: Tap) -> None:
+    """What it says is what the subscriber gets."""
+    gate.say(Subscribe("tap", 1, 5))
+    tap.there, tap.end = [b"1"], Fault(410, "gone")
+    tap.wake()
+    assert gate.heard()[-2:] == [(1, [b"1"]), OnError(1, "E410 gone")]
+    tap.wake()
+    assert gate.heard() == []
+    assert tap.closed == 1
+
+
+def test_a_source_that_is_broken(gate: Any, tap: Tap) -> None:
+    """A bug in a publisher costs that stream, and is logged."""
+    logged: list[Any] = []
+    globalLogPublisher.addObserver(logged.append)
+    gate.say(Subscribe("tap", 1, 5))
+    tap.end = ZeroDivisionError()
+    tap.wake()
+    globalLogPublisher.removeObserver(logged.append)
+    assert gate.heard()[-1] == OnError(1, "E500 internal error")
+    assert any("log_failure" in event for event in logged)
+    assert not gate.connection.closed
+
+
+def test_large_elements_leave_in_parts(gate: Any) -> None:
+    """No message keeps the connection from others for long."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.say(Subscribe("check/large?n=1&octets=200000", 1, 1))
+    parts = [part for part in gate.heard() if hasattr(part, "data")]
+    assert [len(part.data) for part in parts] == [65536] * 3 + [200_000 - 3 * 65536]
+
+
+def test_encoded_once() -> None:
+    """Subscribers that chose the same Id share the same bytes."""
+    elements = Elements([b"a", b"bc"])
+    assert elements.encoded(1) is elements.encoded(1)
+    assert elements.encoded(2) == b"\x21\x02\x01a\x21\x02\x02bc"
+    assert elements.encoded(1) == b"\x21\x01\x01a\x21\x01\x02bc"
+
+
+def test_many_small_elements_are_encoded_once(gate: Any, make_gate: Any) -> None:
+    """However many they are together: one subscriber's messages are the next one's."""
+    shared = Elements([b"x" * 1000] * 200)
+    encoded = []
+    for each in (gate, make_gate()):
+        tap = Tap()
+        each.publishers.add("tap", tap)
+        tap.take = lambda most: shared if most >= 200 else None  # type: ignore[method-assign]
+        each.say(HELLO, Subscribe("tap", 1, 200))
+        assert (1, [b"x" * 1000] * 200) in each.heard()
+        encoded.append(shared._encoded)
+    assert encoded[0] is encoded[1] is not None
+
+
+def test_names_are_taken_once() -> None:
+    """Two publishers of one name would be a mistake of ours."""
+    publishers = Publishers({"tap": Tap()})
+    with pytest.raises(KeyError):
+        publishers.add("tap", Tap())
+
+
+def test_references_are_dropped(gate: Any) -> None:
+    """3.13: after a cancel nothing of ours knows the source any more."""
+    made: list[weakref.ref[Tap]] = []
+
+    class Making:
+        def subscribe(self, request: Asked, wake: Callable[[], None]) -> Tap:
+            source = Tap()
+            made.append(weakref.ref(source))
+            return source
+
+    gate.publishers.add("tap", Making())
+    gate.say(HELLO, Subscribe("tap", 1, 5))
+    assert made[0]() is not None
+    gate.say(Cancel(1))
+    gc.collect()
+    assert made[0]() is None
+
+
+def test_nothing_is_left(gate: Any, tap: Tap) -> None:
+    """After any race of cancel, next and the end every source was closed once."""
+    for end in (Cancel(1), None, Goodbye("")):
+        gate.connection, gate.server = gate.connect()
+        gate.say(HELLO, Subscribe("tap", 1, 5))
+        tap.closed = 0
+        tap.there = [b"x"] * 3
+        tap.wake()
+        if end is None:
+            gate.connection.lose()
+        else:
+            gate.say(end)
+        tap.wake()
+        gate.connection.lose()
+        assert tap.closed == 1
+        assert not gate.server._session.producer.streams
+        assert not gate.server._serving._ready

@@ -1,0 +1,332 @@
+"""What the reactor may rely on: acknowledged means synced, and pressure is shown."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.python.failure import Failure
+
+from gateway.event import Batch, Stored
+from gateway.interfaces import NotStored
+from gateway.store.disk import File, RealDisk
+from gateway.store.journal import Journal, Log, Segment, Settings, recover, segment
+
+Make = Callable[..., Batch]
+
+
+class Moody(RealDisk):
+    """The real disk, with a list of the calls to fail next; errno 0 lets one pass."""
+
+    def __init__(self) -> None:
+        self.fail: list[tuple[str, int]] = []
+        self.synced: list[int] = []
+
+    def create(self, path: Path) -> File:
+        return _Moody(super().create(path), self)
+
+
+class _Moody:
+    def __init__(self, file: File, disk: Moody) -> None:
+        self._file, self._disk = file, disk
+        self.broken = False
+
+    def _maybe_fail(self, what: str) -> None:
+        if self._disk.fail and self._disk.fail[0][0] == what:
+            number = self._disk.fail.pop(0)[1]
+            if number:
+                raise OSError(number, "the test says no")
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        self._maybe_fail("write")
+        self._file.write(chunks)
+
+    def sync(self) -> None:
+        assert not self.broken, "synced again after a failed sync"
+        try:
+            self._maybe_fail("sync")
+        except OSError:
+            self.broken = True
+            raise
+        self._file.sync()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Running:
+    """A journal with its thread, and the test as its reactor."""
+
+    def __init__(
+        self, directory: Path, disk: Moody, turns: Any, **settings: Any
+    ) -> None:
+        self.turns, self.disk, self.directory = turns, disk, directory
+        self.sealed: list[Segment] = []
+        self.fatal: list[str] = []
+        self.journal = Journal(
+            Log(directory, disk, 1),
+            Settings(commit_interval=0.0, **settings),
+            turns,
+            on_sealed=self.sealed.append,
+            on_fatal=self.fatal.append,
+        )
+        self.stored: list[Stored] = []
+        self.failed: list[Failure] = []
+
+    def submit(self, *batches: Batch) -> None:
+        for batch in batches:
+            done = self.journal.submit(batch)
+            done.addCallbacks(self.stored.append, self.failed.append)
+
+    def until_stored(self, count: int) -> None:
+        self.turns.run(lambda: len(self.stored) >= count)
+
+    def stop(self) -> None:
+        ended: list[None] = []
+        self.journal.stop().addCallback(ended.append)
+        self.turns.run(lambda: bool(ended))
+
+
+@pytest.fixture
+def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def start(*, wait: bool = False, **settings: Any) -> Running:
+        running = Running(directory, Moody(), turns, **settings)
+        made.append(running)
+        if not wait:
+            running.journal.start()
+        return running
+
+    yield start
+    for running in made:
+        if running.journal._thread.is_alive() and not running.journal._stopping:
+            running.stop()
+
+
+def on_disk(running: Running) -> list[bytes]:
+    found: list[bytes] = []
+    for path in sorted(running.directory.glob("*.journal")):
+        found += [s.batch.body for s in segment.Scan(path.read_bytes())]
+    return found
+
+
+def test_batches_are_acknowledged_in_order_with_their_lsn(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Deferreds fire in submission order, and lsns have no holes."""
+    running = start()
+    running.submit(make(b"a", 3), make(b"b", 1), make(b"c", 2))
+    running.until_stored(3)
+    assert [(s.batch.body, s.lsn) for s in running.stored] == [
+        (b"a", 1),
+        (b"b", 4),
+        (b"c", 5),
+    ]
+    assert running.journal.durable_lsn == 6
+    assert on_disk(running) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_a_failed_commit_acknowledges_nobody_and_then_heals(
+    start: Callable[..., Running], make: Make, what: str
+) -> None:
+    """No room: nothing is acknowledged and reading stops; with room all goes on."""
+    running = start()
+    running.submit(make(b"first"))
+    running.until_stored(1)
+    running.disk.fail = [(what, errno.ENOSPC)]
+    running.submit(make(b"second"))
+    running.turns.run(lambda: running.journal.full)
+    assert len(running.stored) == 1
+    assert "the test says no" in (running.journal.why_full or "")
+    running.until_stored(2)
+    assert not running.journal.full
+    running.stop()
+    assert [s.lsn for s in running.stored] == [1, 2]
+    found = recover(running.directory, RealDisk())
+    assert found.next_lsn == 3
+    assert found.losses == []
+    bodies = {
+        s.lsn: s.batch.body
+        for sealed in found.segments
+        for s in segment.Scan(sealed.path.read_bytes(), before=sealed.last_lsn + 1)
+    }
+    assert bodies == {1: b"first", 2: b"second"}
+
+
+def test_two_failed_syncs_in_a_row_end_the_daemon(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """A disk that twice can not say whether data is safe is not asked again."""
+    running = start()
+    running.submit(make(b"a"))
+    running.until_stored(1)
+    header = ("sync", 0)
+    running.disk.fail = [("sync", errno.EIO), header, ("sync", errno.EIO)]
+    running.submit(make(b"b"))
+    running.turns.run(lambda: bool(running.fatal))
+    assert len(running.stored) == 1
+    assert "the test says no" in running.fatal[0]
+
+
+def test_room_is_announced_once_there_is_room(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """`full` follows the bytes that wait for the disk, and `when_room` fires after."""
+    running = start(wait=True, memory_bytes=10)
+    room: list[None] = []
+    running.submit(make(b"12345"))
+    assert not running.journal.full
+    running.submit(make(b"67890"))
+    assert running.journal.full
+    running.journal.when_room().addCallback(room.append)
+    assert not room
+    running.journal.start()
+    running.until_stored(2)
+    assert room == [None]
+
+
+def test_holds_stop_and_start_the_intake(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Whoever holds the journal names the reason, and letting go makes room."""
+    running = start()
+    running.journal.hold("spool", "the spool is at its limit")
+    running.journal.hold("disk", "the disk is full")
+    room: list[None] = []
+    running.journal.when_room().addCallback(room.append)
+    running.journal.hold("spool", None)
+    assert running.journal.why_full == "the disk is full"
+    assert not room
+    running.journal.hold("disk", None)
+    assert room == [None]
+    assert running.journal.why_full is None
+
+
+def test_segments_are_sealed_by_count(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """A segment with enough events is handed to the spool, and a new one begun."""
+    running = start(roll_events=4, roll_interval=3600.0)
+    running.submit(make(b"a", 4))
+    running.until_stored(1)
+    running.submit(make(b"b", 1))
+    running.until_stored(2)
+    running.stop()
+    assert [(s.first_lsn, s.last_lsn) for s in running.sealed] == [(1, 4), (5, 5)]
+
+
+def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Nothing that was taken is dropped by a clean stop."""
+    running = start(wait=True)
+    running.submit(*(make(b"%d" % n) for n in range(5)))
+    running.journal.start()
+    running.stop()
+    assert len(running.stored) == 5
+    running.submit(make(b"late"))
+    [failure] = running.failed
+    assert failure.check(NotStored)
+    assert len(on_disk(running)) == 5
+
+
+def test_metadata_alone_is_not_sealed_until_it_is_much(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """It makes no file, so time does not press; size does, and the end."""
+    running = start(roll_interval=0.0, segment_bytes=500)
+    for n in range(3):
+        running.submit(make(b"%d" % n, 0))
+        running.until_stored(n + 1)
+    assert running.sealed == []
+    assert len(list(running.directory.iterdir())) == 1
+    running.submit(make(b"x" * 500, 0))
+    running.until_stored(4)
+    running.submit(make(b"last", 0))
+    running.until_stored(5)
+    running.stop()
+    assert [(s.first_lsn, s.events) for s in running.sealed] == [(1, 0), (1, 0)]
+    assert [s.lsn for s in running.stored] == [1] * 5
+    assert running.journal.durable_lsn == 0
+    assert len(on_disk(running)) == 5
+
+
+def test_the_time_of_a_segment_begins_with_its_first_event(
+    directory: Path, make: Make
+) -> None:
+    """Metadata that lay there for an hour does not make a file of one event."""
+    now = [0.0]
+    log = Log(directory, RealDisk(), 1, clock=lambda: now[0])
+    log.commit([make(b"m", 0)])
+    now[0] = 3600.0
+    assert log.age == 0.0
+    log.commit([make(b"n", 0), make(b"d")])
+    now[0] = 3601.0
+    log.commit([make(b"e")])
+    assert log.age == 1.0
+
+
+def test_ack_spool_does_not_keep_metadata_waiting(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """There is no file for it to wait for, but nothing overtakes."""
+    running = start(acknowledge_when_published=True)
+    running.submit(make(b"m1", 0), make(b"a", 2), make(b"m2", 0), make(b"b"))
+    running.turns.run(lambda: running.journal.durable_lsn == 3)
+    assert [s.batch.body for s in running.stored] == [b"m1"]
+    running.journal.published(2)
+    assert [s.batch.body for s in running.stored] == [b"m1", b"a", b"m2"]
+    running.journal.published(3)
+    running.submit(make(b"m3", 0))
+    running.until_stored(5)
+
+
+def test_ack_spool_waits_for_the_file(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """With `ack: spool` a durable batch is acknowledged only once it is published."""
+    running = start(acknowledge_when_published=True)
+    running.submit(make(b"a", 2), make(b"b", 2))
+    running.turns.run(lambda: running.journal.durable_lsn == 4)
+    assert not running.stored
+    running.journal.published(2)
+    assert [s.lsn for s in running.stored] == [1]
+    running.journal.published(4)
+    assert [s.lsn for s in running.stored] == [1, 3]
+
+
+def test_what_is_published_after_the_stop_was_stored(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """With `ack: spool` a batch that the spool publishes last is not called lost."""
+    running = start(acknowledge_when_published=True)
+    running.submit(make(b"a", 2))
+    running.stop()
+    assert running.stored == running.failed == []
+    running.journal.published(2)
+    assert [s.lsn for s in running.stored] == [1]
+    assert not running.failed
+
+
+def test_what_is_still_arriving_counts_and_may_take_half(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Unfinished batches have half of the memory; they alone never make it full."""
+    running = start(wait=True, memory_bytes=10)
+    assert running.journal.reserve(5)
+    assert not running.journal.full
+    running.submit(make(b"12345"))
+    assert running.journal.full
+    room: list[None] = []
+    running.journal.when_room().addCallback(room.append)
+    assert not running.journal.reserve(1)
+    running.journal.reserve(-6)
+    assert room == [None]

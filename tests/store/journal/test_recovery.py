@@ -1,0 +1,105 @@
+"""What a start makes of the journal that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gateway.event import Batch
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Log, Recovered, recover, segment
+
+
+def test_nothing_is_a_journal_too(directory: Path) -> None:
+    """The very first start finds an empty directory, and begins with lsn 1."""
+    assert recover(directory, RealDisk()) == Recovered([], 1, [])
+
+
+def test_a_published_segment_is_no_loss(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """An older segment that came back does not make those after it look lost."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    for _ in range(3):
+        log.commit([make()])
+        log.seal()
+    (directory / segment.name(2)).unlink()
+    assert [loss.first_lsn for loss in recover(directory, disk).losses] == [2]
+    published = recover(directory, disk, unpublished=lambda lsn: 3 if lsn == 2 else lsn)
+    assert published.losses == []
+
+
+def test_what_was_written_again_elsewhere_is_gone_after_the_start(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """A tail that a later segment took over can not come back when that one is gone."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    log.commit([make(b"synced")])
+    log.commit([make(b"failed", 3)])
+    later = Log(directory, disk, 2)
+    later.commit([make(b"again")])
+    assert [s.last_lsn for s in recover(directory, disk).segments] == [1, 2]
+    (directory / segment.name(2)).unlink()
+    again = recover(directory, disk)
+    assert [s.last_lsn for s in again.segments] == [1]
+    assert again.segments[0].bytes == disk.size(again.segments[0].path)
+
+
+def test_metadata_alone_is_kept(directory: Path, make: Callable[..., Batch]) -> None:
+    """Segments without any event stay, in their order, and give no lsn away."""
+    disk = RealDisk()
+    log = Log(directory, disk, 5)
+    for body in (b"1", b"2"):
+        log.commit([make(body, 0)])
+        log.seal()
+    log.commit([make(b"3", 0)])
+    found = recover(directory, disk)
+    assert [s.path.name for s in found.segments] == [
+        segment.name(5),
+        segment.name(5, 1),
+        segment.name(5, 2),
+    ]
+    assert [(s.first_lsn, s.events) for s in found.segments] == [(5, 0)] * 3
+    assert (found.next_lsn, found.losses) == (5, [])
+    found.segments[0].path.unlink()
+    again = Log(directory, disk, found.next_lsn)
+    again.commit([make(b"4", 0), make(b"d")])
+    bodies = [
+        stored.batch.body
+        for left in recover(directory, disk).segments
+        for stored in segment.Scan(left.path.read_bytes())
+    ]
+    assert bodies == [b"2", b"3", b"4", b"d"]
+
+
+def test_attempts_never_go_back(directory: Path, make: Callable[..., Batch]) -> None:
+    """A segment that is gone does not give its place in the order to a later one."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    paths = []
+    for body in (b"1", b"2", b"3"):
+        log.commit([make(body, 0)])
+        sealed = log.seal()
+        assert sealed is not None
+        if body != b"2":
+            sealed.path.unlink()
+        paths.append(sealed.path.name)
+    assert paths == [segment.name(1), segment.name(1, 1), segment.name(1, 2)]
+
+
+def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """It is set aside, reported once, and no start gives its lsns out again."""
+    disk = RealDisk()
+    log = Log(directory, disk, 5)
+    log.commit([make(b"x", 3)])
+    path = directory / segment.name(5)
+    path.write_bytes(b"?" + path.read_bytes()[1:])
+    first = recover(directory, disk)
+    assert [loss.first_lsn for loss in first.losses] == [5]
+    assert (directory / f"{path.name}.damaged").exists()
+    assert first.next_lsn >= 8
+    assert recover(directory, disk) == Recovered([], first.next_lsn, [])

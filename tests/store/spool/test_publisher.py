@@ -1,0 +1,255 @@
+"""One segment becomes one file, once, under the name that its lsns give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.event import SCHEMA, Rows
+from gateway.store.journal import recover
+from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
+from gateway.store.spool.catalog import entries
+
+FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
+
+
+def rows(place: Any, name: str) -> list[dict[str, Any]]:
+    table = pq.read_table(place.spool / name, page_checksum_verification=True)
+    assert table.schema.equals(SCHEMA)
+    return list(table.to_pylist())
+
+
+def test_a_segment_becomes_a_file_and_goes(place: Any) -> None:
+    """The file holds every event in order with its lsn, and the segment is removed."""
+    sealed = place.sealed(b"a,b", b"c")
+    done = place.publisher().publish(sealed)
+    assert place.public() == [FIRST]
+    assert [(r["lsn"], r["payload"]) for r in rows(place, FIRST)] == [
+        (1, b"a"),
+        (2, b"b"),
+        (3, b"c"),
+    ]
+    assert (done.first_lsn, done.last_lsn, done.flaws) == (1, 3, {})
+    assert not sealed.path.exists()
+
+
+def test_the_envelope_is_filled_in(place: Any) -> None:
+    """Columns carry what the connection, the batch and the decoder said."""
+    place.decoders["rich"] = lambda body: Rows(
+        [b"{}", b"x"],
+        seqs=[7, 8],
+        channel="orders",
+        kind="request",
+        attributes={"window": "1"},
+        flaws={1: "invalid-json"},
+        content_types={1: "text/plain"},
+    )
+    place.log.commit([])
+    from gateway.event import Batch, Origin
+
+    origin = Origin("rich", "games", "s", "p", "CN=x", {"tls": "TLSv1.3"})
+    place.log.commit([Batch(origin, 1_700_000_000_000_001, 2, b"", 3)])
+    place.publisher().publish(place.log.seal())
+    one, two = rows(place, place.public()[0])
+    assert one["received_at"].microsecond == 1
+    assert (one["protocol"], one["listener"], one["principal"]) == (
+        "rich",
+        "games",
+        "CN=x",
+    )
+    assert (one["channel"], one["kind"], one["seq"]) == ("orders", "request", 7)
+    assert dict(one["attributes"]) == {"tls": "TLSv1.3", "window": "1"}
+    assert (one["flaw"], two["flaw"]) == (None, "invalid-json")
+    assert (one["content_type"], two["content_type"]) == (
+        "application/json",
+        "text/plain",
+    )
+
+
+def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
+    """A decoder that fails, or miscounts, stops nothing and loses no byte or lsn."""
+    place.decoders["broken"] = lambda body: 1 / 0
+    done = place.publisher().publish(place.sealed(b"raw,bytes", protocol="broken"))
+    one, two = rows(place, place.public()[0])
+    assert (one["payload"], two["payload"]) == (b"raw,bytes", b"")
+    assert one["flaw"] == two["flaw"] == "undecodable"
+    assert done.flaws == {"undecodable": 2}
+    place.decoders["short"] = lambda body: Rows([b"only one"])
+    place.publisher().publish(place.sealed(b"x,y,z", protocol="short"))
+    assert [r["lsn"] for r in rows(place, place.public()[1])] == [3, 4, 5]
+
+
+def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
+    """Damage to acknowledged events shows as rows, so a file has what its name says."""
+    place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
+    place.log.commit([place.batch(b"d")])
+    sealed = place.log.seal()
+    data = sealed.path.read_bytes()
+    sealed.path.write_bytes(data.replace(b"b,c", b"b;c"))
+    done = place.publisher().publish(sealed)
+    found = rows(place, place.public()[0])
+    assert [(r["lsn"], r["payload"], r["flaw"]) for r in found] == [
+        (1, b"a", None),
+        (2, b"", "lost"),
+        (3, b"", "lost"),
+        (4, b"d", None),
+    ]
+    assert done.flaws == {"lost": 2}
+
+
+def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -> None:
+    """A crash before the segment was removed changes nothing for Spark."""
+    sealed = place.sealed(b"a,b,c")
+    kept = sealed.path.read_bytes()
+    place.publisher().publish(sealed)
+    (place.spool / FIRST).rename(place.archive / FIRST)
+    sealed.path.write_bytes(kept)
+    place.catalog = Catalog(place.journal, place.disk)
+    found = recover(place.journal, place.disk)
+    assert place.publisher().recover(found.segments) == []
+    assert place.public() == []
+    assert not sealed.path.exists()
+
+
+def test_metadata_makes_no_file(place: Any) -> None:
+    """A segment without events goes, and one with some has only those in its file."""
+    place.log.commit([place.metadata()])
+    sealed = place.log.seal()
+    assert place.publisher().publish(sealed) is None
+    assert place.public() == []
+    assert not sealed.path.exists()
+    place.log.commit([place.metadata(), place.batch(b"a,b")])
+    place.log.commit([place.metadata(), place.batch(b"c"), place.metadata()])
+    place.publisher().publish(place.log.seal())
+    assert [r["lsn"] for r in rows(place, FIRST)] == [1, 2, 3]
+
+
+def test_metadata_that_a_start_finds_needs_nothing(place: Any) -> None:
+    """It is not published, and goes if nobody keeps it."""
+    for keep in (True, False):
+        place.log.commit([place.metadata()])
+        sealed = place.log.seal()
+        assert place.publisher(keep=keep).recover([sealed]) == []
+        assert sealed.path.exists() == keep
+
+
+def test_who_remembers_keeps_the_segments(place: Any) -> None:
+    """A published segment stays, and no start publishes it again."""
+    sealed = place.sealed(b"a,b", b"c")
+    publisher = place.publisher(keep=True)
+    publisher.publish(sealed)
+    assert place.public() == [FIRST]
+    assert sealed.path.exists()
+    (place.spool / FIRST).unlink()
+    place.catalog = Catalog(place.journal, place.disk)
+    found = recover(place.journal, place.disk)
+    assert place.publisher(keep=True).recover(found.segments) == []
+    assert place.public() == []
+    assert sealed.path.exists()
+
+
+def test_a_hidden_file_without_an_entry_is_written_anew(place: Any) -> None:
+    """Whatever a crash left of a half-written file, Spark never sees it."""
+    sealed = place.sealed(b"a,b,c")
+    (place.spool / f".{FIRST}").write_bytes(b"half")
+    publisher = place.publisher()
+    [left] = publisher.recover([sealed])
+    assert place.public() == []
+    publisher.publish(left)
+    assert place.public() == [FIRST]
+    assert len(rows(place, FIRST)) == 3
+
+
+def test_modification_times_never_run_backwards(place: Any) -> None:
+    """A clock that was set back does not hide files from Spark."""
+    publisher = place.publisher()
+    publisher.publish(place.sealed(b"a"))
+    place.now = 500.0
+    publisher.publish(place.sealed(b"b"))
+    times = [(place.spool / name).stat().st_mtime for name in place.public()]
+    assert times == [1000.0, 1000.0]
+    again = place.publisher()
+    again.recover([])
+    again.publish(place.sealed(b"c"))
+    assert (place.spool / place.public()[2]).stat().st_mtime == 1000.0
+
+
+def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None:
+    """With journal and spool empty a restart still does not reuse an lsn."""
+    place.publisher().publish(place.sealed(b"a,b,c"))
+    (place.spool / FIRST).unlink()
+    again = Catalog(place.journal, place.disk)
+    assert again.last_lsn == 3
+
+
+def test_a_torn_catalog_line_is_cut_off(place: Any) -> None:
+    """A line that a crash cut short was never relied on."""
+    place.publisher().publish(place.sealed(b"a,b,c"))
+    path = place.journal / "catalog"
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole + whole[:size].replace(b"\n", b""))
+        assert [e.name for e in Catalog(place.journal, place.disk)] == [FIRST]
+        assert path.read_bytes() == whole
+
+
+def test_the_catalog_stays_small(place: Any) -> None:
+    """After years of one file a second the catalog still is a few pages."""
+    publisher = place.publisher()
+    for _ in range(2100):
+        publisher._catalog.add(
+            __import__("gateway.store.spool.catalog", fromlist=["Entry"]).Entry(
+                publisher._catalog.last_lsn + 1, publisher._catalog.last_lsn + 1, "f"
+            )
+        )
+    again = Catalog(place.journal, place.disk)
+    assert again.last_lsn == 2100
+    assert 1000 <= len(list(again)) <= 2000
+
+
+def test_the_catalog_keeps_what_has_a_segment(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry is forgotten when its segment is gone, not for its age alone."""
+    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
+    place.catalog = Catalog(place.journal, place.disk)
+    publisher = place.publisher(keep=True)
+    segments = [place.sealed(b"a") for _ in range(20)]
+    for n, sealed in enumerate(segments):
+        publisher.publish(sealed)
+        if n == 10:
+            for gone in segments[:8]:
+                gone.path.unlink()
+    path = place.journal / "catalog"
+    known = {entry.first for entry in entries(path.read_bytes())}
+    assert known >= set(range(9, 21))
+    assert len(known) < 20
+    for sealed in segments[8:]:
+        sealed.path.unlink()
+    for n in range(9):
+        publisher.publish(place.sealed(b"%d" % n))
+    assert len(entries(path.read_bytes())) < 15
+    assert Catalog(place.journal, place.disk).last_lsn == 29
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["events-gw-1-2.parquet", "x.parquet", f".{FIRST}", "events-GW-" + FIRST[10:]],
+)
+def test_other_names_are_nobodys(name: str) -> None:
+    """Only names of the contract count as spool files."""
+    assert parse_file_name(name) is None
+
+
+def test_names_round_trip() -> None:
+    """A name gives back its node and lsns; nodes may hold dots and dashes."""
+    assert parse_file_name(file_name("a.b-1", 5, 12)) == ("a.b-1", 5, 12)
+
+
+def test_names_tell_the_last_lsn() -> None:
+    """Where the journal is gone, the files still say which lsns were given."""
+    names = [file_name("gw", 1, 9), file_name("gw", 10, 12), file_name("other", 1, 99)]
+    assert last_lsn("gw", [*names, "notes.txt", f".{file_name('gw', 13, 20)}"]) == 12
+    assert last_lsn("new", names) == 0

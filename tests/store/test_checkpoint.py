@@ -1,0 +1,441 @@
+"""When a journal segment may go, and what a start makes of state files."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+from twisted.logger import globalLogPublisher
+
+from gateway.event import Batch, Origin, Stored
+from gateway.store.checkpoint import Checkpoint, Unreadable, known
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Log, Segment, recover
+
+
+class Words:
+    """A memory of the batches that it was told of; tests say when it is durable."""
+
+    def __init__(self) -> None:
+        self.words: list[bytes] = []
+        self.asked: list[tuple[bytes, Deferred[bytes]]] = []
+        self.by_hand = False
+        self.running = False
+
+    def restore(self, data: bytes) -> None:
+        if data == b"strange":
+            raise ValueError("strange indeed")
+        self.words = data.split()
+
+    def replay(self, stored: Stored) -> None:
+        if stored.batch.body == b"poison":
+            raise ValueError("no thanks")
+        if stored.batch.body not in self.words:
+            self.words.append(stored.batch.body)
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def snapshot(self) -> Deferred[bytes]:
+        done: Deferred[bytes] = Deferred()
+        self.asked.append((b" ".join(self.words), done))
+        if not self.by_hand:
+            self.answer()
+        return done
+
+    def answer(self) -> None:
+        data, done = self.asked.pop(0)
+        done.callback(data)
+
+
+class Sick(RealDisk):
+    """A disk that can not rename for a while."""
+
+    failures = 0
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.ENOSPC, "no room", str(new))
+        super().rename(old, new)
+
+
+class Place:
+    """A journal, and checkpoints of it; *later* collects calls for other threads."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk = Sick()
+        self.journal, self.state = root / "journal", root / "state"
+        self.journal.mkdir()
+        self.state.mkdir()
+        self.log = Log(self.journal, self.disk, 1)
+        self.clock = Clock()
+        self.later: list[Callable[[], None]] | None = None
+        self.origin = Origin("plain", "l", "s", "p")
+
+    def sealed(self, *words: bytes, count: int = 1) -> Segment:
+        self.log.commit([Batch(self.origin, 1, count, w, len(w)) for w in words])
+        sealed = self.log.seal()
+        assert sealed is not None
+        return sealed
+
+    def checkpoint(self, *names: str, **settings: Any) -> tuple[Checkpoint, Words]:
+        memories = {name: Words() for name in names or ("words",)}
+        made = Checkpoint(
+            self.state, memories, self.disk, self.clock, self.in_thread, **settings
+        )
+        return made, next(iter(memories.values()))
+
+    def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+
+        def run() -> None:
+            try:
+                result = call(*args)
+            except OSError as why:
+                done.errback(why)
+            else:
+                done.callback(result)
+
+        if self.later is None:
+            run()
+        else:
+            self.later.append(run)
+        return done
+
+    def running(self, **settings: Any) -> tuple[Checkpoint, Words]:
+        """One that has begun, with nothing to save."""
+        made, words = self.checkpoint(**settings)
+        made.recover([], [])
+        made.start()
+        return made, words
+
+    def segments(self) -> list[str]:
+        return sorted(path.name for path in self.journal.iterdir())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_start_has_what_was_saved_and_what_came_since(place: Place) -> None:
+    """State file first, then every batch of the journal in order; then it is saved."""
+    first, words = place.running()
+    words.words = [b"old"]
+    first.published(place.sealed(b"gone"))
+    place.clock.advance(60)
+    segments = [
+        place.sealed(b"a", b"b"),
+        place.sealed(b"c", count=0),
+        place.sealed(b"d"),
+    ]
+    again, words = place.checkpoint()
+    again.recover(segments, segments[2:])
+    assert words.words == [b"old", b"a", b"b", b"c", b"d"]
+    assert not words.running
+    assert again.kept_bytes == segments[0].bytes + segments[1].bytes
+    assert again.reserved_bytes == place.disk.size(place.state / "words.state")
+    again.start()
+    assert words.running
+    assert place.segments() == [segments[2].path.name]
+    assert again.kept_bytes == 0
+    again.published(segments[2])
+    place.clock.advance(60)
+    assert place.segments() == []
+    last, words = place.checkpoint()
+    last.recover([], [])
+    assert words.words == [b"old", b"a", b"b", b"c", b"d"]
+
+
+def test_what_was_told_after_the_question_is_not_covered(place: Place) -> None:
+    """A segment goes with the snapshot that was asked for after its publication."""
+    checkpoint, words = place.running()
+    words.by_hand = True
+    one, two = place.sealed(b"1"), place.sealed(b"2")
+    checkpoint.published(one)
+    place.clock.advance(60)
+    checkpoint.published(two)
+    assert place.segments() == [one.path.name, two.path.name]
+    words.answer()
+    assert place.segments() == [two.path.name]
+    place.clock.advance(60)
+    words.answer()
+    assert place.segments() == []
+
+
+def test_segments_go_when_the_files_are_safe(place: Place) -> None:
+    """What is written in another thread counts once it is written."""
+    checkpoint, _ = place.running()
+    place.later = []
+    checkpoint.published(place.sealed(b"1"))
+    place.clock.advance(60)
+    assert len(place.segments()) == 1
+    place.later.pop(0)()
+    assert len(place.segments()) == 1
+    place.later.pop(0)()
+    assert place.segments() == []
+    assert place.later == []
+
+
+def test_all_memories_are_asked_at_once(place: Place) -> None:
+    """One that is slow keeps the segments for all, and neither is saved before."""
+    checkpoint, slow = place.checkpoint("slow", "fast")
+    checkpoint.recover([], [])
+    checkpoint.start()
+    slow.by_hand = True
+    checkpoint.published(place.sealed(b"1"))
+    before = (place.state / "fast.state").stat().st_ino
+    place.clock.advance(60)
+    assert len(place.segments()) == 1
+    assert (place.state / "fast.state").stat().st_ino == before
+    slow.answer()
+    assert place.segments() == []
+
+
+def test_much_is_saved_at_once(place: Place) -> None:
+    """Beyond `most_bytes` nothing waits for the time; but one runs at a time."""
+    checkpoint, words = place.running(most_bytes=300)
+    words.by_hand = True
+    one = place.sealed(b"x" * 100)
+    checkpoint.published(one)
+    assert not words.asked
+    checkpoint.published(place.sealed(b"y" * 100))
+    checkpoint.published(place.sealed(b"z" * 400))
+    assert len(words.asked) == 1
+    words.answer()
+    assert len(words.asked) == 1
+    words.answer()
+    assert place.segments() == []
+    assert not place.clock.getDelayedCalls()
+
+
+def test_a_large_state_is_not_written_for_little(place: Place) -> None:
+    """What is let go of is some times what must be written for it, or waits."""
+    checkpoint, words = place.running(most_bytes=1)
+    words.words = [b"w" * 100]
+    checkpoint.published(place.sealed(b"1" * 300))
+    assert place.segments() == []
+    checkpoint.published(place.sealed(b"2"))
+    assert len(place.segments()) == 1
+    checkpoint.published(place.sealed(b"x" * 1000))
+    assert place.segments() == []
+
+
+def test_the_first_start_leaves_a_file(place: Place) -> None:
+    """From then on whoever starts knows that there is something to remember."""
+    assert known(place.state, place.disk) == []
+    place.running()
+    assert known(place.state, place.disk) == ["words"]
+    assert known(place.state / "nowhere", place.disk) == []
+
+
+def test_a_failure_lets_nothing_go_and_is_tried_again(place: Place) -> None:
+    """A full disk: the journal keeps what it has, one line is logged, later it works."""
+    checkpoint, _ = place.running(most_bytes=1)
+    place.disk.failures = 2
+    said: list[Any] = []
+    globalLogPublisher.addObserver(said.append)
+    try:
+        checkpoint.published(place.sealed(b"1"))
+        checkpoint.published(place.sealed(b"2"))
+        assert len(place.segments()) == 2
+        place.clock.advance(10)
+        assert len(place.segments()) == 2
+        place.clock.advance(10)
+    finally:
+        globalLogPublisher.removeObserver(said.append)
+    assert place.segments() == []
+    assert checkpoint.kept_bytes == 0
+    assert (checkpoint.saved, checkpoint.failed) == (2, 2)
+    assert checkpoint.saved_at == place.clock.seconds()
+    formats = [event["log_format"] for event in said]
+    assert len(formats) == 2
+    assert "can not be written yet" in formats[0]
+    assert "is written again" in formats[1]
+
+
+def test_a_snapshot_that_fails_is_asked_for_again(place: Place) -> None:
+    """A memory may fail to give one; its segments wait for the next."""
+    checkpoint, words = place.running()
+    words.snapshot = lambda: fail(ValueError("not now"))  # type: ignore[method-assign]
+    checkpoint.published(place.sealed(b"1"))
+    place.clock.advance(60)
+    assert len(place.segments()) == 1
+    words.snapshot = lambda: succeed(b"now")  # type: ignore[method-assign]
+    place.clock.advance(10)
+    assert place.segments() == []
+
+
+def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
+    """What is under way is finished, and what came meanwhile is saved as well."""
+    checkpoint, words = place.running()
+    words.by_hand = True
+    checkpoint.published(place.sealed(b"1"))
+    place.clock.advance(60)
+    checkpoint.published(place.sealed(b"2"))
+    checkpoint.quiet()
+    assert not words.running
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    words.answer()
+    assert len(place.segments()) == 1
+    assert not ended
+    words.answer()
+    assert place.segments() == []
+    assert ended == [None]
+    assert not place.clock.getDelayedCalls()
+
+
+def test_stopping_does_not_wait_for_ever(place: Place) -> None:
+    """A memory that does not answer costs the next start a replay."""
+    checkpoint, words = place.running()
+    words.by_hand = True
+    checkpoint.published(place.sealed(b"1"))
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    assert not ended
+    place.clock.advance(10)
+    assert ended == [None]
+    assert len(place.segments()) == 1
+    assert not place.clock.getDelayedCalls()
+
+
+def test_stopping_saves_once_more(place: Place) -> None:
+    """The next start finds a state file and no segment."""
+    checkpoint, words = place.running()
+    words.words = [b"1"]
+    checkpoint.published(place.sealed(b"1"))
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    assert ended == [None]
+    assert place.segments() == []
+    assert not place.clock.getDelayedCalls()
+    again, words = place.checkpoint()
+    again.recover([], [])
+    assert words.words == [b"1"]
+
+
+def test_stopping_does_not_wait_for_a_sick_disk(place: Place) -> None:
+    """What can not be saved is replayed by the next start."""
+    checkpoint, _ = place.running()
+    sealed = place.sealed(b"1")
+    checkpoint.published(sealed)
+    place.disk.failures = 10**9
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    assert ended == [None]
+    again, words = place.checkpoint()
+    again.recover([sealed], [])
+    assert words.words == [b"1"]
+
+
+def test_no_damage_goes_unseen(place: Place) -> None:
+    """Any bit that flips, and any end that is missing, stops the start and is named."""
+    checkpoint, words = place.checkpoint()
+    words.words = [b"some", b"words"]
+    checkpoint.start()
+    path = place.state / "words.state"
+    whole = path.read_bytes()
+    broken = [whole[:size] for size in range(len(whole))]
+    for bit in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        broken.append(bytes(flipped))
+    for content in broken:
+        path.write_bytes(content)
+        with pytest.raises(Unreadable, match=r"words\.state.*move it away"):
+            place.checkpoint()[0].recover([], [])
+    path.write_bytes(whole)
+    again, words = place.checkpoint()
+    again.recover([], [])
+    assert words.words == [b"some", b"words"]
+
+
+def test_a_later_format_is_not_damage(place: Place) -> None:
+    """It asks for the version that wrote it."""
+    import google_crc32c
+
+    place.running()
+    path = place.state / "words.state"
+    content = bytearray(path.read_bytes())
+    content[8] = 2
+    summed = bytes(content[:20] + content[24:])
+    content[20:24] = google_crc32c.value(summed).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(Unreadable, match=r"words.state has format 2.*reads 1"):
+        place.checkpoint()[0].recover([], [])
+
+
+def test_the_state_of_somebody_unknown_is_not_ignored(place: Place) -> None:
+    """Going on without would let segments go that it needs."""
+    place.running()
+    with pytest.raises(Unreadable, match="does not know 'words'"):
+        place.checkpoint("others")[0].recover([], [])
+
+
+def test_a_file_under_another_name_is_not_taken(place: Place) -> None:
+    """A state file says whose it is."""
+    place.running()
+    (place.state / "words.state").rename(place.state / "others.state")
+    with pytest.raises(Unreadable, match="it is that of 'words'"):
+        place.checkpoint("others")[0].recover([], [])
+
+
+def test_what_a_memory_can_not_take_stops_the_start(place: Place) -> None:
+    """From a state file or from the journal; either is named."""
+    checkpoint, words = place.checkpoint()
+    words.words = [b"strange"]
+    checkpoint.start()
+    with pytest.raises(Unreadable, match=r"words\.state.*strange indeed"):
+        place.checkpoint()[0].recover([], [])
+    (place.state / "words.state").unlink()
+    sealed = place.sealed(b"fine", b"poison")
+    with pytest.raises(Unreadable, match=r"1\.journal: words .* lsn 2: .*no thanks"):
+        place.checkpoint()[0].recover([sealed], [])
+
+
+def test_what_a_crash_left_half_written_is_removed(place: Place) -> None:
+    """A hidden file was never valid."""
+    place.running()
+    (place.state / ".words.state").write_bytes(b"half")
+    place.checkpoint()[0].recover([], [])
+    assert [path.name for path in place.state.iterdir()] == ["words.state"]
+
+
+def test_without_memories_nothing_happens(place: Place) -> None:
+    """Who has none pays nothing, and keeps nothing."""
+    checkpoint = Checkpoint(place.state, {}, place.disk, place.clock, place.in_thread)
+    sealed = place.sealed(b"1")
+    checkpoint.recover([sealed], [])
+    checkpoint.start()
+    checkpoint.published(sealed)
+    checkpoint.quiet()
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    assert ended == [None]
+    assert checkpoint.kept_bytes == checkpoint.reserved_bytes == 0
+    assert list(place.state.iterdir()) == []
+    assert not place.clock.getDelayedCalls()
+
+
+def test_what_a_journal_recovers_is_what_is_replayed(place: Place) -> None:
+    """Metadata behind the last event, too, and segments that begin with one lsn."""
+    place.sealed(b"m1", count=0)
+    place.sealed(b"m2", count=0)
+    place.log.commit([Batch(place.origin, 1, 2, b"d1", 2)])
+    place.log.commit([Batch(place.origin, 1, 0, b"m3", 2)])
+    checkpoint, words = place.checkpoint()
+    found = recover(place.journal, place.disk)
+    checkpoint.recover(found.segments, found.segments)
+    assert words.words == [b"m1", b"m2", b"d1", b"m3"]
+    assert [segment.events for segment in found.segments] == [0, 0, 2]
+    assert found.next_lsn == 3
