@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
 from gateway.testing.certificates import Authority, Pair
 
 ROOT = Path(__file__).parents[1]

@@ -1,8 +1,10 @@
-"""The whole path on one machine, as a user would set it up, and the proof at the end.
+"""What `gateway demo` runs and shows; the command itself is `gateway.cli.demo`.
 
-scene      directory, certificates, configuration, and the traffic that is sent
-stage      the processes: daemon, Spark job, senders; their progress and their end
-scores     the Spark job, with a query beside it whose results are pushed back
-players    game clients that listen for those
-curtain    what the tables hold, the audit, where everything is
+setup      the demo's directory, certificates and configuration; what each sender sends
+processes  the child processes: daemon, Spark job, senders, game clients, `gateway tap`
+scores     the Spark job, with a streaming query whose results are pushed to players
+players    game clients that receive those pushes
+progress   a snapshot of how far the events have come, for the live view
+tables     what the lake holds, read without Spark
+report     the final report: audit, row counts, where everything is
 """

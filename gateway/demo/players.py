@@ -1,4 +1,4 @@
-"""A few players who listen: every push that reaches one is a line of JSON."""
+"""Pomelo clients that print every push they receive as a line of JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.protocols.pomelo.client import Client
 
 __all__ = ["PLAYERS", "main"]
 
-#: Who, and whether over WebSocket.
+#: User id: whether it connects over WebSocket.
 PLAYERS = {"p3": False, "p17": False, "p29": True, "p41": True}
 
 
 def main(address: str) -> None:
-    """Connect them all to HOST:PORT and stay until SIGTERM."""
+    """Connect all players to HOST:PORT; runs until SIGTERM."""
     host, _, port = address.rpartition(":")
     loop: Any = reactor
     for uid, web in PLAYERS.items():

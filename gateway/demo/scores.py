@@ -1,7 +1,7 @@
-"""The demo's Spark job: `gateway spark`, and in the same session a query on its table.
+"""The demo's Spark job: `gateway spark`, and in the same session a streaming query.
 
-It reads `lake/events`, adds up the points of each player in windows of 5 s, and puts
-the sums into the outbox: the way back to the players.
+The query reads `lake/events`, adds up the points of each player in windows of 5 s, and
+writes the sums to the outbox, from where the gateway pushes them to the players.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = "received_at TIMESTAMP, body VARIANT, protocol STRING, date DATE"
 
 
 def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
-    """The query, which goes on by itself; `outbox` must be there."""
+    """Start the query on *data*, the `data_dir`; its `outbox` directory must exist."""
     from pyspark.sql import functions as f
 
     table, outbox = data / "lake" / "events", data / "outbox"
@@ -78,7 +78,7 @@ def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
 
 
 def main(config_path: str) -> int:
-    """Run until SIGTERM; returns the exit status."""
+    """Run until SIGTERM or SIGINT; returns the exit status."""
     config = load(config_path)
     progress.start_logging(config.logging)
     stop = threading.Event()

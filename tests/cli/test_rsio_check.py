@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gateway.testing.certificates import Authority
 from twisted.internet.task import Clock
 
 from gateway import cli
@@ -19,6 +18,7 @@ from gateway.protocols.rsio import accept
 from gateway.protocols.rsio.limits import Options
 from gateway.protocols.rsio.streams import Served
 from gateway.testing import ManualJournal
+from gateway.testing.certificates import Authority
 
 Run = Callable[..., tuple[int, str, str]]
 SOME = [word for number in (1, 6, 39, 51) for word in ("--only", str(number))]

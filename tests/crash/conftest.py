@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gateway.testing.crashes import crashes
-from gateway.testing.disk import Fault, RecordingDisk
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
@@ -24,6 +22,8 @@ from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.journal import Log, log, recover
 from gateway.store.spool import Catalog, Publisher, parquet, parse_file_name
+from gateway.testing.crashes import crashes
+from gateway.testing.disk import Fault, RecordingDisk
 
 T = TypeVar("T")
 JOURNAL, SPOOL, ARCHIVE = Path("/gw/journal"), Path("/gw/spool"), Path("/gw/archive")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from gateway.testing.disk import Fault, RecordingDisk
 
 from gateway.interfaces import NotStored
 from gateway.store.journal import Journal, Settings
 from gateway.store.journal import journal as journal_module
+from gateway.testing.disk import Fault, RecordingDisk
 
 FAULTS: dict[str, dict[str, Any]] = {
     "full": {"number": errno.ENOSPC},

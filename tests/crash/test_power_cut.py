@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gateway.testing.crashes import crashes
-from gateway.testing.disk import Fault
 
 from gateway.store.spool import catalog
+from gateway.testing.crashes import crashes
+from gateway.testing.disk import Fault
 
 Scenario = Callable[[Any], None]
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gateway.testing.disk import RecordingDisk
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
@@ -23,6 +22,7 @@ from gateway.store.checkpoint import Checkpoint
 from gateway.store.journal import Journal, Settings
 from gateway.store.spool import Settings as SpoolSettings
 from gateway.store.spool import Spool
+from gateway.testing.disk import RecordingDisk
 
 
 class Serial:

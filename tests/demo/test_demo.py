@@ -1,4 +1,4 @@
-"""The demo without its processes: what it prepares and what it understands."""
+"""The demo's set-up, and how the output of its processes is read; starts none."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 
 from gateway import config
 from gateway.demo.players import PLAYERS
-from gateway.demo.scene import Occupied, prepare
-from gateway.demo.stage import Process, Stage
+from gateway.demo.processes import Process, Processes
+from gateway.demo.setup import NotADemo, prepare
 
 
 def test_its_configuration_is_one(tmp_path: Path) -> None:
     """Every sender has its listener; pushes have a way back."""
-    scene = prepare(tmp_path / "demo")
-    loaded = config.load(scene.config)
+    setup = prepare(tmp_path / "demo")
+    loaded = config.load(setup.config)
     listeners = {one.name: one for one in loaded.listeners}
-    for traffic in scene.traffic:
+    for traffic in setup.traffic:
         assert listeners[traffic.listener].protocol == traffic.protocol
     options = listeners["game"].options
     assert isinstance(options, config.PomeloOptions)
@@ -27,13 +27,13 @@ def test_its_configuration_is_one(tmp_path: Path) -> None:
 
 def test_every_protocol_takes_part(tmp_path: Path) -> None:
     """… and a few events are seen as they come."""
-    scene = prepare(tmp_path / "demo")
-    assert {one.protocol for one in scene.traffic} == {
+    setup = prepare(tmp_path / "demo")
+    assert {one.protocol for one in setup.traffic} == {
         "lumberjack", "pomelo", "pravega", "rsio"
     }  # fmt: skip
-    titles = [one.title for one in scene.traffic]
+    titles = [one.title for one in setup.traffic]
     assert len(set(titles)) == len(titles)
-    listeners = {one.name: one.options for one in config.load(scene.config).listeners}
+    listeners = {one.name: one.options for one in config.load(setup.config).listeners}
     options = listeners["meters"]
     assert isinstance(options, config.RsioOptions)
     assert "tap" in options.publish
@@ -45,16 +45,16 @@ def test_what_is_not_a_demos_stays(tmp_path: Path) -> None:
     prepare(tmp_path / "demo")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(Occupied):
+    with pytest.raises(NotADemo):
         prepare(tmp_path / "mine")
 
 
 def test_pushes_that_came_so_far(tmp_path: Path) -> None:
     """A line that is still being written does not count, nor one that is no push."""
-    stage = Stage(prepare(tmp_path / "demo"))
-    assert stage.pushes() == []
+    processes = Processes(prepare(tmp_path / "demo"))
+    assert processes.pushes() == []
     log = tmp_path / "players.log"
-    stage.players = Process("players", ["true"], log)
-    stage.players.stop()
+    processes.players = Process("players", ["true"], log)
+    processes.players.stop()
     log.write_text('warning\n{"player": "p3", "score": 7}\n{"player"')
-    assert stage.pushes() == [{"player": "p3", "score": 7}]
+    assert processes.pushes() == [{"player": "p3", "score": 7}]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.testing.certificates import Authority
 
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
+from gateway.testing.certificates import Authority
 
 LISTENERS: list[dict[str, Any]] = [
     {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gateway.testing.certificates import Authority
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ResponseReceived
@@ -20,6 +19,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 
 from gateway.net.listen import Listener
+from gateway.testing.certificates import Authority
 
 Make = Callable[..., Any]
 

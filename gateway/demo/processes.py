@@ -1,4 +1,4 @@
-"""The demo's processes: exactly the commands that a user would type."""
+"""The demo's child processes, started by the commands that a user would type."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.demo.scene import Scene, Traffic
+from gateway.demo.setup import Setup, Traffic
 
-__all__ = ["Failed", "Process", "Sender", "Stage"]
+__all__ = ["Failed", "Process", "Processes", "Sender"]
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 
 
 class Failed(Exception):
-    """A process of the demo ended as it should not; the text has its last lines."""
+    """A process ended that should run, or failed; the text has its last output."""
 
 
 class Process:
-    """A child with its output in a file."""
+    """A child process; its standard output and errors go to the file *log*."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """Its exit status, or None while it runs."""
+        """The exit status, or None while it runs."""
         return self._child.poll()
 
     def check(self) -> None:
@@ -52,7 +52,7 @@ class Process:
             )
 
     def stop(self) -> int:
-        """Ask it to end, wait, and insist if it does not; its exit status."""
+        """End it by SIGTERM, or by SIGKILL if that takes too long; the exit status."""
         if self.status is None:
             self._child.send_signal(signal.SIGTERM)
             try:
@@ -63,7 +63,7 @@ class Process:
 
 
 class Sender(Process):
-    """A `gateway send` with the ids of what was acknowledged in a file."""
+    """A `gateway send` that writes the ids of its acknowledged events to a file."""
 
     def __init__(
         self, traffic: Traffic, address: str, directory: Path, events: int, rate: int
@@ -79,7 +79,7 @@ class Sender(Process):
         super().__init__(traffic.title, command, directory / f"{name}.log")
 
     def totals(self) -> Mapping[str, Any]:
-        """What it says it did.  Raises `Failed` unless all of it was acknowledged."""
+        """What `gateway send --json` prints.  Raises `Failed` unless it succeeded."""
         if self.status != 0:
             raise Failed(
                 f"sender {self.name!r} ended with status {self.status}:\n{tail(self.log)}"
@@ -88,11 +88,11 @@ class Sender(Process):
         return totals
 
 
-class Stage:
-    """Daemon and Spark job of one scene."""
+class Processes:
+    """All processes of one demo."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
         self.daemon: Process | None = None
         self.spark: Process | None = None
         self.senders: list[Sender] = []
@@ -100,15 +100,15 @@ class Stage:
         self.tap: Process | None = None
 
     def start_daemon(self) -> None:
-        """Start it and wait until it takes events."""
-        scene = self.scene
+        """Start it and wait until `/api/status` says that it is ready."""
+        setup = self.setup
         self.daemon = Process(
             "gateway",
             [
                 str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=",
-                "gateway", "--config", str(scene.config),
+                "gateway", "--config", str(setup.config),
             ],
-            scene.directory / "gateway.log",
+            setup.directory / "gateway.log",
         )  # fmt: skip
         deadline = time.monotonic() + _START_SECONDS
         while True:
@@ -121,27 +121,30 @@ class Stage:
             time.sleep(0.1)
 
     def start_spark(self) -> None:
-        """Start it, with the scores beside; it reads on as soon as it is up."""
-        scene = self.scene
+        """Start the job; it takes 10 to 30 seconds until `spark_running`."""
+        setup = self.setup
         self.spark = Process(
             "the Spark job",
             [
-                sys.executable, "-m", "gateway.demo.scores", str(scene.config),
+                sys.executable, "-m", "gateway.demo.scores", str(setup.config),
             ],
-            scene.directory / "spark.log",
+            setup.directory / "spark.log",
         )  # fmt: skip
 
     def start_senders(self, events: int, rate: int) -> None:
-        """Start all of the scene's traffic, *events* and *rate* for each sender."""
+        """Start all senders, the players and the tap.
+
+        *events* is the number of events of each sender, *rate* its events a second.
+        """
         addresses = {one["name"]: one["address"] for one in self.status()["listeners"]}
         self.senders = [
-            Sender(one, addresses[one.listener], self.scene.directory, events, rate)
-            for one in self.scene.traffic
+            Sender(one, addresses[one.listener], self.setup.directory, events, rate)
+            for one in self.setup.traffic
         ]
         self.players = Process(
             "the players",
             [sys.executable, "-m", "gateway.demo.players", addresses["game"]],
-            self.scene.directory / "players.log",
+            self.setup.directory / "players.log",
         )
         self.tap = Process(
             "the tap",
@@ -149,11 +152,11 @@ class Stage:
                 sys.executable, "-m", "gateway.cli", "tap", addresses["meters"],
                 "--protocol", "pravega", "--count", "3",
             ],
-            self.scene.directory / "tap.log",
+            self.setup.directory / "tap.log",
         )  # fmt: skip
 
     def acknowledged_ids(self) -> Sequence[str]:
-        """Of the events that the senders count on."""
+        """Ids of the events that were acknowledged to the senders."""
         return [
             name
             for sender in self.senders
@@ -161,16 +164,16 @@ class Stage:
         ]
 
     def tapped(self) -> Sequence[Mapping[str, Any]]:
-        """A few events, as `gateway tap` showed them while they came."""
+        """The events that `gateway tap` has shown so far."""
         return _objects(self.tap)
 
     def pushes(self) -> Sequence[Mapping[str, Any]]:
-        """What reached the players so far."""
+        """The pushes that the players have received so far."""
         return _objects(self.players)
 
     def status(self) -> Mapping[str, Any]:
-        """`/api/status` now.  Raises OSError."""
-        connection = http.client.HTTPConnection(self.scene.admin, timeout=5)
+        """The answer of `/api/status`.  Raises OSError."""
+        connection = http.client.HTTPConnection(self.setup.admin, timeout=5)
         try:
             connection.request("GET", "/api/status")
             found: Mapping[str, Any] = json.loads(connection.getresponse().read())
@@ -181,12 +184,12 @@ class Stage:
         return found
 
     def spark_running(self) -> bool:
-        """Whether the job has its session and reads."""
+        """Whether the job has its Spark session and reads the spool."""
         assert self.spark is not None
         return '"running"' in self.spark.log.read_text(errors="replace")
 
     def check(self) -> None:
-        """Raise `Failed` if something that must run does not."""
+        """Raise `Failed` if a process has ended that must not have."""
         for process in (self.daemon, self.spark, self.players):
             if process is not None:
                 process.check()
@@ -195,8 +198,8 @@ class Stage:
                 sender.totals()
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Stage]:
-        """End every process at the end, whatever happens."""
+    def running(self) -> Iterator[Processes]:
+        """A context that stops every process when it is left."""
         try:
             yield self
         finally:
@@ -212,7 +215,7 @@ class Stage:
 
 
 def _objects(process: Process | None) -> Sequence[Mapping[str, Any]]:
-    """The lines of JSON that it has written so far, whole."""
+    """The complete lines of JSON that it has written so far."""
     if process is None:
         return []
     whole, _, _ = process.log.read_text(errors="replace").rpartition("\n")

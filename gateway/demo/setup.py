@@ -1,4 +1,4 @@
-"""What the demo needs before anything runs: a directory, certificates, a configuration."""
+"""Prepares a demo: its directory, certificates, configuration and list of senders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.testing.certificates import Authority
 
-__all__ = ["Occupied", "Scene", "Traffic", "prepare"]
+__all__ = ["NotADemo", "Setup", "Traffic", "prepare"]
 
 _MARK = ".gateway-demo"
 
@@ -52,37 +52,44 @@ spark:
 """
 
 
-class Occupied(Exception):
-    """The directory holds something that is not a demo's."""
+class NotADemo(Exception):
+    """The directory holds files that no demo has made."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """One sender: what a user would type after `gateway send`."""
+    """What one sender sends, and how."""
 
     title: str
     listener: str
+    """Name of the listener in the configuration."""
     protocol: str
     arguments: tuple[str, ...]
+    """Options of `gateway send`."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Where everything is."""
+class Setup:
+    """A prepared demo."""
 
     directory: Path
+    """Certificates, configuration, and the logs of all processes."""
     config: Path
     data: Path
+    """The gateway's `data_dir`."""
     admin: str
     """Address of the admin port."""
     traffic: Sequence[Traffic]
 
 
-def prepare(directory: Path) -> Scene:
-    """Make a fresh one; an earlier demo's goes.  Raises `Occupied`, OSError."""
+def prepare(directory: Path) -> Setup:
+    """Set up a demo in *directory*; an earlier demo there is deleted.
+
+    Raises `NotADemo`, OSError.
+    """
     if directory.exists() and any(directory.iterdir()):
         if not (directory / _MARK).exists():
-            raise Occupied(
+            raise NotADemo(
                 f"{directory} is not empty and not a demo's; "
                 "name another with --directory DIR"
             )
@@ -93,7 +100,7 @@ def prepare(directory: Path) -> Scene:
     admin = _free_port()
     config = directory / "gateway.yaml"
     config.write_text(_CONFIG.format(admin=admin))
-    return Scene(
+    return Setup(
         directory, config, directory / "data", f"127.0.0.1:{admin}", _traffic(directory)
     )
 

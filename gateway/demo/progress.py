@@ -1,0 +1,68 @@
+"""A snapshot of how far the demo's events have come, as a line or as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.demo import tables
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gateway.demo.processes import Processes
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Counts of events at one moment, *seconds* after the senders began.
+
+    Raises OSError if the daemon does not answer.
+    """
+
+    def __init__(self, processes: Processes, seconds: float) -> None:
+        self._seconds = seconds
+        self._status = processes.status()
+        self._spark_running = processes.spark_running()
+        self._durable = self._status["journal"]["durable_lsn"]
+        self._rows = tables.event_rows(processes.setup.data / "lake")
+        self.sent = all(sender.status is not None for sender in processes.senders)
+        """Whether all senders have ended."""
+
+    @property
+    def done(self) -> bool:
+        """Everything was sent and is in the tables."""
+        return self.sent and self._rows >= self._durable
+
+    def line(self) -> str:
+        """One line, for a log."""
+        spark = "reads" if self._spark_running else "starts"
+        return (
+            f"{self._seconds:5.0f} s  acknowledged {self._durable:>9,}   "
+            f"in {self._status['spool']['files']} spool files   "
+            f"in the tables {self._rows:>9,}   (Spark {spark})"
+        )
+
+    def table(self) -> Table:
+        """A row for each step of the way, for a terminal."""
+        from rich.table import Table
+
+        spool, archive = self._status["spool"], self._status["archive"]
+        table = Table(title=f"after {self._seconds:.0f} s", title_justify="left")
+        table.add_column("the way of an event")
+        table.add_column("events", justify="right")
+        table.add_column("")
+        for one in self._status["listeners"]:
+            table.add_row(
+                f"received and fsynced: {one['name']}",
+                f"{one['events']:,}",
+                f"{one['bytes'] / 2**20:.1f} MiB on the wire",
+            )
+        table.add_row(
+            "published in the spool",
+            f"{spool['published_lsn']:,}",
+            f"{spool['files']} files wait, {archive['files']} archived",
+        )
+        spark = "" if self._spark_running else "Spark is starting …"
+        table.add_row("[bold]in the tables[/]", f"[bold]{self._rows:,}[/]", spark)
+        return table

@@ -1,0 +1,49 @@
+"""Reads the demo's tables from their Parquet files, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["event_rows", "rows_by_listener", "sample"]
+
+
+def event_rows(lake: Path) -> int:
+    """How many events are in `events` and `quarantine`; reads only file footers."""
+    import pyarrow.parquet as pq
+
+    files = (*_files(lake / "events"), *_files(lake / "quarantine"))
+    return sum(pq.read_metadata(path).num_rows for path in files)
+
+
+def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:
+    """(table, listener, rows) of every table that has any."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: list[tuple[str, str, int]] = []
+    for table in ("events", "quarantine", "stats"):
+        parts = [pq.read_table(f, columns=["listener"]) for f in _files(lake / table)]
+        if not parts:
+            continue
+        everything = pa.concat_tables(parts)
+        counts = everything.group_by("listener").aggregate([([], "count_all")])
+        found += sorted(
+            (table, row["listener"], row["count_all"]) for row in counts.to_pylist()
+        )
+    return found
+
+
+def sample(lake: Path, count: int = 3) -> Sequence[dict[str, Any]]:
+    """Up to *count* rows of `events`, as dictionaries."""
+    import pyarrow.parquet as pq
+
+    columns = ["node", "lsn", "listener", "event_time", "host", "message"]
+    for path in _files(lake / "events"):
+        return list(pq.read_table(path, columns=columns).slice(0, count).to_pylist())
+    return []
+
+
+def _files(table: Path) -> Sequence[Path]:
+    return sorted(table.glob("**/*.parquet")) if table.exists() else []
