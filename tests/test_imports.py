@@ -79,7 +79,7 @@ def test_the_core_of_a_protocol_has_no_io() -> None:
 def test_protocols_do_not_know_the_columns() -> None:
     """A protocol gives rows; only the spool and its readers speak pyarrow."""
     for path in MODULES:
-        reads_files = path.name in ("history.py", "runs.py", "outbox.py")
+        reads_files = path.name in ("history.py", "runs.py", "rows.py")
         if own_part(path) in ("protocols", "net") and not reads_files:
             assert "pyarrow" not in tops(path), path
 

@@ -47,7 +47,8 @@ from gateway.feeds import Live, tap_page
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.protocols import pomelo
 from gateway.protocols.pomelo.push import page as push
-from gateway.protocols.pomelo.push.outbox import Folder, Outbox
+from gateway.protocols.pomelo.push.folder import Folder
+from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.push.outbox import status as pushes
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk

@@ -1,208 +1,29 @@
-"""A directory of pushes: what a Spark job computes goes back to the game clients.
+"""Pushes the files of an outbox directory: what a Spark job computes reaches the clients.
 
-    outbox/0001.json                  one push a line: route, body, uid or session
-    outbox/part-….snappy.parquet      the same as columns
-    outbox/batch-7/part-….json        as Spark's writers leave them
-
-Files are there once their names are (rename them into place), and are read in the
-order of their names.  A file that was read is moved to `.done`, and then pushed: a
-crash in between loses pushes, and none is ever pushed twice.  A file that can not be
-read is moved aside as `.bad-NAME`, whole.
+A file is moved away before it is pushed: a crash in between loses its pushes, and none
+is ever pushed twice.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gateway.admin.status import PushStatus
-from gateway.protocols.pomelo import Registry
-from gateway.protocols.pomelo.push.page import Push
+from gateway.protocols.pomelo.push.folder import Batch, Folder
+from gateway.protocols.pomelo.registry import Registry
 
-__all__ = ["Batch", "Folder", "Outbox", "Unreadable", "status"]
+__all__ = ["Outbox", "status"]
 
 _POLL_SECONDS = 0.2
 _SWEEP_SECONDS = 10.0
 _AT_ONCE = 256
 """Pushes between two turns of the reactor."""
-_LINES = (".json", ".ndjson", ".jsonl")
-_SPARK_METADATA = "_spark_metadata"
-
-
-class Unreadable(Exception):
-    """A file that holds no pushes; str() says why."""
-
-
-class Batch(NamedTuple):
-    """The pushes of one file."""
-
-    name: str
-    pushes: list[Push]
-
-
-class _Line(msgspec.Struct):
-    route: str
-    body: msgspec.Raw
-    uid: str | int | None = None
-    session: str | None = None
-
-
-_LINE = msgspec.json.Decoder(_Line)
-_STRING = msgspec.json.Decoder(str)
-
-
-class Folder:
-    """The directory; its methods block, and belong in a thread."""
-
-    _log = Logger()
-
-    def __init__(self, path: Path, retention: float, file_bytes: int) -> None:
-        self._path = path
-        self._done = path / ".done"
-        self._retention = retention
-        self._file_bytes = file_bytes
-        self._blamed: set[Path] = set()
-        self.set_aside = 0
-        """Files that could not be read."""
-
-    def take(self) -> Batch | None:
-        """The next file's pushes, once; None if there is none."""
-        for path in self._waiting():
-            name = str(path.relative_to(self._path))
-            try:
-                pushes = self._read(path)
-            except (
-                Unreadable,
-                OSError,
-                msgspec.MsgspecError,
-                pa.ArrowException,
-            ) as why:
-                self._log.error(
-                    "outbox: {name} set aside: {why}", name=name, why=str(why)
-                )
-                path.rename(path.with_name(f".bad-{path.name}"))
-                self.set_aside += 1
-                continue
-            self._finish(path)
-            return Batch(name, pushes)
-        return None
-
-    def sweep(self) -> None:
-        """Remove what is done with and old enough."""
-        oldest = time.time() - self._retention
-        for path in self._done.iterdir():
-            if path.stat().st_mtime <= oldest:
-                path.unlink()
-
-    def prepare(self) -> None:
-        """Make the directory."""
-        self._done.mkdir(parents=True, exist_ok=True)
-
-    def _waiting(self) -> Iterator[Path]:
-        for path in _visible(self._path):
-            if path.is_dir():
-                yield from self._inside(path)
-            elif not self._is_sink(self._path):
-                yield path
-
-    def _inside(self, folder: Path) -> Iterator[Path]:
-        if self._is_sink(folder):
-            return
-        files = [path for path in _visible(folder) if path.is_file()]
-        yield from files
-        if not files and (folder / "_SUCCESS").exists():
-            for path in (folder / "_SUCCESS", *folder.glob(".*.crc")):
-                path.unlink(missing_ok=True)
-            if not any(folder.iterdir()):
-                folder.rmdir()
-
-    def _is_sink(self, folder: Path) -> bool:
-        if not (folder / _SPARK_METADATA).exists():
-            return False
-        if folder not in self._blamed:
-            self._blamed.add(folder)
-            self._log.error(
-                "outbox: {folder} is ignored: Spark's streaming file sink writes files "
-                "under their final names; write in foreachBatch",
-                folder=str(folder),
-            )
-        return True
-
-    def _finish(self, path: Path) -> None:
-        kept = self._done / f"{time.time_ns()}-{path.name}"
-        path.rename(kept)
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        if self._retention:
-            os.utime(kept)
-        else:
-            kept.unlink()
-
-    def _read(self, path: Path) -> list[Push]:
-        size = path.stat().st_size
-        if size > self._file_bytes:
-            raise Unreadable(
-                f"{size} bytes, limit {self._file_bytes} (options.outbox.file_bytes)"
-            )
-        if path.name.endswith(".parquet"):
-            return _columns(pq.read_table(path))
-        if path.name.endswith(_LINES):
-            return [
-                _line(number, line)
-                for number, line in enumerate(path.read_bytes().splitlines(), 1)
-                if line.strip()
-            ]
-        raise Unreadable(f"must be .parquet or {', '.join(_LINES)}")
-
-
-def _visible(folder: Path) -> list[Path]:
-    """Without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees it."""
-    return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
-
-
-def _line(number: int, line: bytes) -> Push:
-    try:
-        found = _LINE.decode(line)
-        body = bytes(found.body)
-        if body.startswith(b'"'):  # to_json() made it
-            body = _STRING.decode(body).encode()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
-        raise Unreadable(f"line {number}: {why}") from None
-    return Push(found.route, body, found.session, _uid(found.uid))
-
-
-def _uid(uid: str | int | None) -> str | None:
-    return None if uid is None else str(uid)
-
-
-def _columns(table: pa.Table) -> list[Push]:
-    missing = {"route", "body"} - set(table.column_names)
-    if missing:
-        raise Unreadable(f"no column {' and no column '.join(sorted(missing))}")
-    return [_row(number, row) for number, row in enumerate(table.to_pylist(), 1)]
-
-
-def _row(number: int, row: dict[str, Any]) -> Push:
-    route, body, session = row["route"], row["body"], row.get("session")
-    if not isinstance(route, str) or not isinstance(session, str | None):
-        raise Unreadable(f"row {number}: route and session must be strings")
-    if body is None:
-        raise Unreadable(f"row {number}: no body")
-    if isinstance(body, str):
-        body = body.encode()
-    elif not isinstance(body, bytes):
-        body = msgspec.json.encode(body)
-    return Push(route, body, session, _uid(row.get("uid")))
 
 
 class Outbox:

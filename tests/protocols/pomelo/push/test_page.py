@@ -13,7 +13,7 @@ from gateway.config import Limits
 from gateway.event import Origin
 from gateway.protocols import pomelo
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.push.page import Push, page
+from gateway.protocols.pomelo.push.page import page, parse
 from gateway.testing import FakeConnection, ManualJournal
 
 
@@ -100,4 +100,4 @@ def test_garbage_is_no_push() -> None:
     """Whatever it is, it is a ValueError."""
     for raw in (b"", b"\xff", b"[" * 100_000, b'{"route":"r","body":nope}'):
         with pytest.raises(ValueError, match="not a push"):
-            Push.parse(raw)
+            parse(raw)
