@@ -19,8 +19,8 @@ MAY: dict[str, set[str]] = {
     "store": LEAVES,
     "net": LEAVES,
     "admin": LEAVES,
-    "protocols": LEAVES | {"admin", "store"},
-    "feeds": LEAVES | {"admin", "protocols", "store"},
+    "protocols": LEAVES | {"admin", "feeds", "store"},
+    "feeds": LEAVES | {"admin", "store"},
     "spark": LEAVES | {"daemon", "store"},
     "audit": LEAVES | {"store"},
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gateway.admin.status import FeedStatus, PravegaStatus, StateStatus
 from gateway.daemon.shared import Shared
-from gateway.feeds import Live
+from gateway.feeds.live import Live
 from gateway.store.checkpoint import Checkpoint
 
 __all__ = ["of_feeds", "of_pravega", "of_state"]

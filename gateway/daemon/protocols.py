@@ -16,10 +16,10 @@ from twisted.internet.interfaces import IReactorTime
 from gateway import config
 from gateway.daemon.shared import Shared, pravega_options, revealed
 from gateway.event import Decode
+from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Accept
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.protocols.pravega import controller
-from gateway.protocols.rsio.publisher import Publishers
 
 __all__ = ["PROTOCOLS", "Door", "Port", "Protocol", "Unusable", "decoders", "doors"]
 

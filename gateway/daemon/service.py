@@ -43,7 +43,8 @@ from gateway.daemon import figures, logs, notify
 from gateway.daemon.protocols import PROTOCOLS, Unusable, decoders, doors
 from gateway.daemon.shared import share
 from gateway.event import Stored
-from gateway.feeds import Live, tap_page
+from gateway.feeds.live import Live
+from gateway.feeds.page import tap_page
 from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
 from gateway.protocols import pomelo
 from gateway.protocols.pomelo.push import page as push

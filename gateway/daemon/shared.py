@@ -15,13 +15,15 @@ from twisted.internet.threads import deferToThread
 
 from gateway import config
 from gateway.event import Decode
-from gateway.feeds import Live, Places, Replay, Tap
+from gateway.feeds.files import Places
+from gateway.feeds.live import Live, Tap
+from gateway.feeds.publisher import Publisher
+from gateway.feeds.replay import Replay
 from gateway.interfaces import Journal, Memory
 from gateway.protocols import pomelo, pravega
 from gateway.protocols.pravega.controller import Controller
 from gateway.protocols.pravega.history import History
 from gateway.protocols.rsio.offsets import Offsets
-from gateway.protocols.rsio.publisher import Publisher
 from gateway.store.disk import Disk
 from gateway.store.storage import Storage
 

@@ -22,13 +22,13 @@ import msgspec
 import pyarrow as pa
 
 from gateway.event import Rows, Stored
-from gateway.protocols.payload import check
 
 __all__ = ["gap", "of_columns", "of_rows"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode
 _format = msgspec.json.format
+_check = msgspec.json.Decoder(msgspec.Raw).decode  # raises if it is not JSON
 
 #: Columns that are the same for many events in a row, in their order in a line.
 _FRONT = ("protocol", "listener", "session", "peer", "principal", "channel", "kind")
@@ -163,7 +163,7 @@ def _payload(payload: bytes, *, json: bool) -> bytes:
     """The rest of a line."""
     if json:
         try:
-            check(payload)
+            _check(payload)
             if payload.isascii() or payload.decode():
                 if b"\n" in payload or b"\r" in payload:
                     payload = _format(payload, indent=-1)

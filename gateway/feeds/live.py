@@ -22,9 +22,9 @@ from twisted.python.failure import Failure
 from gateway.event import Decode, Stored
 from gateway.feeds import encoding
 from gateway.feeds.encoding import Encoded
+from gateway.feeds.publisher import Elements, Fault, Request
 from gateway.feeds.query import Query, parse, refuse_others
 from gateway.feeds.ring import Behind, Follower, Piece, Ring
-from gateway.protocols.rsio.publisher import Elements, Fault, Request
 
 __all__ = ["Live", "Skipping", "Tap"]
 
@@ -213,7 +213,7 @@ def _pieces(first: int, end: int, encoded: Encoded) -> list[Piece]:
 
 
 class Skipping:
-    """What a tap's subscriber gets.  Implements `gateway.protocols.rsio.publisher.Source`."""
+    """What a tap's subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
 
     size = 0
 
@@ -267,7 +267,7 @@ class Tap:
         self._live = live
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Skipping:
-        """See `gateway.protocols.rsio.publisher.Publisher`."""
+        """See `gateway.feeds.publisher.Publisher`."""
         refuse_others(request.query)
         query = parse(request.query)
         if request.offset:

@@ -18,7 +18,7 @@ from zope.interface import implementer
 from gateway.admin.site import AdminRequest, Answer, Page
 from gateway.event import Origin
 from gateway.feeds.live import Skipping, Tap
-from gateway.protocols.rsio.publisher import Elements, Fault, Request
+from gateway.feeds.publisher import Elements, Fault, Request
 
 __all__ = ["tap_page"]
 

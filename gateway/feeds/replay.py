@@ -21,10 +21,10 @@ from twisted.python.failure import Failure
 
 from gateway.feeds.files import Gone, Places, Shelves
 from gateway.feeds.live import Live
+from gateway.feeds.publisher import Elements, Fault, Finished, Request
 from gateway.feeds.query import JSON, Query, parse, refuse_others
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Behind, Follower, Piece
-from gateway.protocols.rsio.publisher import Elements, Fault, Finished, Request
 
 __all__ = ["Replay"]
 
@@ -54,7 +54,7 @@ class Replay:
         self._sources: set[Complete] = set()
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Complete:
-        """See `gateway.protocols.rsio.publisher.Publisher`."""
+        """See `gateway.feeds.publisher.Publisher`."""
         given, live = request.query, self.live
         refuse_others(given, "node", "from", "to")
         query = parse(given)
@@ -116,7 +116,7 @@ def _counted(query: Query, offset: int) -> int:
 
 
 class Complete:
-    """What one subscriber gets.  Implements `gateway.protocols.rsio.publisher.Source`."""
+    """What one subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
 
     size = 0
     _log = Logger()

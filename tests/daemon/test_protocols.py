@@ -23,12 +23,14 @@ from gateway.daemon.protocols import (
     rsio_options,
 )
 from gateway.daemon.shared import Shared
-from gateway.feeds import Live, Places, Replay, Tap
+from gateway.feeds.files import Places
+from gateway.feeds.live import Live, Tap
+from gateway.feeds.publisher import Fault
+from gateway.feeds.replay import Replay
 from gateway.interfaces import Memory
 from gateway.protocols.pravega.controller import Controller
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.rsio.offsets import Offsets
-from gateway.protocols.rsio.publisher import Fault
 from gateway.testing import FakeConnection, ManualJournal
 
 Load = Callable[..., config.Listener]

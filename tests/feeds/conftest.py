@@ -14,8 +14,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.feeds import Live, Places, Replay, Tap, columns, files
-from gateway.protocols.rsio.publisher import Finished, Request
+from gateway.feeds import columns, files
+from gateway.feeds.files import Places
+from gateway.feeds.live import Live, Tap
+from gateway.feeds.publisher import Finished, Request
+from gateway.feeds.replay import Replay
 from gateway.store.disk import RealDisk
 from gateway.store.journal import log
 from gateway.store.spool import Catalog, Publisher
@@ -193,7 +196,7 @@ class Subscriber:
         )
 
     def wake(self) -> None:
-        """See `gateway.protocols.rsio.publisher.Publisher.subscribe`."""
+        """See `gateway.feeds.publisher.Publisher.subscribe`."""
         assert not self._taking, "wake from within take"
         self.woken += 1
         self.take()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.event import Batch, Stored
-from gateway.protocols.rsio.publisher import Fault
+from gateway.feeds.publisher import Fault
+from gateway.protocols.rsio import wire
 
 UNBOUNDED = 2**63 - 1
 
@@ -46,7 +47,7 @@ def test_one_element_for_all(world: Any) -> None:
     world.commit(3, 3, 3)
     world.settle()
     assert one.lsns == two.lsns != []
-    encoded = [elements.encoded(1) for elements in found if elements]
+    encoded = [elements.encoded(1, wire.on_next) for elements in found if elements]
     assert len(encoded) == 2
     assert encoded[0] is encoded[1]
 

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from gateway.admin.site import AdminSite
 from gateway.config.endpoint import Tcp
-from gateway.feeds import tap_page
+from gateway.feeds.page import tap_page
 
 
 class Viewer:

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from gateway.protocols.rsio.publisher import Fault
+from gateway.feeds.publisher import Fault
 from gateway.store.journal import segment
 
 UNBOUNDED = 2**63 - 1

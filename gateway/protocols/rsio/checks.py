@@ -16,7 +16,7 @@ from itertools import count
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.protocols.rsio.publisher import (
+from gateway.feeds.publisher import (
     Elements,
     Fault,
     Finished,

@@ -13,6 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocols.pressure import Unfinished, Valve
 from gateway.protocols.rsio.checks import check_publishers
@@ -34,7 +35,6 @@ from gateway.protocols.rsio.ingest import Ingest
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import SOURCE, Offsets
-from gateway.protocols.rsio.publisher import Publishers
 from gateway.protocols.rsio.serving import Serving
 from gateway.protocols.rsio.session import Session, State
 from gateway.protocols.rsio.settings import Settings

@@ -15,14 +15,15 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.event import Origin
-from gateway.protocols.rsio.producer import Producer
-from gateway.protocols.rsio.publisher import (
+from gateway.feeds.publisher import (
     Elements,
     Fault,
     Finished,
     Publishers,
     Source,
 )
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
 
 __all__ = ["Serving"]
@@ -158,7 +159,7 @@ class Serving:
         if stream.size:
             self._producer.send_packed(stream, b"".join(elements.elements))
         elif elements.largest <= _LARGE:
-            encoded = elements.encoded(stream.id)
+            encoded = elements.encoded(stream.id, wire.on_next)
             self._producer.send_encoded(stream, encoded, len(elements))
         else:
             self._producer.send(stream, elements.elements)

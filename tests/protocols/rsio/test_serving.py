@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from twisted.logger import globalLogPublisher
 
+from gateway.feeds.publisher import Elements, Fault, Finished, Publishers
+from gateway.feeds.publisher import Request as Asked
+from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.messages import (
     Cancel,
     ClientHello,
@@ -20,8 +23,6 @@ from gateway.protocols.rsio.messages import (
     Request,
     Subscribe,
 )
-from gateway.protocols.rsio.publisher import Elements, Fault, Finished, Publishers
-from gateway.protocols.rsio.publisher import Request as Asked
 
 HELLO = ClientHello(0, ())
 
@@ -204,9 +205,9 @@ def test_large_elements_leave_in_parts(gate: Any) -> None:
 def test_encoded_once() -> None:
     """Subscribers that chose the same Id share the same bytes."""
     elements = Elements([b"a", b"bc"])
-    assert elements.encoded(1) is elements.encoded(1)
-    assert elements.encoded(2) == b"\x21\x02\x01a\x21\x02\x02bc"
-    assert elements.encoded(1) == b"\x21\x01\x01a\x21\x01\x02bc"
+    assert elements.encoded(1, wire.on_next) is elements.encoded(1, wire.on_next)
+    assert elements.encoded(2, wire.on_next) == b"\x21\x02\x01a\x21\x02\x02bc"
+    assert elements.encoded(1, wire.on_next) == b"\x21\x01\x01a\x21\x01\x02bc"
 
 
 def test_many_small_elements_are_encoded_once(gate: Any, make_gate: Any) -> None:

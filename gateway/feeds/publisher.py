@@ -1,12 +1,13 @@
-"""What a gateway publishes, as its connections see it.
+"""Publishers by name: what subscribers of the gateway's own streams are given.
 
-A `Publisher` has a name and makes a `Source` for each subscription.  A source is
-asked for elements when there is both demand and a transport that takes them, so it
-never has to hold what a slow subscriber does not want; when it has none it says so,
-and wakes its subscription when it has some.
+A `Publisher` has a name and makes a `Source` for each subscription.  Whoever carries a
+subscription (an RS.io connection, the admin port) asks its source for elements when
+there is both demand and a transport that takes them, so a source never holds what a
+slow subscriber does not want; when it has none it says so, and wakes its subscription
+when it has some.
 
     publishers = Publishers({"tap": tap, "events": replay})
-    publishers.subscribe(Request("tap?channel=orders", …), wake)
+    publishers.subscribe("tap?channel=orders", None, origin, wake)
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Protocol
 from urllib.parse import parse_qsl
 
 from gateway.event import Origin
-from gateway.protocols.rsio import wire
 
 __all__ = [
     "Elements",
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9._~/-]+")
 
 
 class Fault(Exception):
-    """Why a stream ends, or never begins: `E<number> <text>` is what its peer gets."""
+    """Why a stream ends, or never begins: `E<number> <text>`; numbers as in HTTP."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(f"E{number} {text}")
@@ -62,8 +62,7 @@ class Request:
 class Elements:
     """Elements to be published, to one subscriber or to many.
 
-    Many subscribers choose the same Id, and then the same bytes will do for them all:
-    they are encoded once.
+    The connections of many subscribers may encode them alike; then they do it once.
     """
 
     __slots__ = ("_encoded", "elements", "largest", "octets")
@@ -77,10 +76,15 @@ class Elements:
     def __len__(self) -> int:
         return len(self.elements)
 
-    def encoded(self, subscriber: int) -> bytes:
-        """As onNext messages of a stream without a fixed size."""
-        if self._encoded is None or self._encoded[0] != subscriber:
-            self._encoded = (subscriber, wire.on_next(subscriber, self.elements))
+    def encoded(
+        self, stream: int, encode: Callable[[int, Sequence[bytes]], bytes]
+    ) -> bytes:
+        """`encode(stream, elements)`, remembered for the latest *stream* number.
+
+        *encode* is the same for all who share these elements.
+        """
+        if self._encoded is None or self._encoded[0] != stream:
+            self._encoded = (stream, encode(stream, self.elements))
         return self._encoded[1]
 
 
