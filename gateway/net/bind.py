@@ -19,8 +19,8 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.tcp import makeBinding
 
-from gateway.config.endpoint import Systemd, Tcp, Unix, parse_endpoint
-from gateway.net.settings import ListenerSettings
+from gateway import config
+from gateway.config.endpoint import Systemd, Tcp, Unix
 from gateway.net.wire import joined
 
 __all__ = ["Bound", "CannotListen", "bind"]
@@ -56,21 +56,20 @@ class Bound(NamedTuple):
 
 def bind(
     reactor: Any,
-    settings: ListenerSettings,
+    settings: config.Listener,
     factory: IProtocolFactory,
     *,
     reuse_port: bool,
 ) -> Bound:
     """Listen where *settings* say.  Raises `CannotListen`."""
     try:
-        endpoint = parse_endpoint(str(settings.listen))
-        match endpoint:
-            case Tcp():
-                port = _tcp(reactor, endpoint, factory, reuse_port=reuse_port)
-            case Unix():
-                port = _unix(reactor, endpoint.path, factory)
-            case Systemd():
-                port = _systemd(reactor, endpoint.name, factory)
+        match settings.listen:
+            case Tcp() as tcp:
+                port = _tcp(reactor, tcp, factory, reuse_port=reuse_port)
+            case Unix(path):
+                port = _unix(reactor, path, factory)
+            case Systemd(name):
+                port = _systemd(reactor, name, factory)
         _tune(port)
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why

@@ -28,13 +28,13 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from gateway import config
 from gateway.interfaces import Accept, Refusal
 from gateway.net.approach import Approach
 from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import READ_BYTES, Link
 from gateway.net.limits import Complaints, Crowd, descriptor_ceiling, next_descriptor
 from gateway.net.proxy import Trust
-from gateway.net.settings import ListenerSettings
 from gateway.net.tls import ServerTls, Unusable
 from gateway.net.websocket import Upgrade
 from gateway.net.wire import joined
@@ -65,7 +65,7 @@ class Listener:
 
     def __init__(
         self,
-        settings: ListenerSettings,
+        settings: config.Listener,
         accept: Accept,
         reactor: Any,
         sessions: Callable[[], str],
@@ -99,12 +99,12 @@ class Listener:
         self.next_session = sessions
         self.clock = cast(IReactorTime, reactor)
         self.limits = settings.limits
-        self.websocket = settings.websocket or None
+        self.websocket = settings.websocket
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
         self.text = text
         self.http2 = http2
-        self.proxied = bool(settings.proxy_protocol)
+        self.proxied = settings.proxy_protocol is not None
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
         self.unread_bytes = unread_bytes

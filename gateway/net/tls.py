@@ -30,8 +30,8 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from gateway.config.model import Tls
 from gateway.interfaces import Refusal
-from gateway.net.settings import Tls
 from gateway.net.wire import Wire
 
 __all__ = ["Layer", "ServerTls", "Unusable"]

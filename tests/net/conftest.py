@@ -28,6 +28,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
+from gateway.config.endpoint import parse_endpoint
 from gateway.interfaces import Connection, Refusal
 from gateway.net.connection import Link
 from gateway.net.listen import Listener
@@ -151,7 +152,7 @@ def settings(**changes: Any) -> SimpleNamespace:
     defaults = {
         "name": "beats",
         "protocol": "lumberjack",
-        "listen": "tcp:127.0.0.1:0",
+        "listen": parse_endpoint("tcp:127.0.0.1:0"),
         "websocket": None,
         "proxy_protocol": None,
         "tls": None,
@@ -419,6 +420,7 @@ import json, os, signal, socket, ssl, struct, sys, threading, time
 from types import SimpleNamespace
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
+from gateway.config.endpoint import parse_endpoint
 from gateway.net import Listener, CannotListen, raise_descriptor_limit
 
 class Echo:
@@ -441,6 +443,7 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
     base = dict(name="beats", protocol="lumberjack", listen="tcp:127.0.0.1:0",
                 websocket=None, proxy_protocol=None, tls=None)
     base.update(changes)
+    base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))
     return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), accept,
                     reactor, lambda: f"s{next(number)}", **(keywords or {}))

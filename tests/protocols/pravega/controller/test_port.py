@@ -18,6 +18,7 @@ from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 
+from gateway.config.endpoint import parse_endpoint
 from gateway.net.listen import Listener
 from gateway.testing.certificates import Authority
 
@@ -55,7 +56,7 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
     settings = SimpleNamespace(
         name="controller",
         protocol="pravega",
-        listen="tcp:127.0.0.1:0",
+        listen=parse_endpoint("tcp:127.0.0.1:0"),
         websocket=None,
         proxy_protocol=None,
         tls=tls,
