@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from gateway.cli._sending import Feeding
 from gateway.cli._target import endpoint
-from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.sample import readings
 from gateway.protocols.pravega.writer import Writer
 from gateway.protocols.sender import Sender
@@ -29,10 +29,10 @@ class Sending(Feeding):
         args = self.args
         writer: EventWriter
         if args.dialect == "seed":
-            writer = SeedWriter(uuid4().bytes, args.segment)
+            writer = DraftWriter(uuid4().bytes, args.segment)
         else:
             token = args.token or ""
-            writer = WireWriter(uuid4().bytes, args.segment, token=token)
+            writer = V17Writer(uuid4().bytes, args.segment, token=token)
         return Sender(
             endpoint(self.reactor, args),
             Writer(writer, window=args.window),

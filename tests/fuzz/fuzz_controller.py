@@ -23,10 +23,10 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
 
     from gateway.interfaces import Refusal
     from gateway.protocols.pravega.container import Container
-    from gateway.protocols.pravega.controller.calling import Caller
     from gateway.protocols.pravega.controller.controller import Controller
     from gateway.protocols.pravega.controller.grpc import Calls, Failed
     from gateway.protocols.pravega.controller.messages import new
+    from gateway.protocols.pravega.controller.methods import Caller
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"

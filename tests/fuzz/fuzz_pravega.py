@@ -21,14 +21,14 @@ import atheris
 
 with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.interfaces import Refusal
-    from gateway.protocols.pravega import decode, seed_wire, snapshot
+    from gateway.protocols.pravega import decode, draft_wire, snapshot
     from gateway.protocols.pravega import wire_segments as ws
     from gateway.protocols.pravega import wire_tables as wt
-    from gateway.protocols.pravega.cache import Recent
+    from gateway.protocols.pravega.cache import TailCache
     from gateway.protocols.pravega.codec import Entry, encode
+    from gateway.protocols.pravega.draft_session import DraftSession
     from gateway.protocols.pravega.limits import Limits
-    from gateway.protocols.pravega.reading import Fetch, Read, look
-    from gateway.protocols.pravega.seed import SeedSession
+    from gateway.protocols.pravega.reads import Fetch, Read, look
     from gateway.protocols.pravega.segments import Change, Segments, Written
     from gateway.protocols.pravega.session import Session, Step
     from gateway.protocols.pravega.wire import (
@@ -94,7 +94,7 @@ class _Run:
 
     def __init__(self) -> None:
         self.state = Segments()
-        self.recent = Recent(10_000)
+        self.recent = TailCache(10_000)
         self.bodies: list[tuple[bytes, int]] = []
         self.lsn = 1
         self.snapshot = b""
@@ -115,7 +115,7 @@ class _Run:
         if len(self.bodies) == 7:
             self.snapshot = snapshot.save(self.state)
 
-    def take(self, session: Session | SeedSession, steps: Iterable[Step]) -> None:
+    def take(self, session: Session | DraftSession, steps: Iterable[Step]) -> None:
         for step in steps:
             if isinstance(step, Change):
                 self.keep(step)
@@ -164,9 +164,9 @@ def one(data: bytes) -> None:
     how, stream = data[0], data[1:]
     step = (how & 0x7F) or len(stream) or 1
     run = _Run()
-    session: Session | SeedSession
+    session: Session | DraftSession
     if how & 0x80:
-        session = SeedSession(run.state, _LIMITS)
+        session = DraftSession(run.state, _LIMITS)
     else:
         ids = iter(range(1 << 30))
         session = Session(run.state, _LIMITS, lambda: f"{next(ids):032x}")
@@ -190,11 +190,11 @@ def main() -> None:
         streams = [(0, bytes.fromhex(json.loads(line)["hex"])) for line in lines]
         streams += [(0, encode(message)) for message in _REQUESTS]
         streams.append((0, b"".join(map(encode, _REQUESTS))))
-        for line in (_VECTORS / "pravega-seed.jsonl").read_text().splitlines():
+        for line in (_VECTORS / "pravega-draft.jsonl").read_text().splitlines():
             steps = json.loads(line)["steps"]
             sent = b"".join(bytes.fromhex(each["send"]) for each in steps)
             streams.append((0x80, sent))
-        streams.append((0x80, seed_wire.setup_append(_W, "new")))
+        streams.append((0x80, draft_wire.setup_append(_W, "new")))
         for number, (dialect, stream) in enumerate(streams):
             for step in (0, 1):
                 name = Path(corpus, f"{number}-{step}")

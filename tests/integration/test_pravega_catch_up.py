@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.client import WireWriter
+from gateway.protocols.pravega.client import V17Writer
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import Hello, SegmentIsTruncated
@@ -68,7 +68,7 @@ class Peer:
             data += found.data
         return [data[at + 8 : at + KiB] for at in range(0, end - offset, KiB)]
 
-    def write(self, writer: WireWriter, some: list[bytes]) -> None:
+    def write(self, writer: V17Writer, some: list[bytes]) -> None:
         with socket.create_connection(("127.0.0.1", self._port), 60) as wire:
             wire.sendall(writer.connected())
             writer.add(some)
@@ -98,7 +98,7 @@ def test_wherever_it_lies(late: Any) -> None:
     once; and where retention has taken a file, `SegmentIsTruncated` says what is left.
     """
     daemon = late.daemon
-    writer = WireWriter(b"w" * 16, SEGMENT)
+    writer = V17Writer(b"w" * 16, SEGMENT)
     Peer(late.port).write(writer, events(0, 1000))
     peer = Peer(late.port)
     assert not list(daemon.spool.glob("*.parquet"))
@@ -146,7 +146,7 @@ def test_the_published_client_comes_late(
     manager = client.manager
     manager.create_scope("plant")
     manager.create_stream("plant", "hall", 1)
-    Peer(late.port).write(WireWriter(b"w" * 16, SEGMENT), events(0, 1000))
+    Peer(late.port).write(V17Writer(b"w" * 16, SEGMENT), events(0, 1000))
 
     def read(group: str, count: int) -> list[bytes]:
         made = manager.create_reader_group(group, "plant", "hall")
@@ -157,7 +157,7 @@ def test_the_published_client_comes_late(
 
     assert read("journal", 1000) == events(0, 1000)
     late.restart()
-    Peer(late.port).write(WireWriter(b"x" * 16, SEGMENT), events(1000, 2000))
+    Peer(late.port).write(V17Writer(b"x" * 16, SEGMENT), events(1000, 2000))
     assert read("spool", 2000) == events(0, 2000)
     [path] = late.daemon.spool.glob("*.parquet")
     late.daemon.terminate()

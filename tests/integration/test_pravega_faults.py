@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
@@ -229,7 +229,7 @@ def produce(writer: EventWriter, port: int, events: list[bytes], stop: int) -> N
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
-@pytest.mark.parametrize("kind", [WireWriter, SeedWriter])
+@pytest.mark.parametrize("kind", [V17Writer, DraftWriter])
 def test_a_producer_that_starts_anew(
     serve: Callable[..., Any], kind: Callable[[bytes, str], EventWriter]
 ) -> None:
@@ -252,7 +252,7 @@ def test_a_zombie_connection(serve: Callable[..., Any]) -> None:
     and closed: it can not write behind its successor's back.
     """
     streams = serve()
-    produce(WireWriter(W, SEGMENT), streams.port, [b"first"], 1)
+    produce(V17Writer(W, SEGMENT), streams.port, [b"first"], 1)
 
     def setup(wire: Wire) -> int:
         found = wire.ask(SetupAppend(1, W, SEGMENT))

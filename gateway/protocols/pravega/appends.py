@@ -16,7 +16,12 @@ from __future__ import annotations
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import Message, encode
-from gateway.protocols.pravega.denied import ConditionFailed, Fenced, NoSuch, Sealed
+from gateway.protocols.pravega.errors import (
+    ConditionFailed,
+    Fenced,
+    Sealed,
+    SegmentNotFound,
+)
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged
@@ -66,7 +71,7 @@ class Appends:
         return 0 if self._block is None else len(self._block.data)
 
     def take(self, message: Message) -> Change | None:
-        """One of `MESSAGES`; raises `NoSuch` and `Unsupported` (of setups), `Refusal`."""
+        """One of `MESSAGES`; raises `SegmentNotFound` and `Unsupported` (of setups), `Refusal`."""
         if isinstance(message, AppendBlockEnd):
             return self._end(message)
         if self._block is not None:
@@ -160,7 +165,7 @@ class Appends:
             writer.sent = before
             self.replies.add(ConditionalCheckFailed(writer.id, number, request_id))
             return None
-        except (Sealed, NoSuch):
+        except (Sealed, SegmentNotFound):
             self._failed(writer, number, request_id)
             return None
         writer.last = number

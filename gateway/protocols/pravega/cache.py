@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-__all__ = ["Recent"]
+__all__ = ["TailCache"]
 
 #: A chunk costs this much beside its bytes, and so does a segment that has one.
 _CHUNK_BYTES = 512
@@ -31,7 +31,7 @@ class _Chunks:
         self.first = 0
 
 
-class Recent:
+class TailCache:
     """At most *most* bytes."""
 
     def __init__(self, most: int) -> None:

@@ -1,6 +1,6 @@
 """The client's side of both dialects, without I/O: what to send, what came back.
 
-`SeedWriter` and `WireWriter` write events to one segment and know which of them are
+`DraftWriter` and `V17Writer` write events to one segment and know which of them are
 stored; after a reconnect they send again what the server does not have, and nothing
 else: each event is stored once.
 
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import seed_wire as wire
+from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.codec import REPLIES, decode, encode
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.wire import (
@@ -36,7 +36,7 @@ from gateway.protocols.pravega.wire import (
 )
 from gateway.protocols.pravega.wire_segments import CreateSegment, SegmentCreated
 
-__all__ = ["EventWriter", "SeedReader", "SeedWriter", "WireWriter"]
+__all__ = ["DraftReader", "DraftWriter", "EventWriter", "V17Writer"]
 
 _BLOCK_BYTES = 1 << 18
 
@@ -99,7 +99,7 @@ class EventWriter(ABC):
         return (self._flight or self._unsent).popleft()
 
 
-class SeedWriter(EventWriter):
+class DraftWriter(EventWriter):
     """In the dialect of the first proposal: offsets count whole Event messages."""
 
     def __init__(self, writer: bytes, segment: str) -> None:
@@ -153,7 +153,7 @@ class SeedWriter(EventWriter):
             raise Refusal(f"level {level} is in the middle of an event")
 
 
-class WireWriter(EventWriter):
+class V17Writer(EventWriter):
     """In today's wire: events are numbered from 1.  Makes the segment if need be."""
 
     def __init__(self, writer: bytes, segment: str, *, token: str = "") -> None:
@@ -216,7 +216,7 @@ class WireWriter(EventWriter):
             self.level += 1
 
 
-class SeedReader:
+class DraftReader:
     """Reads one segment from an offset on, event by event."""
 
     def __init__(self, segment: str, offset: int = 0) -> None:

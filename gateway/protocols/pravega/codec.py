@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import text
+from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import frame
 
 __all__ = [
@@ -96,13 +96,13 @@ def _read_text(raw: bytes, at: int) -> tuple[str, int]:
     size, at = _take(raw, at, 2)
     value, at = _take(raw, at, _U16.unpack(size)[0])
     try:
-        return text.decode(value), at
-    except text.NotText as why:
+        return modified_utf8.decode(value), at
+    except modified_utf8.NotText as why:
         raise Refusal(str(why)) from None
 
 
 def _write_text(value: str) -> bytes:
-    raw = text.encode(value)
+    raw = modified_utf8.encode(value)
     return _U16.pack(len(raw)) + raw
 
 

@@ -17,8 +17,8 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Journal, NotStored, Refusal
-from gateway.protocols.pravega.cache import Recent
-from gateway.protocols.pravega.reading import (
+from gateway.protocols.pravega.cache import TailCache
+from gateway.protocols.pravega.reads import (
     Answer,
     Fetch,
     Read,
@@ -29,9 +29,9 @@ from gateway.protocols.pravega.reading import (
 )
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments, Written
-from gateway.protocols.pravega.snapshot import Saving, restore
+from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
 
-__all__ = ["PROTOCOL", "Container", "Owner", "Reader", "Waiting"]
+__all__ = ["PROTOCOL", "Container", "Owner", "PendingRead", "Reader"]
 
 PROTOCOL = "pravega"
 
@@ -63,7 +63,7 @@ class Owner(Protocol):
         """Nothing more becomes durable."""
 
 
-class Waiting:
+class PendingRead:
     """A read that was not answered yet."""
 
     __slots__ = ("container", "read", "refuse", "respond", "waited")
@@ -72,7 +72,7 @@ class Waiting:
         self,
         container: Container,
         read: Read,
-        respond: Callable[[Waiting, Answer], None],
+        respond: Callable[[PendingRead, Answer], None],
         refuse: Callable[[Refusal], None],
     ) -> None:
         self.container: Container | None = container
@@ -109,7 +109,7 @@ class Container:
         as much time again.
         """
         self.state = state or Segments()
-        self.recent = Recent(recent_bytes)
+        self.recent = TailCache(recent_bytes)
         self.journal = journal
         self.clock = clock
         self.broken = ""
@@ -118,12 +118,12 @@ class Container:
         self._retention = writer_retention
         self._origin = Origin(PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL)
         self._owners: dict[Owner, None] = {}
-        self._waiting: dict[str, dict[Waiting, None]] = {}
+        self._waiting: dict[str, dict[PendingRead, None]] = {}
         self._touched: dict[str, None] = {}
         self._settling = False
         self._wanted: list[Deferred[bytes]] = []
         """Snapshots that are not begun."""
-        self._saving: Saving | None = None
+        self._saving: SnapshotWriter | None = None
         self._written = False
         """It lacks nothing but the disk's word."""
         self._savers: list[Deferred[bytes]] = []
@@ -177,7 +177,7 @@ class Container:
         if self._wanted and self._saving is None:
             self._savers, self._wanted = self._wanted, []
             self._let_go()
-            self._saving, self._written = Saving(self.state), False
+            self._saving, self._written = SnapshotWriter(self.state), False
             self._save_on()
 
     def _let_go(self) -> None:
@@ -307,11 +307,11 @@ class Container:
     def read(
         self,
         read: Read,
-        respond: Callable[[Waiting, Answer], None],
+        respond: Callable[[PendingRead, Answer], None],
         refuse: Callable[[Refusal], None],
-    ) -> Waiting:
+    ) -> PendingRead:
         """Answer now, or when there is something to answer, unless cancelled."""
-        waiting = Waiting(self, read, respond, refuse)
+        waiting = PendingRead(self, read, respond, refuse)
         self._try(waiting)
         return waiting
 
@@ -320,7 +320,7 @@ class Container:
         """How many reads wait for data."""
         return sum(map(len, self._waiting.values()))
 
-    def forget(self, waiting: Waiting) -> None:
+    def forget(self, waiting: PendingRead) -> None:
         """It waits no more."""
         name = waiting.read.segment
         others = self._waiting.get(name)
@@ -337,7 +337,7 @@ class Container:
     def _first_lsn(self) -> int:
         return 0 if self._reader is None else self._reader.first_lsn
 
-    def _try(self, waiting: Waiting) -> None:
+    def _try(self, waiting: PendingRead) -> None:
         reader = self._reader
         try:
             answer = look(
@@ -372,15 +372,17 @@ class Container:
                 errbackArgs=(waiting, reader.first_lsn),
             )
 
-    def _answer(self, waiting: Waiting, answer: Answer) -> None:
+    def _answer(self, waiting: PendingRead, answer: Answer) -> None:
         if waiting.container is not None:
             waiting.cancel()
             waiting.respond(waiting, answer)
 
-    def _fetched(self, data: bytes, waiting: Waiting, segment: Segment) -> None:
+    def _fetched(self, data: bytes, waiting: PendingRead, segment: Segment) -> None:
         self._answer(waiting, found(segment, waiting.read.offset, data))
 
-    def _not_fetched(self, failure: Failure, waiting: Waiting, first_lsn: int) -> None:
+    def _not_fetched(
+        self, failure: Failure, waiting: PendingRead, first_lsn: int
+    ) -> None:
         read = waiting.read
         if self._first_lsn > first_lsn:
             # Retention was quicker: it is truncated, or lies in another file by now.

@@ -22,7 +22,7 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
-from gateway.protocols.pravega.framing import alike, split
+from gateway.protocols.pravega.events import equal_payloads, split
 
 __all__ = [
     "Append",
@@ -200,7 +200,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     rows = Rows([], content_type=content_type, attributes=_about(written))
     if len(written) == 1:
         raw = bytes(written[0].data)
-        found = alike(raw)
+        found = equal_payloads(raw)
         if found is not None:
             rows.block, rows.size = found
             begin, stride = written[0].offset, 8 + rows.size

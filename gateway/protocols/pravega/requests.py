@@ -1,7 +1,7 @@
 """What is asked of segments and tables beside appends and reads, and the answers.
 
 An `Answered` is the change that is to be stored, if there is one, and the reply that
-is due when it is.  What stands against a request is raised as `Denied`; `denied` makes
+is due when it is.  What stands against a request is raised as `SegmentError`; `denied` makes
 the reply of that.
 
 No I/O, no clock.
@@ -17,16 +17,16 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import Message
-from gateway.protocols.pravega.denied import (
-    BadVersion,
+from gateway.protocols.pravega.errors import (
+    BadKeyVersion,
+    BadOffset,
     ConditionFailed,
-    Denied,
-    Exists,
-    NoSuch,
-    NoSuchKey,
-    NotEmpty,
-    OutOfRange,
+    KeyNotFound,
     Sealed,
+    SegmentError,
+    SegmentExists,
+    SegmentNotFound,
+    TableNotEmpty,
     Unsupported,
 )
 from gateway.protocols.pravega.frames import MAX_LENGTH
@@ -70,24 +70,24 @@ def sources(message: Any) -> Sequence[str]:
     return ()
 
 
-def denied(message: Any, why: Denied) -> Message:
+def denied(message: Any, why: SegmentError) -> Message:
     """The reply that says why a request changed nothing."""
     request, name = message.request_id, subject(message)
     match why:
-        case NoSuch():
+        case SegmentNotFound():
             return NoSuchSegment(request, why.name)
-        case Exists():
+        case SegmentExists():
             return SegmentAlreadyExists(request, name)
         case Sealed():
             return SegmentIsSealed(request, name)
-        case OutOfRange():
+        case BadOffset():
             offset = getattr(message, "offset", -1)
             return SegmentIsTruncated(request, name, why.start, "", offset)
-        case NotEmpty():
+        case TableNotEmpty():
             return TableSegmentNotEmpty(request, name)
-        case NoSuchKey():
+        case KeyNotFound():
             return TableKeyDoesNotExist(request, name)
-        case BadVersion():
+        case BadKeyVersion():
             return TableKeyBadVersion(request, name)
         case ConditionFailed():
             return ws.SegmentAttributeUpdated(request, success=False)
@@ -120,7 +120,7 @@ class Requests:
 
     @singledispatchmethod
     def answer(self, message: Any) -> Answered:
-        """Change and reply; raises `Denied`, `Refusal`."""
+        """Change and reply; raises `SegmentError`, `Refusal`."""
         raise Unsupported
 
     # -- segments ---------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Requests:
             change = self._state.merge(
                 [(target, source)], self.now, updates=message.updates
             )
-        except NoSuch as why:
+        except SegmentNotFound as why:
             if why.name != source or not self._state.was_merged(source):
                 raise
         self.transients.pop(source, None)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
-from gateway.protocols.pravega.staged import Staged
+from gateway.protocols.pravega.events import EventCounter
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["EVENT_COUNT", "MARK_BYTES", "Segment", "is_staged", "is_transient"]
+__all__ = [
+    "EVENT_COUNT",
+    "MARK_BYTES",
+    "Segment",
+    "StagedData",
+    "is_staged",
+    "is_transient",
+]
 
 #: The attribute that tells how many events a segment has.
 EVENT_COUNT = bytes.fromhex("00000000000000000000000000000002")
@@ -28,6 +35,33 @@ def is_transient(name: str) -> bool:
 def is_staged(name: str) -> bool:
     """Whether what is appended waits there for a merge."""
     return "#transaction." in name or is_transient(name)
+
+
+class StagedData:
+    """What has been appended to a staged segment, in memory and in one piece."""
+
+    __slots__ = ("_counter", "data")
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray()
+        """Only ever grows.  Nobody may keep a view of it: it could not grow then."""
+        self._counter = EventCounter()
+        self.add(data)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the merge will make of it."""
+        return self._counter.rows
+
+    def add(self, data: bytes) -> None:
+        """Append *data*."""
+        self._counter.feed(data)
+        self.data += data
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most *size* bytes from *offset* on."""
+        with memoryview(self.data) as view:
+            return bytes(view[offset : offset + size])
 
 
 class Segment:
@@ -78,7 +112,7 @@ class Segment:
         self.idle: dict[bytes, int] = {}
         """Of those who wrote before it, and perhaps since."""
         self.table: Table | None = None
-        self.staged: Staged | None = Staged() if is_staged(name) else None
+        self.staged: StagedData | None = StagedData() if is_staged(name) else None
         self.marks: array[int] | None = None
         """Offsets where an event begins, ascending; at most one in `MARK_BYTES`, but
         for one each `MARK_MS`."""

@@ -22,17 +22,17 @@ from typing import Protocol
 
 from gateway.protocols.pravega import records
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
-from gateway.protocols.pravega.denied import (
+from gateway.protocols.pravega.errors import (
+    BadOffset,
     ConditionFailed,
-    Exists,
     Fenced,
-    NoSuch,
-    NotEmpty,
-    OutOfRange,
     Sealed,
+    SegmentExists,
+    SegmentNotFound,
+    TableNotEmpty,
     Unsupported,
 )
-from gateway.protocols.pravega.framing import rows_in
+from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.records import Record
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.tables import Table
@@ -101,21 +101,21 @@ class Segments:
     # -- looking ---------------------------------------------------------------
 
     def find(self, name: str) -> Segment:
-        """Raises `NoSuch`."""
+        """Raises `SegmentNotFound`."""
         found = self.segments.get(name)
         if found is None:
-            raise NoSuch(name)
+            raise SegmentNotFound(name)
         return found
 
     def data(self, name: str) -> Segment:
-        """A segment that is no table; raises `NoSuch`, `Unsupported`."""
+        """A segment that is no table; raises `SegmentNotFound`, `Unsupported`."""
         found = self.find(name)
         if found.table is not None:
             raise Unsupported
         return found
 
     def table(self, name: str) -> Table:
-        """Raises `NoSuch`, `Unsupported`."""
+        """Raises `SegmentNotFound`, `Unsupported`."""
         found = self.find(name).table
         if found is None:
             raise Unsupported
@@ -136,9 +136,9 @@ class Segments:
         scale_type: int = 0,
         rollover_bytes: int = 0,
     ) -> Change:
-        """Raises `Exists`."""
+        """Raises `SegmentExists`."""
         if name in self.segments:
-            raise Exists
+            raise SegmentExists
         made = records.Create(name, target_rate, scale_type, rollover_bytes)
         return self._change([made], now)
 
@@ -158,7 +158,7 @@ class Segments:
 
         *last* is what the writer's connection knows as its last number: if it is not
         ours, another one has written since (`Fenced`).  *offset*, if given, is where
-        the block must begin (`ConditionFailed`).  Also raises `NoSuch`, `Sealed`.
+        the block must begin (`ConditionFailed`).  Also raises `SegmentNotFound`, `Sealed`.
         """
         segment = self.data(name)
         if segment.sealed:
@@ -167,41 +167,41 @@ class Segments:
             raise Fenced
         if offset is not None and offset != segment.length:
             raise ConditionFailed
-        count = 0 if segment.staged is not None else rows_in(data)
+        count = 0 if segment.staged is not None else count_rows(data)
         record = records.Append(
             name, segment.length, writer, number, claimed, count, memoryview(data)
         )
         return self._change([record], now)
 
     def seal(self, name: str, now: int) -> Change:
-        """Raises `NoSuch`, `Sealed`."""
+        """Raises `SegmentNotFound`, `Sealed`."""
         if self.data(name).sealed:
             raise Sealed
         return self._change([records.Seal(name)], now)
 
     def truncate(self, name: str, offset: int, now: int) -> Change:
-        """Raises `NoSuch`, `OutOfRange`."""
+        """Raises `SegmentNotFound`, `BadOffset`."""
         segment = self.data(name)
         if not segment.start <= offset <= segment.length:
-            raise OutOfRange(segment.start)
+            raise BadOffset(segment.start)
         return self._change([records.Truncate(name, offset)], now)
 
     def delete(self, name: str, now: int, *, only_if_empty: bool = False) -> Change:
-        """Raises `NoSuch`, and `NotEmpty` for a table."""
+        """Raises `SegmentNotFound`, and `TableNotEmpty` for a table."""
         table = self.find(name).table
         if only_if_empty and table is not None and table.entries:
-            raise NotEmpty
+            raise TableNotEmpty
         return self._change([records.Delete(name)], now)
 
     def policy(self, name: str, target_rate: int, scale_type: int, now: int) -> Change:
-        """Raises `NoSuch`."""
+        """Raises `SegmentNotFound`."""
         self.data(name)
         return self._change([records.Policy(name, target_rate, scale_type)], now)
 
     def attribute(
         self, name: str, attribute: bytes, new: int, expected: int, now: int
     ) -> Change:
-        """Raises `NoSuch`, `ConditionFailed`."""
+        """Raises `SegmentNotFound`, `ConditionFailed`."""
         if self.data(name).attribute(attribute) != expected:
             raise ConditionFailed
         return self._change([records.Attribute(name, attribute, new)], now)
@@ -217,7 +217,7 @@ class Segments:
         """Append staged segments to others: (target, source) each, all or none.
 
         *updates* are of the first target's attributes; *puts* are tables' entries
-        that go with the merge, one list for each table.  Raises `NoSuch`, `Sealed`,
+        that go with the merge, one list for each table.  Raises `SegmentNotFound`, `Sealed`,
         `Unsupported` (not staged), `ConditionFailed`, and as `put` does.
         """
         merges: list[Record] = []
@@ -230,7 +230,7 @@ class Segments:
             if target.sealed:
                 raise Sealed
             if source_name in taken:
-                raise NoSuch(source_name)
+                raise SegmentNotFound(source_name)
             taken.add(source_name)
             offset = ends.get(target_name, target.length)
             ends[target_name] = offset + len(source.staged.data)
@@ -256,9 +256,9 @@ class Segments:
         return self._change(merges, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
-        """Raises `Exists`."""
+        """Raises `SegmentExists`."""
         if name in self.segments:
-            raise Exists
+            raise SegmentExists
         return self._change(
             [records.Create(name, table=True, key_bytes=key_bytes)], now
         )
@@ -266,7 +266,7 @@ class Segments:
     def put(
         self, name: str, entries: Sequence[Entry], now: int, *, position: int = NEVER
     ) -> Change:
-        """Raises `NoSuch`, `OutOfRange`, `NoSuchKey`, `BadVersion`."""
+        """Raises `SegmentNotFound`, `BadOffset`, `KeyNotFound`, `BadKeyVersion`."""
         return self._change([self._put(name, entries, position)], now)
 
     def _put(

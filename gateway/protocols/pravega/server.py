@@ -16,10 +16,10 @@ from twisted.logger import Logger
 
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
-from gateway.protocols.pravega.container import Container, Waiting
+from gateway.protocols.pravega.container import Container, PendingRead
+from gateway.protocols.pravega.draft_session import DraftSession
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.reading import Answer, Found, Read
-from gateway.protocols.pravega.seed import SeedSession
+from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import Check, anyone
@@ -111,7 +111,7 @@ class Pravega:
         """The session of a connection whose first frame has this type."""
         state = self.container.state
         if first != _HELLO:
-            return SeedSession(state, self.limits, self._check)
+            return DraftSession(state, self.limits, self._check)
         return Session(
             state,
             self.limits,
@@ -136,7 +136,7 @@ class PravegaServer:
         self._connection = connection
         self._session: _Dialect | None = None
         self._first = b""
-        self._reads: dict[Waiting, None] = {}
+        self._reads: dict[PendingRead, None] = {}
         self._unstored = 0
         self._valve = Valve(
             connection,
@@ -220,7 +220,7 @@ class PravegaServer:
         if waiting.container is not None and not self._closed:
             self._reads[waiting] = None
 
-    def _respond(self, waiting: Waiting, answer: Answer) -> None:
+    def _respond(self, waiting: PendingRead, answer: Answer) -> None:
         self._reads.pop(waiting, None)
         if self._session is not None and not self._closed:
             self._connection.write(self._session.answer(waiting.read, answer))

@@ -13,13 +13,13 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import reading
+from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import Appends
 from gateway.protocols.pravega.codec import REQUESTS, Message, decode, encode
-from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.reading import Answer, Read
+from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, denied, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
@@ -122,7 +122,7 @@ class Session:
                     message.segment, message.offset, message.size, message.request_id
                 )
             change, reply = self._requests.answer(message)
-        except Denied as why:
+        except SegmentError as why:
             change, reply = None, denied(message, why)
         self._replies.add(reply)
         return change
@@ -148,14 +148,14 @@ class Session:
         name, offset, request = read.segment, read.offset, read.request_id
         reply: Message
         match answer:
-            case reading.Found():
+            case reads.Found():
                 reply = SegmentRead(
                     name, offset, answer.at_tail, answer.end, answer.data, request
                 )
-            case reading.Truncated():
+            case reads.Truncated():
                 reply = SegmentIsTruncated(request, name, answer.start, "", offset)
-            case reading.Ended():
+            case reads.Ended():
                 reply = SegmentIsSealed(request, name, "", offset)
-            case reading.Missing():
+            case reads.Missing():
                 reply = NoSuchSegment(request, name, "", offset)
         return encode(reply)

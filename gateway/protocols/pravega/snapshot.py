@@ -7,7 +7,7 @@ It holds the state of one moment, changes included that are not durable then: it
 replace an older one only when `Segments.durable` has reached its number.
 
 A hundred thousand segments take a second to write, and nobody may wait so long.  So
-`Saving` does it step by step while the state goes on changing: a segment that is about
+`SnapshotWriter` does it step by step while the state goes on changing: a segment that is about
 to change is written down before it does.  What is staged only grows, so that its
 length of that moment is enough.  Where in the journal the newest changes of the moment
 lie is not known before they are durable, and comes last.
@@ -29,7 +29,7 @@ from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import Table
 
-__all__ = ["Saving", "restore", "save"]
+__all__ = ["SnapshotWriter", "restore", "save"]
 
 _FORMAT = 1
 _LENGTH = struct.Struct("<I")
@@ -92,7 +92,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Piece).decode
 
 
-class Saving:
+class SnapshotWriter:
     """A snapshot in the making: implements `segments.Keeper`."""
 
     def __init__(self, state: Segments) -> None:
@@ -165,7 +165,7 @@ class Saving:
 
 def save(state: Segments) -> bytes:
     """The state as it is now, at once; `state.number` is what it covers."""
-    saving = Saving(state)
+    saving = SnapshotWriter(state)
     while saving.step():
         pass
     return saving.finish()

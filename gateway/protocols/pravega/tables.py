@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from gateway.protocols.pravega.codec import Entry
-from gateway.protocols.pravega.denied import BadVersion, NoSuchKey, OutOfRange
+from gateway.protocols.pravega.errors import BadKeyVersion, BadOffset, KeyNotFound
 from gateway.protocols.pravega.wire import NEVER
 
 __all__ = ["ENTRY_BYTES", "Table"]
@@ -46,18 +46,18 @@ class Table:
     def check(self, keys: Iterable[Entry], position: int) -> None:
         """Raise what stands against changing these keys on their conditions."""
         if position >= 0 and position != self.position:
-            raise OutOfRange(self.position)
+            raise BadOffset(self.position)
         for key in keys:
             if self.key_bytes and len(key.key) != self.key_bytes:
-                raise BadVersion
+                raise BadKeyVersion
             found = self.entries.get(key.key)
             if key.version == NEVER:
                 continue
             if found is None:
                 if key.version != _ABSENT:
-                    raise NoSuchKey
+                    raise KeyNotFound
             elif key.version != found[1]:
-                raise BadVersion
+                raise BadKeyVersion
 
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Versions from *version* on."""

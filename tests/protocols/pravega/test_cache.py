@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega.cache import Recent
+from gateway.protocols.pravega.cache import TailCache
 
 _adds = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=40)), max_size=60)
 
@@ -15,7 +15,7 @@ def test_49_reads_are_the_bytes(
     adds: list[tuple[str, bytes]], most: int, offset: int, size: int
 ) -> None:
     """A read gives bytes of the segment, across chunks, or nothing."""
-    recent = Recent(most)
+    recent = TailCache(most)
     whole = {"a": b"", "b": b""}
     for name, data in adds:
         recent.add(name, len(whole[name]), memoryview(data))
@@ -32,7 +32,7 @@ def test_49_reads_are_the_bytes(
 
 def test_oldest_goes_first() -> None:
     """A segment's first bytes leave when newer ones of any segment need the room."""
-    recent = Recent(4000)
+    recent = TailCache(4000)
     recent.add("a", 0, memoryview(b"x" * 1000))
     recent.add("a", 1000, memoryview(b"y" * 500))
     recent.add("b", 0, memoryview(b"z" * 400))
@@ -43,7 +43,7 @@ def test_oldest_goes_first() -> None:
 
 def test_small_pieces_join() -> None:
     """Events that come one by one take little more room than their bytes."""
-    recent = Recent(1 << 20)
+    recent = TailCache(1 << 20)
     for number in range(5000):
         recent.add("a", 100 * number, memoryview(b"%0100d" % number))
     assert recent.bytes < 1.1 * 5000 * 100
@@ -53,7 +53,7 @@ def test_small_pieces_join() -> None:
 
 def test_dropped_segments_leave_nothing() -> None:
     """Segments that come and go take no memory, however many."""
-    recent = Recent(1 << 20)
+    recent = TailCache(1 << 20)
     recent.add("stays", 0, memoryview(b"abc"))
     for number in range(1000):
         recent.add(f"{number}", 0, memoryview(b"x" * 100))
@@ -66,7 +66,7 @@ def test_dropped_segments_leave_nothing() -> None:
 
 def test_a_gap_starts_afresh() -> None:
     """Bytes that do not follow make what was there useless."""
-    recent = Recent(10_000)
+    recent = TailCache(10_000)
     recent.add("a", 0, memoryview(b"xx"))
     recent.add("a", 9, memoryview(b"yy"))
     assert recent.begin("a") == 9
@@ -77,7 +77,7 @@ def test_a_gap_starts_afresh() -> None:
 
 def test_many_chunks() -> None:
     """A long run of small chunks stays readable while its head leaves."""
-    recent = Recent(16_000)
+    recent = TailCache(16_000)
     for number in range(50_000):
         recent.add("a", number, memoryview(bytes([number % 256])))
     begin = recent.begin("a")
@@ -89,7 +89,7 @@ def test_many_chunks() -> None:
 
 def test_what_has_no_room_pushes_nothing_out() -> None:
     """A merge larger than all of it leaves the others where they are."""
-    recent = Recent(3000)
+    recent = TailCache(3000)
     recent.add("a", 0, memoryview(b"abc"))
     recent.add("b", 0, memoryview(b"old"))
     recent.add("b", 3, memoryview(bytes(2900)))

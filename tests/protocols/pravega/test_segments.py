@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega import denied, records, snapshot
+from gateway.protocols.pravega import errors, records, snapshot
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
 from gateway.protocols.pravega.segment import EVENT_COUNT, MARK_BYTES
 from gateway.protocols.pravega.segments import Segments
@@ -42,14 +42,14 @@ def test_34_another_connection_has_written(
 ) -> None:
     """Who does not know the last number is fenced, and stores nothing."""
     model.append(block(b"a"), 1)
-    with pytest.raises(denied.Fenced):
+    with pytest.raises(errors.Fenced):
         model.append(block(b"b"), 2, last=NEVER)
     assert model.state.find("s").length == 9
 
 
 def test_35_conditional_on_the_length(model: Any, block: Callable[..., bytes]) -> None:
     """An append at the wrong offset changes nothing; a right one after it does."""
-    with pytest.raises(denied.ConditionFailed):
+    with pytest.raises(errors.ConditionFailed):
         model.append(block(b"a"), 1, offset=5)
     model.append(block(b"a"), 1, offset=0)
     assert model.state.find("s").length == 9
@@ -58,7 +58,7 @@ def test_35_conditional_on_the_length(model: Any, block: Callable[..., bytes]) -
 def test_38_append_to_sealed(model: Any, block: Callable[..., bytes]) -> None:
     """A sealed segment takes no more."""
     model.keep(model.state.seal("s", 0))
-    with pytest.raises(denied.Sealed):
+    with pytest.raises(errors.Sealed):
         model.append(block(b"a"), 1)
 
 
@@ -66,7 +66,7 @@ def test_45_truncation_is_checked(model: Any, block: Callable[..., bytes]) -> No
     """Only to where there is data."""
     model.append(block(b"a"), 1)
     for offset in (-1, 10):
-        with pytest.raises(denied.OutOfRange):
+        with pytest.raises(errors.BadOffset):
             model.state.truncate("s", offset, 0)
     model.keep(model.state.truncate("s", 9, 0))
     assert model.replayed().find("s").start == 9
@@ -74,15 +74,15 @@ def test_45_truncation_is_checked(model: Any, block: Callable[..., bytes]) -> No
 
 def test_53_twice(model: Any) -> None:
     """Create, seal and delete say so when it was done; truncate does not mind."""
-    with pytest.raises(denied.Exists):
+    with pytest.raises(errors.SegmentExists):
         model.create("s")
     model.keep(model.state.truncate("s", 0, 0))
     model.keep(model.state.truncate("s", 0, 0))
     model.keep(model.state.seal("s", 0))
-    with pytest.raises(denied.Sealed):
+    with pytest.raises(errors.Sealed):
         model.state.seal("s", 0)
     model.keep(model.state.delete("s", 0))
-    with pytest.raises(denied.NoSuch):
+    with pytest.raises(errors.SegmentNotFound):
         model.state.delete("s", 0)
     assert not model.replayed().segments
 
@@ -113,21 +113,21 @@ def test_54_merge_into_nothing(model: Any) -> None:
     """Without a target, or without a source, or of what is not staged: refused."""
     model.create(TXN)
     model.create("t")
-    with pytest.raises(denied.NoSuch):
+    with pytest.raises(errors.SegmentNotFound):
         model.state.merge([("missing", TXN)], 0)
-    with pytest.raises(denied.NoSuch):
+    with pytest.raises(errors.SegmentNotFound):
         model.state.merge([("s", "missing")], 0)
-    with pytest.raises(denied.Unsupported):
+    with pytest.raises(errors.Unsupported):
         model.state.merge([("s", "t")], 0)
     model.keep(model.state.seal("s", 0))
-    with pytest.raises(denied.Sealed):
+    with pytest.raises(errors.Sealed):
         model.state.merge([("s", TXN)], 0)
 
 
 def test_54_conditional_merge(model: Any) -> None:
     """An attribute that is not as expected stops the merge; else both happen."""
     model.create(TXN)
-    with pytest.raises(denied.ConditionFailed):
+    with pytest.raises(errors.ConditionFailed):
         model.state.merge([("s", TXN)], 0, updates=[AttributeUpdate(X, 4, 5, 1)])
     assert TXN in model.state.segments
     model.keep(
@@ -164,9 +164,9 @@ def test_a_merge_may_carry_entries_of_tables(
     model.keep(state.create_table("t", 0))
     model.keep(state.put("t", [Entry(b"k", -1, b"open")], 0))
     before = len(model.bodies)
-    with pytest.raises(denied.BadVersion):
+    with pytest.raises(errors.BadKeyVersion):
         state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", -1, b"again")])])
-    with pytest.raises(denied.NoSuch):
+    with pytest.raises(errors.SegmentNotFound):
         state.merge([("s", TXN)], 0, puts=[("?", [])])
     assert TXN in state.segments
     merged = state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", 0, b"done")])])
@@ -180,7 +180,7 @@ def test_a_merge_may_carry_entries_of_tables(
 def test_a_source_is_merged_once(model: Any) -> None:
     """Named twice in one merge, it is refused."""
     model.create(TXN)
-    with pytest.raises(denied.NoSuch):
+    with pytest.raises(errors.SegmentNotFound):
         model.state.merge([("s", TXN), ("s", TXN)], 0)
     assert TXN in model.state.segments
 
@@ -212,7 +212,7 @@ def test_two_sources_into_one_target(model: Any, block: Callable[..., bytes]) ->
 def test_attributes(model: Any) -> None:
     """Numbers are replaced if they are as expected."""
     model.keep(model.state.attribute("s", X, 5, NEVER, 0))
-    with pytest.raises(denied.ConditionFailed):
+    with pytest.raises(errors.ConditionFailed):
         model.state.attribute("s", X, 6, NEVER, 0)
     assert model.replayed().find("s").attribute(X) == 5
     model.keep(model.state.attribute("s", X, NEVER, 5, 0))
@@ -238,9 +238,9 @@ def test_tables(model: Any) -> None:
     state: Segments = model.state
     model.keep(state.create_table("t", 0))
     model.keep(state.put("t", [Entry(b"a", NEVER, b"1"), Entry(b"b", -1, b"2")], 0))
-    with pytest.raises(denied.BadVersion):
+    with pytest.raises(errors.BadKeyVersion):
         state.put("t", [Entry(b"c", NEVER, b"3"), Entry(b"b", -1, b"x")], 0)
-    with pytest.raises(denied.NoSuchKey):
+    with pytest.raises(errors.KeyNotFound):
         state.put("t", [Entry(b"c", 7, b"3")], 0)
     model.keep(state.put("t", [Entry(b"a", 0, b"4")], 0))
     for each in (state, model.replayed()):
@@ -252,22 +252,22 @@ def test_tables(model: Any) -> None:
         assert table.since(3, 9) == ([], 3, True)
         assert table.since(0, 1) == ([Entry(b"b", 1, b"2")], 2, False)
         assert table.bytes == 4 + 2 * ENTRY_BYTES
-    with pytest.raises(denied.OutOfRange):
+    with pytest.raises(errors.BadOffset):
         state.remove("t", [Entry(b"a", NEVER)], 0, position=2)
-    with pytest.raises(denied.NotEmpty):
+    with pytest.raises(errors.TableNotEmpty):
         state.delete("t", 0, only_if_empty=True)
     model.keep(state.remove("t", [Entry(b"a", 2), Entry(b"z", NEVER)], 0, position=3))
     model.keep(state.remove("t", [Entry(b"b", NEVER)], 0))
     assert not model.replayed().table("t").entries
     model.keep(state.delete("t", 0, only_if_empty=True))
-    with pytest.raises(denied.Unsupported):
+    with pytest.raises(errors.Unsupported):
         state.table("s")
 
 
 def test_tables_with_keys_of_one_size(model: Any) -> None:
     """A key of another size is not put."""
     model.keep(model.state.create_table("t", 0, key_bytes=2))
-    with pytest.raises(denied.BadVersion):
+    with pytest.raises(errors.BadKeyVersion):
         model.state.put("t", [Entry(b"abc", NEVER)], 0)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.codec import Entry
-from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.segment import MARK_BYTES
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.wire import NEVER
@@ -77,7 +77,7 @@ class Journal:
 
 
 def act(state: Segments, what: int, name: str) -> Change:
-    """One of the changes there are; raises `Denied` if it can not be."""
+    """One of the changes there are; raises `SegmentError` if it can not be."""
     now = state.number + 1
     match what:
         case 0:
@@ -127,7 +127,7 @@ def test_a_snapshot_is_of_one_moment(
         journal = Journal(state)
 
         def change(what: int, name: str) -> None:
-            with contextlib.suppress(Denied):
+            with contextlib.suppress(SegmentError):
                 journal.keep(act(state, what, name))
 
         for name in NAMES:
@@ -135,7 +135,7 @@ def test_a_snapshot_is_of_one_moment(
         for what, name in before:
             change(what, name)
         journal.store(len(journal.kept) - unstored)
-        saving = snapshot.Saving(state)
+        saving = snapshot.SnapshotWriter(state)
         for what, name in during:
             if what == _STEP:
                 saving.step()
@@ -167,7 +167,7 @@ def test_a_step_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_BYTES", 1000)
     monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_SEGMENTS", 10)
     state.append(name, W, 1, bytes(10_000), 0, claimed=1, last=NEVER)
-    saving = snapshot.Saving(state)
+    saving = snapshot.SnapshotWriter(state)
     sizes = []
     while saving.step():
         sizes.append(saving._out.tell())
@@ -233,7 +233,7 @@ def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) 
     """What was on its way to the disk can be found after a restart from a snapshot."""
     state = model.state
     change = state.append("s", W, 1, block(b"x" * MARK_BYTES), 0, claimed=1, last=NEVER)
-    saving = snapshot.Saving(state)
+    saving = snapshot.SnapshotWriter(state)
     while saving.step():
         pass
     list(state.stored(change.body, 77))

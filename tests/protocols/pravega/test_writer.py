@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega.client import EventWriter, SeedWriter, WireWriter
+from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.codec import REQUESTS, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
@@ -25,7 +25,7 @@ from gateway.protocols.pravega.writer import Writer
 from gateway.protocols.sender import Lot
 
 W = b"w" * 16
-KINDS = pytest.mark.parametrize("kind", [SeedWriter, WireWriter])
+KINDS = pytest.mark.parametrize("kind", [DraftWriter, V17Writer])
 
 
 class Link:
@@ -127,7 +127,7 @@ def test_exactly_once(
 
 def test_a_segment_that_is_not_there(store: Any) -> None:
     """Today's wire makes it first, and appends to it then."""
-    writer = Writer(WireWriter(W, "new/stream/0.#epoch.0"))
+    writer = Writer(V17Writer(W, "new/stream/0.#epoch.0"))
     writer.add(lots(2)[0])
     link = Link(store, writer)
     while writer.lots:
@@ -137,7 +137,7 @@ def test_a_segment_that_is_not_there(store: Any) -> None:
 
 def test_its_token() -> None:
     """What the controller gave goes with everything that asks for it."""
-    writer = WireWriter(W, "s", token="t0k")
+    writer = V17Writer(W, "s", token="t0k")
     writer.connected()
     writer.received(encode(SegmentAlreadyExists(0, "s")))
     [setup] = [decode(*one) for one in Frames(REQUESTS).feed(b"".join(writer.blocks()))]
@@ -147,7 +147,7 @@ def test_its_token() -> None:
 
 def test_blocks_have_a_size() -> None:
     """An event that is larger than a block is one of its own."""
-    writer = WireWriter(W, "s")
+    writer = V17Writer(W, "s")
     writer.connected()
     writer.add([b"x" * 10] * 5 + [b"y" * 500] + [b"z"])
     writer.received(encode(AppendSetup(1, "s", W, 0)))
@@ -167,7 +167,7 @@ def test_blocks_have_a_size() -> None:
 )
 def test_what_can_not_be(answer: Any) -> None:
     """A refusal, or an acknowledgement of what was not sent, ends the connection."""
-    writer = WireWriter(W, "s")
+    writer = V17Writer(W, "s")
     writer.connected()
     with pytest.raises(Refusal):
         writer.received(encode(answer))

@@ -20,11 +20,11 @@ import msgspec
 from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.names import SYSTEM, segment
-from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["Catalog", "Group", "Scope", "Stream", "Transaction"]
+__all__ = ["Catalog", "ReaderGroup", "Scope", "Stream", "Transaction"]
 
 _KEY_BYTES = 32
 
@@ -54,7 +54,7 @@ class Stream(msgspec.Struct, omit_defaults=True):
         return range(self.first, self.first + self.count)
 
 
-class Group(msgspec.Struct, omit_defaults=True):
+class ReaderGroup(msgspec.Struct, omit_defaults=True):
     """A reader group of a Java client."""
 
     config: bytes = b""
@@ -81,7 +81,7 @@ class Scope(msgspec.Struct):
 
     streams: dict[str, Stream] = {}
     """Those that were deleted, too."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, ReaderGroup] = {}
 
     def stream(self, name: str) -> Stream | None:
         """One that is there."""
@@ -112,7 +112,7 @@ class Catalog:
             into = self.scopes.setdefault(scope, Scope())
             if name:
                 into.streams[name] = stream
-        for key, group in self._records(_GROUPS, Group):
+        for key, group in self._records(_GROUPS, ReaderGroup):
             scope, _, name = key.partition("/")
             self.scopes.setdefault(scope, Scope()).groups[name] = group
         for key, found in self._records(_TRANSACTIONS, Transaction):
@@ -166,7 +166,7 @@ class Catalog:
         self.scopes[scope].streams[name] = stream
         self._save(_STREAMS, f"{scope}/{name}", stream)
 
-    def save_group(self, scope: str, name: str, group: Group) -> None:
+    def save_group(self, scope: str, name: str, group: ReaderGroup) -> None:
         """New or changed."""
         self.scopes[scope].groups[name] = group
         self._save(_GROUPS, f"{scope}/{name}", group)
@@ -214,7 +214,7 @@ class Catalog:
             if found is not None and not found.sealed:
                 try:
                     self.submit(state.seal(name, now))
-                except Denied:
+                except SegmentError:
                     continue  # a table of that name, which clients may make
 
     def segments(self, scope: str, name: str, stream: Stream) -> list[str]:

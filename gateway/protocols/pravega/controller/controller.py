@@ -12,15 +12,15 @@ from twisted.internet.interfaces import IReactorTime
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.container import Container
-from gateway.protocols.pravega.controller.calling import Caller, Method
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.credentials import Credentials
-from gateway.protocols.pravega.controller.groups import Groups
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
-from gateway.protocols.pravega.controller.routes import Routes
+from gateway.protocols.pravega.controller.methods import Caller, Method
+from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
+from gateway.protocols.pravega.controller.stream_segments import StreamSegments
 from gateway.protocols.pravega.controller.streams import Streams
-from gateway.protocols.pravega.controller.tokens import Tokens
+from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.controller.transactions import Transactions
 
 __all__ = ["Controller"]
@@ -60,13 +60,15 @@ class Controller:
         self.container = container
         self._table_bytes = table_bytes
         self.credentials = Credentials(users or {}, tokens or {})
-        self.tokens = Tokens(
+        self.tokens = DelegationTokens(
             clock.seconds,
             lifetime=token_lifetime,
             required=self.credentials.required,
         )
         self._catalog = Catalog(container)
-        routes = Routes(self._catalog, self.tokens, advertise, self._create_internal)
+        routes = StreamSegments(
+            self._catalog, self.tokens, advertise, self._create_internal
+        )
         self._transactions = Transactions(
             self._catalog,
             clock,
@@ -75,7 +77,7 @@ class Controller:
             ranges=routes.ranges,
         )
         self._streams = Streams(self._catalog, self._transactions, segments=segments)
-        groups = Groups(
+        groups = ReaderGroups(
             self._catalog, self._create_internal, self._streams.delete_internal
         )
         self._methods: Mapping[str, Method] = {

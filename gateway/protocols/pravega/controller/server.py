@@ -15,9 +15,9 @@ from twisted.logger import Logger
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
 from gateway.protocols.pravega.container import PROTOCOL
-from gateway.protocols.pravega.controller.calling import Caller
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
+from gateway.protocols.pravega.controller.methods import Caller
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pressure import Valve
 

@@ -7,7 +7,10 @@ back; so is its retention policy, but what is kept is decided by the archive.
 from __future__ import annotations
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega.controller.calling import (
+from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.methods import (
     FAILURE,
     SUCCESS,
     Caller,
@@ -16,12 +19,9 @@ from gateway.protocols.pravega.controller.calling import (
     page,
     status,
 )
-from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
-from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, decode, new
 from gateway.protocols.pravega.controller.names import MARK, segment, usable
 from gateway.protocols.pravega.controller.transactions import Transactions
-from gateway.protocols.pravega.denied import NoSuch
+from gateway.protocols.pravega.errors import SegmentNotFound
 
 __all__ = ["Streams"]
 
@@ -229,7 +229,7 @@ class Streams:
             }
             if any(offset > state.data(name).length for name, offset in ahead.items()):
                 return status(FAILURE)
-        except NoSuch:
+        except SegmentNotFound:
             return status(FAILURE)
         for name, offset in ahead.items():
             self._catalog.submit(

@@ -15,14 +15,14 @@ from typing import Any
 
 from gateway.protocols.pravega.controller.names import SYSTEM
 
-__all__ = ["Tokens"]
+__all__ = ["DelegationTokens"]
 
 _FAILED, _EXPIRED = 0, 1
 _SEGMENT_PARTS = 3
 _KEPT = 10_000
 
 
-class Tokens:
+class DelegationTokens:
     """Makes and checks them."""
 
     def __init__(

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega.controller.calling import (
+from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.methods import (
     FAILURE,
     SUCCESS,
     Caller,
@@ -24,11 +27,8 @@ from gateway.protocols.pravega.controller.calling import (
     find,
     status,
 )
-from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
-from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, new
 from gateway.protocols.pravega.controller.names import transaction
-from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega.errors import SegmentError
 
 __all__ = ["Transactions"]
 
@@ -185,7 +185,7 @@ class Transactions:
         pairs = [pair for pair in self._pairs(key) if pair[1] in state.segments]
         try:
             merged = state.merge(pairs, now)
-        except Denied:
+        except SegmentError:
             return status(FAILURE)
         self._catalog.submit(merged, caller.owner, caller.origin)
         self._end(key, found, COMMITTED)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.messages import new
-from gateway.protocols.pravega.controller.tokens import Tokens
+from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
 Make = Callable[..., Any]
 
@@ -140,14 +140,14 @@ def test_tokens_outlive_a_restart(guarded: Any) -> None:
     made = token(guarded)
     again = guarded.restarted()
     assert again.controller.tokens.check(made, SEGMENT) is None
-    other = Tokens(guarded.clock.seconds, lifetime=1, required=True)
+    other = DelegationTokens(guarded.clock.seconds, lifetime=1, required=True)
     other.key = b"x" * 32
     assert other.check(made, SEGMENT) == 0
 
 
 def test_the_cache_of_tokens_is_bounded() -> None:
     """However many there are, each is still checked right."""
-    tokens = Tokens(lambda: 0.0, lifetime=10, required=True)
+    tokens = DelegationTokens(lambda: 0.0, lifetime=10, required=True)
     made = [tokens.make("sc", f"s{number}", "n") for number in range(10_002)]
     for number, each in enumerate(made):
         assert tokens.check(each, f"sc/s{number}/0") is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.controller import calling
+from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.messages import new
 
@@ -69,7 +69,7 @@ def test_scopes_are_listed_page_by_page(
     peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sorted; behind the last one comes an empty page, and its token is there."""
-    monkeypatch.setattr(calling, "_PAGE", 10)
+    monkeypatch.setattr(methods, "_PAGE", 10)
     for number in (3, 7, 1, 0, 2, 9, 10, 8, 5, 6, 4):
         peer.call("createScope", scope(f"s{number:04}"))
     token, pages = "", []

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega import seed_wire as wire
-from gateway.protocols.pravega.client import SeedReader, SeedWriter
+from gateway.protocols.pravega import draft_wire as wire
+from gateway.protocols.pravega.client import DraftReader, DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-seed.jsonl"
+VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-draft.jsonl"
 W, X = b"w" * 16, b"x" * 16
 Block = Callable[..., bytes]
 
@@ -84,7 +84,7 @@ def content(store: Any, name: str = "s") -> bytes:
     ids=lambda vector: vector["name"],
 )
 def test_vectors(make_store: Callable[..., Any], vector: dict[str, Any]) -> None:
-    """What tests/vectors/pravega-seed.jsonl says: bytes there, bytes back, events."""
+    """What tests/vectors/pravega-draft.jsonl says: bytes there, bytes back, events."""
     store = make_store()
     peer = store.peer(hello=False)
     for step in vector["steps"]:
@@ -588,7 +588,7 @@ def test_any_bytes(make_store: Callable[..., Any], data: st.DataObject) -> None:
 def test_a_client_and_its_reconnects(store: Any) -> None:
     """The writer's core sends again what is not stored, and nothing that is."""
     events = [b"%d" % n * n for n in range(50)]
-    writer = SeedWriter(W, "s")
+    writer = DraftWriter(W, "s")
     writer.add(events[:30])
     peer = Peer(store)
     peer.send(writer.connected())
@@ -615,7 +615,7 @@ def test_a_client_and_its_reconnects(store: Any) -> None:
     assert writer.unacknowledged == 0
     assert [payload for _, payload in store.rows] == events
 
-    reader = SeedReader("s")
+    reader = DraftReader("s")
     got: list[bytes] = []
     looking = Peer(store)
     while len(got) < len(events):
@@ -630,10 +630,10 @@ def test_a_writer_believes_no_impossible_level() -> None:
     """A level that can not be closes the connection."""
     from gateway.interfaces import Refusal
 
-    writer = SeedWriter(W, "s")
+    writer = DraftWriter(W, "s")
     with pytest.raises(Refusal):
         writer.received(wire.append_setup("s", W, 5))
-    reader = SeedReader("s")
+    reader = DraftReader("s")
     with pytest.raises(Refusal):
         list(
             reader.received(

@@ -92,7 +92,7 @@ def test_a_scope_with_groups_is_deleted_with_them(stream: Any, group: Any) -> No
 
 
 def test_subscribers(stream: Any, group: Any, stream_info: Make) -> None:
-    """Groups that tell how far they have read are listed with their stream."""
+    """ReaderGroups that tell how far they have read are listed with their stream."""
     stream.call("createReaderGroup", group)
     quiet = new("ReaderGroupConfiguration")
     quiet.CopyFrom(group)

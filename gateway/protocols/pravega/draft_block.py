@@ -14,15 +14,15 @@ from __future__ import annotations
 import struct
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import seed_wire as wire
+from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.frames import HEADER_BYTES
 
-__all__ = ["Assembly", "SeedBlock"]
+__all__ = ["DraftBlock", "Reassembly"]
 
 _HEADER = struct.Struct(">iI")
 
 
-class Assembly:
+class Reassembly:
     """A message that comes in parts."""
 
     __slots__ = ("_most", "_parts", "begun", "size")
@@ -66,12 +66,12 @@ class Assembly:
         self.size = 0
 
 
-class SeedBlock:
+class DraftBlock:
     """One block."""
 
     __slots__ = ("_events", "_most", "_split", "begin", "size", "total")
 
-    def __init__(self, begin: wire.Block, most: int, split: Assembly) -> None:
+    def __init__(self, begin: wire.Block, most: int, split: Reassembly) -> None:
         """*split* is where the connection's partial messages are joined."""
         self.begin = begin
         self._most = most

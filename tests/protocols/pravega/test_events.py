@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols.pravega.framing import (
-    Framing,
-    alike,
+from gateway.protocols.pravega.events import (
+    EventCounter,
     count_events,
-    rows_in,
+    count_rows,
+    equal_payloads,
     split,
 )
-from gateway.protocols.pravega.staged import Staged
+from gateway.protocols.pravega.segment import StagedData
 
 EVENTS = st.one_of(
     st.lists(st.binary(max_size=5), max_size=20),
@@ -48,7 +48,7 @@ def test_events_are_split(events: list[bytes], offset: int) -> None:
     payloads, offsets = found
     assert payloads == events
     assert [at - offset for at in offsets] == [at for at, _ in plainly(data) or ()]
-    assert count_events(data) == rows_in(data) == len(events)
+    assert count_events(data) == count_rows(data) == len(events)
 
 
 @given(EVENTS, st.data())
@@ -67,7 +67,7 @@ def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
     if wanted is None:
         assert found is None
         assert count_events(odd) is None
-        assert rows_in(odd) == 1
+        assert count_rows(odd) == 1
     else:
         assert found is not None
         assert list(zip(found[1], found[0], strict=True)) == wanted
@@ -78,26 +78,26 @@ def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
 def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) -> None:
     """A transaction's rows are those of all of its bytes, however they came."""
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events) + tail
-    framing, at = Framing(), 0
+    counter, at = EventCounter(), 0
     for cut in (*cuts, len(data)):
-        framing.feed(data[at : at + cut])
+        counter.feed(data[at : at + cut])
         at += cut
-    assert framing.rows == rows_in(data)
+    assert counter.rows == count_rows(data)
 
 
 @pytest.mark.parametrize("kind", [1, -1, 1 << 24])
 def test_a_type_that_is_not_an_events(block: Callable[..., bytes], kind: int) -> None:
     """One other header, and it is all bytes and no events, for good."""
-    framing = Framing()
-    framing.feed(block(b"a"))
-    framing.feed(struct.pack(">ii", kind, 0))
-    framing.feed(block(b"b"))
-    assert framing.rows == 1
+    counter = EventCounter()
+    counter.feed(block(b"a"))
+    counter.feed(struct.pack(">ii", kind, 0))
+    counter.feed(block(b"b"))
+    assert counter.rows == 1
 
 
 def test_staged_bytes_are_read_anywhere(block: Callable[..., bytes]) -> None:
     """A staged segment gives what is asked for, and not more than there is."""
-    staged = Staged(block(b"abc"))
+    staged = StagedData(block(b"abc"))
     staged.add(block(b"defg"))
     whole = block(b"abc", b"defg")
     for offset in range(len(whole) + 1):
@@ -110,7 +110,7 @@ def test_events_of_one_size_stay_in_one_piece(size: int, count: int, odd: bool) 
     """Many of them lose their headers and nothing else; others are left to `split`."""
     events = [bytes([n % 256]) * size for n in range(count)] + [b"four"] * odd
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events)
-    found = alike(data)
+    found = equal_payloads(data)
     if odd or not size or count < 64:
         assert found is None
     else:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.protocols.pravega.controller.calling import (
+from gateway.protocols.pravega.controller.catalog import Catalog
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
     Method,
@@ -16,24 +19,21 @@ from gateway.protocols.pravega.controller.calling import (
     find,
     status,
 )
-from gateway.protocols.pravega.controller.catalog import Catalog
-from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, new
 from gateway.protocols.pravega.controller.names import MARK
-from gateway.protocols.pravega.controller.tokens import Tokens
+from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
-__all__ = ["Routes", "address"]
+__all__ = ["StreamSegments", "address"]
 
 _DEFAULT_PORT = 9090
 
 
-class Routes:
+class StreamSegments:
     """The calls about segments, addresses and tokens."""
 
     def __init__(
         self,
         catalog: Catalog,
-        tokens: Tokens,
+        tokens: DelegationTokens,
         advertise: Callable[[str], tuple[str, int]],
         create: Callable[[str, str], None],
     ) -> None:

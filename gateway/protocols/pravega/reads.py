@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega.cache import Recent
+from gateway.protocols.pravega.cache import TailCache
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Segments
 
@@ -89,7 +89,7 @@ Answer: TypeAlias = Found | Truncated | Ended | Missing
 
 
 def look(
-    state: Segments, recent: Recent, read: Read, *, waited: bool, first_lsn: int = 0
+    state: Segments, recent: TailCache, read: Read, *, waited: bool, first_lsn: int = 0
 ) -> Answer | Fetch | None:
     """The answer to a read, where to fetch it, or None if it has to wait.
 
@@ -119,7 +119,7 @@ def look(
     return found(segment, offset, data)
 
 
-def head(segment: Segment, recent: Recent, first_lsn: int) -> int:
+def head(segment: Segment, recent: TailCache, first_lsn: int) -> int:
     """Where what is left of a segment begins: in a file, or in memory."""
     if not first_lsn or segment.staged is not None:
         return segment.start
@@ -134,7 +134,7 @@ def found(segment: Segment, offset: int, data: bytes) -> Found:
 
 
 def _far(
-    segment: Segment, recent: Recent, offset: int, size: int, first_lsn: int
+    segment: Segment, recent: TailCache, offset: int, size: int, first_lsn: int
 ) -> Fetch | Truncated:
     start = head(segment, recent, first_lsn)
     lsn = segment.place(offset)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 __all__ = [
-    "BadVersion",
+    "BadKeyVersion",
+    "BadOffset",
     "ConditionFailed",
-    "Denied",
-    "Exists",
     "Fenced",
-    "NoSuch",
-    "NoSuchKey",
-    "NotEmpty",
-    "OutOfRange",
+    "KeyNotFound",
     "Sealed",
+    "SegmentError",
+    "SegmentExists",
+    "SegmentNotFound",
+    "TableNotEmpty",
     "Unsupported",
 ]
 
 
-class Denied(Exception):
+class SegmentError(Exception):
     """The state of segments does not allow it; nothing was changed."""
 
 
-class NoSuch(Denied):
+class SegmentNotFound(SegmentError):
     """There is no segment of that name."""
 
     def __init__(self, name: str) -> None:
@@ -29,15 +29,15 @@ class NoSuch(Denied):
         self.name = name
 
 
-class Exists(Denied):
+class SegmentExists(SegmentError):
     """There is one already."""
 
 
-class Sealed(Denied):
+class Sealed(SegmentError):
     """It takes no more."""
 
 
-class OutOfRange(Denied):
+class BadOffset(SegmentError):
     """The offset is not in the segment."""
 
     def __init__(self, start: int) -> None:
@@ -45,25 +45,25 @@ class OutOfRange(Denied):
         self.start = start
 
 
-class ConditionFailed(Denied):
+class ConditionFailed(SegmentError):
     """A segment is not as long, or a number not what, was expected."""
 
 
-class Fenced(Denied):
+class Fenced(SegmentError):
     """Somebody else has written with this writer's id."""
 
 
-class NotEmpty(Denied):
+class TableNotEmpty(SegmentError):
     """A table has entries."""
 
 
-class NoSuchKey(Denied):
+class KeyNotFound(SegmentError):
     """A key that must be there is not."""
 
 
-class BadVersion(Denied):
+class BadKeyVersion(SegmentError):
     """A key has another version."""
 
 
-class Unsupported(Denied):
+class Unsupported(SegmentError):
     """Not done with this kind of segment."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from array import array
 
-__all__ = ["Framing", "alike", "count_events", "rows_in", "split"]
+__all__ = ["EventCounter", "count_events", "count_rows", "equal_payloads", "split"]
 
 _HEADER = 8
 _EVENT = struct.Struct(">Q")
@@ -55,13 +55,13 @@ def count_events(data: bytes) -> int | None:
     return count if at == end else None
 
 
-def rows_in(data: bytes) -> int:
+def count_rows(data: bytes) -> int:
     """How many rows they make: bytes that are no events are one."""
     count = count_events(data)
     return 1 if count is None else count
 
 
-def alike(data: bytes) -> tuple[bytes, int] | None:
+def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
     """Events without their headers, in one piece, and the size of each, if all have
     one size and there are many.
     """
@@ -98,7 +98,7 @@ def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
     return (payloads, seqs) if at == end else None
 
 
-class Framing:
+class EventCounter:
     """Counts the events of bytes that come in pieces, cut anywhere."""
 
     __slots__ = ("_begun", "_broken", "_head", "_left")

@@ -14,26 +14,26 @@ from collections import deque
 from collections.abc import Iterator
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import seed_wire as wire
-from gateway.protocols.pravega.denied import Denied
+from gateway.protocols.pravega import draft_wire as wire
+from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
+from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
-from gateway.protocols.pravega.framing import rows_in
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.reading import Answer, Found, Read
-from gateway.protocols.pravega.seed_block import Assembly, SeedBlock
+from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
 from gateway.protocols.pravega.tokens import SHOWN, Check, anyone
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["SeedSession"]
+__all__ = ["DraftSession"]
 
 #: How much one SegmentRead carries; more comes in several.
 _REPLY_BYTES = 1 << 18
 
 
-class SeedSession:
+class DraftSession:
     """One connection of the seed's dialect."""
 
     def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
@@ -42,9 +42,9 @@ class SeedSession:
         self._check = check
         self._limits = limits
         self._frames = Frames(wire.REQUESTS, limits.message_bytes)
-        self._message = Assembly(limits.message_bytes)
+        self._message = Reassembly(limits.message_bytes)
         self._segments: dict[bytes, str] = {}
-        self._block: SeedBlock | None = None
+        self._block: DraftBlock | None = None
         self._area: bytes | None = None
         self._owed: deque[tuple[int, bytes, bytes | None, int]] = deque()
         """Change, reply, or the connection id and level to acknowledge."""
@@ -216,13 +216,13 @@ class SeedSession:
         level = self._level(begin.writer)
         if not 0 <= begin.offset <= level:
             raise Refusal(f"append block at {begin.offset} of {level} bytes")
-        self._block = SeedBlock(begin, self._limits.message_bytes, self._message)
+        self._block = DraftBlock(begin, self._limits.message_bytes, self._message)
         if begin.length != wire.OPEN:
             if begin.length < 0:
                 raise Refusal(f"append block of {begin.length} bytes")
             self._frames.raw(begin.length)
 
-    def _finish(self, block: SeedBlock) -> Iterator[Change]:
+    def _finish(self, block: DraftBlock) -> Iterator[Change]:
         if not block.complete:
             return
         self._block = None
@@ -241,10 +241,10 @@ class SeedSession:
                     end,
                     data,
                     self._now,
-                    claimed=rows_in(data),
+                    claimed=count_rows(data),
                     last=number,
                 )
-            except Denied as why:
+            except SegmentError as why:
                 raise Refusal(
                     f"append to {name!r}: {type(why).__name__.lower()}"
                 ) from None

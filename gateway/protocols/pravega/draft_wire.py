@@ -24,7 +24,7 @@ import struct
 from dataclasses import dataclass
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import text
+from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import frame
 
 __all__ = [
@@ -207,7 +207,7 @@ def read_segment_read(payload: bytes) -> SegmentRead:
 
 
 def _name(segment: str) -> bytes:
-    raw = text.encode(segment)
+    raw = modified_utf8.encode(segment)
     return len(raw).to_bytes(2) + raw
 
 
@@ -216,8 +216,8 @@ def _named(payload: bytes) -> tuple[str, bytes]:
     stop = 2 + int.from_bytes(payload[:2])
     _check(payload, stop)
     try:
-        return text.decode(payload[2:stop]), payload[stop:]
-    except text.NotText as why:
+        return modified_utf8.decode(payload[2:stop]), payload[stop:]
+    except modified_utf8.NotText as why:
         raise Refusal(str(why)) from None
 
 

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.protocols.pravega.controller.calling import (
+from gateway.protocols.pravega.controller.catalog import Catalog, ReaderGroup
+from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.methods import (
     FAILURE,
     SUCCESS,
     Caller,
     Methods,
     status,
 )
-from gateway.protocols.pravega.controller.catalog import Catalog, Group
-from gateway.protocols.pravega.controller.messages import Message, decode, new
 from gateway.protocols.pravega.controller.names import READER_GROUP, usable
 
-__all__ = ["Groups"]
+__all__ = ["ReaderGroups"]
 
 _NO_SCOPE, _BAD_NAME = 2, 3
 _NO_GROUP, _BAD_CONFIG = 2, 3
 _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
 
 
-class Groups:
+class ReaderGroups:
     """The calls about reader groups."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Groups:
             "updateSubscriberStreamCut": ("SubscriberStreamCut", self.read_up_to),
         }
 
-    def _find(self, scope: str, name: str) -> Group | None:
+    def _find(self, scope: str, name: str) -> ReaderGroup | None:
         found = self._catalog.scopes.get(scope)
         return found.groups.get(name) if found is not None else None
 
@@ -71,7 +71,7 @@ class Groups:
         else:
             if scope.stream(READER_GROUP + request.name) is None:
                 self._create(request.scope, READER_GROUP + request.name)
-            group = Group(request.SerializeToString())
+            group = ReaderGroup(request.SerializeToString())
             self._catalog.save_group(request.scope, request.name, group)
         return new("CreateReaderGroupResponse", status=code, config=config)
 
@@ -149,7 +149,7 @@ class Groups:
         return status(SUCCESS)
 
 
-def _config(group: Group) -> Message:
+def _config(group: ReaderGroup) -> Message:
     return decode("ReaderGroupConfiguration", group.config)
 
 
