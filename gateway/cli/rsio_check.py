@@ -13,7 +13,7 @@ from gateway.cli import WrongUse, _target
 from gateway.cli._text import printable
 
 if TYPE_CHECKING:
-    from gateway.protocols.rsio.conformance import Link, Result, Role, Test
+    from gateway.protocols.rsio.conformance import Result, Role, Test, Transport
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
 def _judge(args: argparse.Namespace, chosen: Sequence[Test]) -> int:
     from gateway.protocols.rsio import conformance
 
-    bench = conformance.Bench(_connect(args))
+    target = conformance.Target(_connect(args))
     try:
-        bench.publishers = conformance.serves_checks(bench)
+        target.publishers = conformance.serves_checks(target)
     except OSError as why:
         print(f"gateway rsio-check: no connection: {why}", file=sys.stderr)
         return 1
@@ -78,7 +78,7 @@ def _judge(args: argparse.Namespace, chosen: Sequence[Test]) -> int:
         print(f"gateway rsio-check: that is no RS.io: {text}", file=sys.stderr)
         return 1
     numbers = {test.number for test in chosen}
-    found = conformance.run(bench, numbers, _roles(args.role))
+    found = conformance.run(target, numbers, _roles(args.role))
     results = list(_watched(found, len(numbers)))
     if args.json:
         print(json.dumps([_as_json(one) for one in results], indent=1))
@@ -112,21 +112,25 @@ def _chosen(only: Sequence[str]) -> Iterator[Test]:
     return (test for number, test in TESTS.items() if not only or number in wanted)
 
 
-def _connect(args: argparse.Namespace) -> Callable[[], Link]:
-    from gateway.protocols.rsio.conformance import TcpLink, UnixLink, WebSocketLink
+def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
+    from gateway.protocols.rsio.conformance import (
+        TcpTransport,
+        UnixTransport,
+        WebSocketTransport,
+    )
 
     host, port, unix = args.target
     tls = _context(args) if args.tls else None
     path = args.websocket
 
-    def bare() -> Link:
+    def bare() -> Transport:
         if unix is not None:
-            return UnixLink(unix, tls=tls)
-        return TcpLink(host, port, tls=tls)
+            return UnixTransport(unix, tls=tls)
+        return TcpTransport(host, port, tls=tls)
 
-    def web() -> Link:
+    def web() -> Transport:
         where = f"/{path.removeprefix('/')}"
-        return WebSocketLink(bare(), f"{host}:{port}", where, _SUBPROTOCOL)
+        return WebSocketTransport(bare(), f"{host}:{port}", where, _SUBPROTOCOL)
 
     return bare if path is None else web
 

@@ -24,10 +24,10 @@ from typing import Any
 import pytest
 
 from gateway.interfaces import Refusal
-from gateway.protocols.rsio.happenings import Asked, Cancelled, Demanded, Left, Opened
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.session import Session
+from gateway.protocols.rsio.signals import Asked, Cancelled, Demanded, Left, Opened
 from gateway.protocols.rsio.streams import Served
 
 SEED = int(

@@ -21,10 +21,10 @@ with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
     from gateway.protocols.rsio import events, wire
     from gateway.protocols.rsio.decoder import Run
     from gateway.protocols.rsio.events import Part
-    from gateway.protocols.rsio.happenings import Asked
     from gateway.protocols.rsio.limits import Limits
     from gateway.protocols.rsio.messages import ClientHello, Extension, OnSubscribe
     from gateway.protocols.rsio.session import Session
+    from gateway.protocols.rsio.signals import SubscribeReceived
 
 _LIMITS = Limits(
     element_bytes=200,
@@ -59,7 +59,7 @@ def one(data: bytes) -> None:
                     arrived[event.stream.id] += event.count
                     assert arrived[event.stream.id] <= _DEMAND
                     _decode(event)
-                elif isinstance(event, Asked):
+                elif isinstance(event, SubscribeReceived):
                     session.producer.accept(event.stream)
             assert session.held_bytes < 10_000
     except Refusal as why:

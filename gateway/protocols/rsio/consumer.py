@@ -13,11 +13,11 @@ from __future__ import annotations
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.decoder import Overrun, Oversized, Run
-from gateway.protocols.rsio.demand import negative, saturating
-from gateway.protocols.rsio.happenings import Ended, Event, Started, Violated
+from gateway.protocols.rsio.demand import not_positive, saturating_add
 from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.streams import UNKNOWN, Consumed, TooMuch, Unfinished
-from gateway.protocols.rsio.voice import Voice
+from gateway.protocols.rsio.outbound import Outbound
+from gateway.protocols.rsio.signals import Accepted, Signal, Terminated, Violated
+from gateway.protocols.rsio.streams import UNKNOWN, Consumed, LimitExceeded, Reassembly
 
 __all__ = ["Consumer"]
 
@@ -25,14 +25,20 @@ __all__ = ["Consumer"]
 class Consumer:
     """A subscriber to any number of the peer's publishers."""
 
-    __slots__ = ("_cancelled", "_next_id", "_overran", "_unfinished", "_voice",
-                 "streams")  # fmt: skip
+    __slots__ = (
+        "_cancelled",
+        "_next_id",
+        "_outbound",
+        "_overran",
+        "_unfinished",
+        "streams",
+    )  # fmt: skip
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Consumed] = {}
         """Cancelled ones included, until their end is seen."""
-        self._voice = voice
-        self._unfinished = Unfinished(voice.limits)
+        self._outbound = outbound
+        self._unfinished = Reassembly(outbound.limits)
         self._next_id = 1
         self._cancelled: dict[int, None] = {}
         self._overran = False
@@ -48,50 +54,50 @@ class Consumer:
         self, publisher: str, demand: int = 0, *, offset: int | None = None
     ) -> Consumed:
         """Ask for a stream; with *offset*, in extension 2, for its continuation."""
-        voice = self._voice
-        voice.may_speak()
+        outbound = self._outbound
+        outbound.check_open()
         stream = Consumed(self._next_id, publisher, demand, offset or 0)
         if offset is None:
-            voice.say(messages.Subscribe(publisher, stream.id, demand))
+            outbound.send(messages.Subscribe(publisher, stream.id, demand))
         else:
-            voice.need(Extension.OFFSETS)
-            voice.say(messages.SubscribeFrom(publisher, stream.id, demand, offset))
+            outbound.require(Extension.OFFSETS)
+            outbound.send(messages.SubscribeFrom(publisher, stream.id, demand, offset))
         self.streams[stream.id] = stream
         self._next_id += 1  # never used again on this connection
         return stream
 
     def request(self, stream: Consumed, more: int) -> None:
         """Ask for *more* elements; nothing happens if the stream is over (3.6)."""
-        if negative(more):
+        if not_positive(more):
             raise ValueError(f"demand of {more} is not positive (3.9)")
         if not stream.dropped:
-            stream.room = saturating(stream.room, more)
-            self._voice.say(messages.Request(stream.id, more))
+            stream.room = saturating_add(stream.room, more)
+            self._outbound.send(messages.Request(stream.id, more))
 
     def cancel(self, stream: Consumed) -> None:
         """Ask for no more; nothing happens if the stream is over (3.7)."""
         if stream.dropped:
             return
         self._drop(stream)
-        self._voice.say(messages.Cancel(stream.id))
+        self._outbound.send(messages.Cancel(stream.id))
         self._cancelled[stream.id] = None
-        if len(self._cancelled) > self._voice.limits.remembered:
+        if len(self._cancelled) > self._outbound.limits.remembered:
             oldest = next(iter(self._cancelled))
             del self._cancelled[oldest]
             del self.streams[oldest]
 
     def stored(self, stream: Consumed, offset: int) -> None:
         """Tell that the publisher's first *offset* elements are safe (extension 2)."""
-        self._voice.need(Extension.OFFSETS)
+        self._outbound.require(Extension.OFFSETS)
         if not stream.dropped:
-            self._voice.say(messages.Stored(stream.id, offset))
+            self._outbound.send(messages.Stored(stream.id, offset))
 
     # -- what publishers say --------------------------------------------------
 
-    def on_subscribe(self, started: messages.OnSubscribe) -> Event | None:
+    def on_subscribe(self, started: messages.OnSubscribe) -> Signal | None:
         """A stream was accepted, or is about to be rejected."""
         stream = self._find(started.subscriber, "onSubscribe")
-        limits = self._voice.limits
+        limits = self._outbound.limits
         if stream.size != UNKNOWN:
             self.cancel(stream)
             raise Refusal(f"second onSubscribe for stream {stream.id} (2.5)")
@@ -106,17 +112,17 @@ class Consumer:
             return None
         if started.size > limits.element_bytes:
             return self.oversized(Oversized(stream, started.size))
-        return Started(stream)
+        return Accepted(stream)
 
-    def on_complete(self, done: messages.OnComplete) -> Event | None:
+    def on_complete(self, done: messages.OnComplete) -> Signal | None:
         """A stream has ended."""
         return self._terminal(done.subscriber, "onComplete", None)
 
-    def on_error(self, failed: messages.OnError) -> Event | None:
+    def on_error(self, failed: messages.OnError) -> Signal | None:
         """A stream has failed."""
         return self._terminal(failed.subscriber, "onError", failed.error)
 
-    def _terminal(self, number: int, what: str, error: str | None) -> Event | None:
+    def _terminal(self, number: int, what: str, error: str | None) -> Signal | None:
         stream = self._find(number, what)
         if stream.size == UNKNOWN:
             raise Refusal(f"{what} for stream {number} before its onSubscribe (1.9)")
@@ -125,9 +131,11 @@ class Consumer:
         if stream.dropped:
             return None
         self._drop(stream)
-        return Ended(stream, error)
+        return Terminated(stream, error)
 
-    def part(self, part: messages.OnNextPart | messages.OnNextLastPart) -> Event | None:
+    def part(
+        self, part: messages.OnNextPart | messages.OnNextLastPart
+    ) -> Signal | None:
         """A part of an element; it takes its unit of demand with the first one."""
         stream = self._find(part.subscriber, "element")
         if stream.size == UNKNOWN:
@@ -141,7 +149,7 @@ class Consumer:
         last = isinstance(part, messages.OnNextLastPart)
         try:
             joined = self._unfinished.add(stream, part.element, part.data, last=last)
-        except TooMuch as why:
+        except LimitExceeded as why:
             return self._violated(
                 stream, Refusal(why.rule, limit=why.limit, key=why.key)
             )
@@ -151,7 +159,7 @@ class Consumer:
         message = wire.on_next(stream.id, (joined,), fixed=stream.size > 0)
         return Run(stream, 1, len(joined), message)
 
-    def overrun(self, token: Overrun) -> Event:
+    def overrun(self, token: Overrun) -> Signal:
         """More than we asked for: that stream goes; next time, the connection."""
         if self._overran:
             raise Refusal("more elements than were asked for, again (1.1)")
@@ -159,11 +167,11 @@ class Consumer:
         why = Refusal("more elements than were asked for (1.1)")
         return self._violated(token.stream, why)
 
-    def oversized(self, token: Oversized) -> Event:
+    def oversized(self, token: Oversized) -> Signal:
         """An element larger than we take: its stream goes."""
         why = Refusal(
             f"element of {token.size} octets",
-            limit=self._voice.limits.element_bytes,
+            limit=self._outbound.limits.element_bytes,
             key="options.element_bytes",
         )
         return self._violated(token.stream, why)
@@ -183,6 +191,6 @@ class Consumer:
         stream.dropped = True
         self._unfinished.drop(stream)
 
-    def _violated(self, stream: Consumed, why: Refusal) -> Event:
+    def _violated(self, stream: Consumed, why: Refusal) -> Signal:
         self.cancel(stream)
         return Violated(stream, why)

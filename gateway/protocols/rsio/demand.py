@@ -9,18 +9,18 @@ never wraps, never is an error (3.17).
 
 from __future__ import annotations
 
-__all__ = ["UNBOUNDED", "Credit", "Demand", "negative", "saturating"]
+__all__ = ["UNBOUNDED", "Credit", "Demand", "not_positive", "saturating_add"]
 
 UNBOUNDED = 2**63 - 1
 """The demand at and above which all is wanted, for ever."""
 
 
-def negative(number: int) -> bool:
+def not_positive(number: int) -> bool:
     """Whether a Long is not positive: 0, or what a peer's negative one looks like."""
     return number == 0 or number > UNBOUNDED
 
 
-def saturating(one: int, other: int) -> int:
+def saturating_add(one: int, other: int) -> int:
     """Their sum, or no bound."""
     return min(one + other, UNBOUNDED)
 
@@ -36,7 +36,7 @@ class Demand:
 
     def add(self, more: int) -> None:
         """The subscriber asks for *more*."""
-        self.left = saturating(self.left, more)
+        self.left = saturating_add(self.left, more)
 
     def take(self, count: int) -> None:
         """*count* elements are on their way (1.1); ValueError if that is too many."""

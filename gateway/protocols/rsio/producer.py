@@ -13,17 +13,17 @@ from collections.abc import Sequence
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
-from gateway.protocols.rsio.demand import UNBOUNDED, negative
-from gateway.protocols.rsio.happenings import (
-    Asked,
+from gateway.protocols.rsio.demand import UNBOUNDED, not_positive
+from gateway.protocols.rsio.outbound import Outbound, State
+from gateway.protocols.rsio.signals import (
     Cancelled,
-    Demanded,
-    Event,
-    Rejected,
-    Safe,
+    DemandAdded,
+    Signal,
+    StoredReceived,
+    SubscribeReceived,
+    SubscribeRejected,
 )
 from gateway.protocols.rsio.streams import UNKNOWN, Served
-from gateway.protocols.rsio.voice import State, Voice
 
 __all__ = ["Producer"]
 
@@ -34,52 +34,52 @@ _PART_BYTES = 1 << 16
 class Producer:
     """A publisher to any number of the peer's subscribers."""
 
-    __slots__ = ("_voice", "ignored", "sent", "streams")
+    __slots__ = ("_outbound", "ignored", "sent", "streams")
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Served] = {}
         self.ignored = 0
         """Messages for streams that were over."""
         self.sent = 0
         """Elements, since its user set it to 0."""
-        self._voice = voice
+        self._outbound = outbound
 
     # -- what subscribers say -------------------------------------------------
 
     def subscribe(
         self, asked: messages.Subscribe | messages.SubscribeFrom
-    ) -> Event | None:
+    ) -> Signal | None:
         """A new stream."""
-        voice, number = self._voice, asked.subscriber
-        if voice.state is State.LEAVING:
+        outbound, number = self._outbound, asked.subscriber
+        if outbound.state is State.LEAVING:
             return None
         if number in self.streams:
             raise Refusal(f"subscribe with Id {number}, which is in use (1.10)")
         offset = asked.offset if isinstance(asked, messages.SubscribeFrom) else None
         stream = Served(number, asked.publisher, offset)
         self.streams[number] = stream
-        most = voice.limits.streams
+        most = outbound.limits.streams
         if len(self.streams) > most:
             self.fail(stream, f"E429 more than {most} streams")
             why = Refusal("more streams", limit=most, key="options.streams")
-            return Rejected(stream, why)
+            return SubscribeRejected(stream, why)
         if asked.demand > UNBOUNDED or (offset is not None and offset > UNBOUNDED):
             return self._not_positive(stream)
         stream.first = asked.demand
         stream.wanted(asked.demand)
-        return Asked(stream)
+        return SubscribeReceived(stream)
 
-    def request(self, request: messages.Request) -> Event | None:
+    def request(self, request: messages.Request) -> Signal | None:
         """More demand."""
         stream = self._find(request.subscriber)
         if stream is None:
             return None
-        if negative(request.demand):
+        if not_positive(request.demand):
             return self._not_positive(stream)
         stream.wanted(request.demand)
-        return Demanded(stream)
+        return DemandAdded(stream)
 
-    def cancel(self, cancel: messages.Cancel) -> Event | None:
+    def cancel(self, cancel: messages.Cancel) -> Signal | None:
         """The end of a stream."""
         stream = self._find(cancel.subscriber)
         if stream is None:
@@ -88,10 +88,10 @@ class Producer:
         stream.live = False
         return Cancelled(stream)
 
-    def stored(self, stored: messages.Stored) -> Event | None:
+    def stored(self, stored: messages.Stored) -> Signal | None:
         """A subscriber has elements safe."""
         stream = self._find(stored.subscriber)
-        return None if stream is None else Safe(stream, stored.offset)
+        return None if stream is None else StoredReceived(stream, stored.offset)
 
     def _find(self, number: int) -> Served | None:
         stream = self.streams.get(number)
@@ -99,8 +99,8 @@ class Producer:
             self.ignored += 1
         return stream
 
-    def _not_positive(self, stream: Served) -> Event:
-        self.fail(stream, self._voice.coded(400, "3.9: demand must be positive"))
+    def _not_positive(self, stream: Served) -> Signal:
+        self.fail(stream, self._outbound.with_code(400, "3.9: demand must be positive"))
         return Cancelled(stream)
 
     # -- what we say ----------------------------------------------------------
@@ -110,18 +110,18 @@ class Producer:
         if stream.size != UNKNOWN or not stream.live:
             raise ValueError(f"stream {stream.id} was answered")
         stream.size = size
-        self._voice.say(messages.OnSubscribe(stream.id, size))
+        self._outbound.send(messages.OnSubscribe(stream.id, size))
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
         """Publish *elements*, within the demand."""
         if stream.size > 0 and any(len(each) != stream.size for each in elements):
             raise ValueError(f"an element is not of {stream.size} octets")
         self._take(stream, len(elements))
-        voice = self._voice
+        outbound = self._outbound
         if stream.size:
-            voice.say_encoded(wire.on_next(stream.id, elements, fixed=True))
+            outbound.send_encoded(wire.on_next(stream.id, elements, fixed=True))
         elif max(map(len, elements), default=0) <= _PART_BYTES:
-            voice.say_encoded(wire.on_next(stream.id, elements))
+            outbound.send_encoded(wire.on_next(stream.id, elements))
         else:
             for element in elements:
                 self._send_in_parts(stream, element)
@@ -133,12 +133,12 @@ class Producer:
             raise ValueError("packed elements need a fixed size")
         self._take(stream, count)
         if count:
-            self._voice.say_encoded(wire.on_next_packed(stream.id, count, octets))
+            self._outbound.send_encoded(wire.on_next_packed(stream.id, count, octets))
 
     def send_encoded(self, stream: Served, messages: bytes, count: int) -> None:
         """Publish *count* elements that are onNext messages of this stream already."""
         self._take(stream, count)
-        self._voice.say_encoded(messages)
+        self._outbound.send_encoded(messages)
 
     def send_part(
         self, stream: Served, element: int, data: bytes, *, first: bool, last: bool
@@ -149,28 +149,30 @@ class Producer:
         elif not stream.live:
             raise ValueError(f"stream {stream.id} is over (1.7)")
         kind = messages.OnNextLastPart if last else messages.OnNextPart
-        self._voice.say(kind(stream.id, element, data))
+        self._outbound.send(kind(stream.id, element, data))
 
     def _send_in_parts(self, stream: Served, element: bytes) -> None:
         if len(element) <= _PART_BYTES:
-            self._voice.say_encoded(wire.on_next(stream.id, (element,)))
+            self._outbound.send_encoded(wire.on_next(stream.id, (element,)))
             return
         stream.next_part += 1
         for at in range(0, len(element), _PART_BYTES):
             part = element[at : at + _PART_BYTES]
             last = at + _PART_BYTES >= len(element)
             kind = messages.OnNextLastPart if last else messages.OnNextPart
-            self._voice.say(kind(stream.id, stream.next_part, part))
+            self._outbound.send(kind(stream.id, stream.next_part, part))
 
     def complete(self, stream: Served) -> None:
         """The stream has ended; nothing happens if it is over already (1.7)."""
         if self._finish(stream):
-            self._voice.say(messages.OnComplete(stream.id))
+            self._outbound.send(messages.OnComplete(stream.id))
 
     def fail(self, stream: Served, error: str) -> None:
         """… and not well."""
         if self._finish(stream):
-            self._voice.say(messages.OnError(stream.id, self._voice.short(error)))
+            self._outbound.send(
+                messages.OnError(stream.id, self._outbound.shortened(error))
+            )
 
     def end(self) -> None:
         """The conversation is over."""

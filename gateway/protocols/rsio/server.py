@@ -16,21 +16,9 @@ from twisted.python.failure import Failure
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocols.pressure import Unfinished, Valve
-from gateway.protocols.rsio.checks import check_publishers
+from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.deadlines import Deadlines
 from gateway.protocols.rsio.decoder import Run
-from gateway.protocols.rsio.happenings import (
-    Asked,
-    Cancelled,
-    Demanded,
-    Ended,
-    Event,
-    Identified,
-    Left,
-    Opened,
-    Rejected,
-    Violated,
-)
 from gateway.protocols.rsio.ingest import Ingest
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
@@ -38,6 +26,18 @@ from gateway.protocols.rsio.offsets import SOURCE, Offsets
 from gateway.protocols.rsio.serving import Serving
 from gateway.protocols.rsio.session import Session, State
 from gateway.protocols.rsio.settings import Settings
+from gateway.protocols.rsio.signals import (
+    Cancelled,
+    DemandAdded,
+    GoodbyeReceived,
+    Opened,
+    Signal,
+    SubscribeReceived,
+    SubscribeRejected,
+    Terminated,
+    TokenReceived,
+    Violated,
+)
 
 __all__ = ["Rsio", "RsioServer", "accept"]
 
@@ -194,19 +194,19 @@ class RsioServer:
 
     # What the session tells
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Signal) -> None:
         match event:
-            case Asked(stream):
+            case SubscribeReceived(stream):
                 self._identified()
                 if self._draining:
                     self._session.producer.fail(stream, _STOPPING)
                 else:
                     self._serving.asked(stream)
-            case Demanded(stream):
+            case DemandAdded(stream):
                 self._serving.demanded(stream)
             case Cancelled(stream):
                 self._serving.cancelled(stream)
-            case Ended(stream, error):
+            case Terminated(stream, error):
                 self._ingest.stop(stream)
                 self._log.debug(
                     "{peer}: {name!r} ended: {error}",
@@ -217,15 +217,15 @@ class RsioServer:
             case Violated(stream, why):
                 self._ingest.stop(stream)
                 self._complain("cancelled", stream.publisher, why)
-            case Rejected(stream, why):
+            case SubscribeRejected(stream, why):
                 if not self._told:  # once: it may ask for ever
                     self._told = True
                     self._complain("rejected", stream.publisher, why)
             case Opened():
                 self._opened()
-            case Identified(scheme, data):
+            case TokenReceived(scheme, data):
                 self._identify(scheme, data)
-            case Left():
+            case GoodbyeReceived():
                 self._ingest.settle()  # it came before; nobody will know
                 self._flush()
                 self._hang_up()

@@ -23,11 +23,16 @@ from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages
 from gateway.protocols.rsio.consumer import Consumer
 from gateway.protocols.rsio.decoder import Decoder, Overrun, Oversized, Run
-from gateway.protocols.rsio.happenings import Event, Identified, Left, Opened
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension
+from gateway.protocols.rsio.outbound import Outbound, State
 from gateway.protocols.rsio.producer import Producer
-from gateway.protocols.rsio.voice import State, Voice
+from gateway.protocols.rsio.signals import (
+    GoodbyeReceived,
+    Opened,
+    Signal,
+    TokenReceived,
+)
 
 __all__ = ["Session", "State"]
 
@@ -38,15 +43,15 @@ _DEFLATE = 1
 class Session:
     """One end of a connection."""
 
-    __slots__ = ("_decoder", "_offered", "_voice", "consumer", "producer", "server")
+    __slots__ = ("_decoder", "_offered", "_outbound", "consumer", "producer", "server")
 
     def __init__(
         self, limits: Limits, *, server: bool, offered: Iterable[Extension] = ()
     ) -> None:
         self.server = server
-        self._voice = Voice(limits, server=server)
-        self.consumer = Consumer(self._voice)
-        self.producer = Producer(self._voice)
+        self._outbound = Outbound(limits, server=server)
+        self.consumer = Consumer(self._outbound)
+        self.producer = Producer(self._outbound)
         self._offered = tuple(sorted(offered))
         hello = Code.CLIENT_HELLO if server else Code.SERVER_HELLO
         legal = frozenset({hello, Code.GOODBYE})
@@ -55,12 +60,12 @@ class Session:
     @property
     def state(self) -> State:
         """Where we are."""
-        return self._voice.state
+        return self._outbound.state
 
     @property
     def extensions(self) -> frozenset[Extension]:
         """What both sides know; empty until `Opened`."""
-        return self._voice.extensions
+        return self._outbound.extensions
 
     @property
     def held_bytes(self) -> int:
@@ -69,13 +74,13 @@ class Session:
 
     # -- what the peer says ---------------------------------------------------
 
-    def received(self, data: bytes) -> Iterator[Event]:
+    def received(self, data: bytes) -> Iterator[Signal]:
         """Take any slicing of the stream; what happened, in order.
 
         Then maybe `Refusal`, and the conversation is over.
         """
-        voice, decoder = self._voice, self._decoder
-        if voice.state is State.CLOSED:
+        outbound, decoder = self._outbound, self._decoder
+        if outbound.state is State.CLOSED:
             return
         decoder.feed(data)
         if self.producer.sent:  # each may be answered with a request for another
@@ -86,20 +91,20 @@ class Session:
                 if type(token) is Run:
                     token.stream.arrived += token.count
                     yield token
-                elif (event := _TAKE[type(token)](self, token)) is not None:
+                elif (event := _HANDLERS[type(token)](self, token)) is not None:
                     yield event
                 if self.state is State.CLOSED:  # after whatever the event led to
                     return
         except Refusal as why:
-            if voice.state is not State.LEAVING:
-                voice.say(messages.Goodbye(voice.coded(400, why.rule)))
+            if outbound.state is not State.LEAVING:
+                outbound.send(messages.Goodbye(outbound.with_code(400, why.rule)))
             self.lost()
             why.reply = self.take()
             raise
 
-    def _hello(self, hello: messages.ClientHello | messages.ServerHello) -> Event:
-        voice = self._voice
-        leaving = voice.state is State.LEAVING
+    def _hello(self, hello: messages.ClientHello | messages.ServerHello) -> Signal:
+        outbound = self._outbound
+        leaving = outbound.state is State.LEAVING
         if not leaving:
             if hello.version != messages.VERSION:
                 raise Refusal(
@@ -107,100 +112,99 @@ class Session:
                 )
             if self.server:
                 self.greet()
-            voice.state = State.OPEN
+            outbound.state = State.OPEN
         if not (leaving and self.server):  # who was not greeted uses none
-            voice.extensions = frozenset(
+            outbound.extensions = frozenset(
                 each for each in self._offered if each in hello.extensions
             )
-        self._decoder.legal = voice.legal()
-        return Opened(voice.extensions)
+        self._decoder.legal = outbound.legal_types()
+        return Opened(outbound.extensions)
 
-    def _goodbye(self, goodbye: messages.Goodbye) -> Event:
-        voice = self._voice
-        answered = voice.state is State.LEAVING
-        if not answered:
-            known = Extension.GOODBYE_ACK in voice.extensions
-            voice.say(messages.GoodbyeAck("") if known else messages.Goodbye(""))
+    def _goodbye(self, goodbye: messages.Goodbye) -> Signal:
+        outbound = self._outbound
+        if outbound.state is not State.LEAVING:
+            known = Extension.GOODBYE_ACK in outbound.extensions
+            outbound.send(messages.GoodbyeAck("") if known else messages.Goodbye(""))
         self.lost()
-        return Left(goodbye.reason, answered=answered)
+        return GoodbyeReceived(goodbye.reason)
 
-    def _goodbye_ack(self, ack: messages.GoodbyeAck) -> Event:
+    def _goodbye_ack(self, ack: messages.GoodbyeAck) -> Signal:
         if self.state is not State.LEAVING:
             raise Refusal("goodbyeAck without a goodbye")
         self.lost()
-        return Left(ack.message, answered=True)
+        return GoodbyeReceived(ack.message)
 
     def _ping(self, ping: messages.Ping) -> None:
-        self._voice.say(messages.Pong(ping.data))
+        self._outbound.send(messages.Pong(ping.data))
 
     def _pong(self, pong: messages.Pong) -> None:
         """That its octets arrived was all it had to say."""
 
-    def _token(self, token: messages.Token) -> Event:
+    def _token(self, token: messages.Token) -> Signal:
         if not self.server:
             raise Refusal("token from a server")
-        return Identified(token.scheme, token.data)
+        return TokenReceived(token.scheme, token.data)
 
     def _compress(self, compress: messages.Compress) -> None:
         known = compress.algorithm == _DEFLATE
         if known:
             self._decoder.inflate()
-        self._voice.say(messages.CompressAck(_DEFLATE if known else 0))
+        self._outbound.send(messages.CompressAck(_DEFLATE if known else 0))
 
     def _compress_ack(self, ack: messages.CompressAck) -> None:
         if ack.algorithm == _DEFLATE:
-            self._voice.deflate()
+            self._outbound.compress()
 
     # -- what we say ----------------------------------------------------------
 
     def take(self) -> bytes:
         """What is to be written now."""
-        return self._voice.take()
+        return self._outbound.take()
 
     def greet(self) -> None:
         """Say hello: a client at once; a server does when it was greeted."""
-        voice = self._voice
+        outbound = self._outbound
         if self.server:
-            voice.say(messages.ServerHello(messages.VERSION, self._offered))
+            outbound.send(messages.ServerHello(messages.VERSION, self._offered))
         else:
-            voice.say(messages.ClientHello(messages.VERSION, self._offered))
-            voice.state = State.GREETING
+            outbound.send(messages.ClientHello(messages.VERSION, self._offered))
+            outbound.state = State.GREETING
 
     def goodbye(self, reason: str) -> None:
         """Leave: nothing of any stream is wanted or said any more."""
-        voice = self._voice
-        if voice.state in (State.LEAVING, State.CLOSED):
+        outbound = self._outbound
+        if outbound.state in (State.LEAVING, State.CLOSED):
             return
-        voice.say(messages.Goodbye(voice.short(reason)))
-        voice.state = State.LEAVING
+        outbound.send(messages.Goodbye(outbound.shortened(reason)))
+        outbound.state = State.LEAVING
         self.consumer.end()
         self.producer.end()
 
     def identify(self, scheme: str, data: bytes) -> None:
         """Say who we are, in extension 4."""
-        self._voice.need(Extension.AUTH)
-        self._voice.say(messages.Token(scheme, data))
+        self._outbound.require(Extension.AUTH)
+        self._outbound.send(messages.Token(scheme, data))
 
     def ping(self, data: bytes = b"") -> None:
         """Ask for a sign of life, in extension 1."""
-        self._voice.need(Extension.KEEPALIVE)
-        self._voice.say(messages.Ping(data))
+        self._outbound.require(Extension.KEEPALIVE)
+        self._outbound.send(messages.Ping(data))
 
     def compress(self) -> None:
         """Compress what we say, as soon as the peer agrees, in extension 6."""
-        self._voice.need(Extension.COMPRESSION)
-        self._voice.say(messages.Compress(_DEFLATE))
+        self._outbound.require(Extension.COMPRESSION)
+        self._outbound.send(messages.Compress(_DEFLATE))
 
     def lost(self) -> None:
         """The transport is gone, or will be, and with it everything."""
-        self._voice.state = State.CLOSED
+        self._outbound.state = State.CLOSED
         self.consumer.end()
         self.producer.end()
 
 
-_Take: TypeAlias = Callable[[Session, Any], Event | None]
+_Handler: TypeAlias = Callable[[Session, Any], Signal | None]
 
-_TAKE: dict[type, _Take] = {
+_HANDLERS: dict[type, _Handler] = {
     messages.ClientHello: Session._hello,  # noqa: SLF001 - the table is the session's
     messages.ServerHello: Session._hello,  # noqa: SLF001
     messages.Goodbye: Session._goodbye,  # noqa: SLF001

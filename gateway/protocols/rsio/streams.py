@@ -13,10 +13,10 @@ each other: the same Id may be in use both ways.
 from __future__ import annotations
 
 from gateway.interfaces import Refusal
-from gateway.protocols.rsio.demand import Demand, saturating
+from gateway.protocols.rsio.demand import Demand, saturating_add
 from gateway.protocols.rsio.limits import Limits
 
-__all__ = ["UNKNOWN", "Consumed", "Served", "TooMuch", "Unfinished"]
+__all__ = ["UNKNOWN", "Consumed", "LimitExceeded", "Reassembly", "Served"]
 
 UNKNOWN = -1
 """The size of the elements of a stream before its onSubscribe."""
@@ -73,10 +73,10 @@ class Served:
     def wanted(self, more: int) -> None:
         """The subscriber asks for *more*."""
         self.demand.add(more)
-        self.granted = saturating(self.granted, more)
+        self.granted = saturating_add(self.granted, more)
 
 
-class TooMuch(Exception):
+class LimitExceeded(Exception):
     """A stream's parts exceed a limit: it is to be cancelled."""
 
     def __init__(self, rule: str, limit: int, key: str | None = None) -> None:
@@ -86,7 +86,7 @@ class TooMuch(Exception):
         self.key = key
 
 
-class Unfinished:
+class Reassembly:
     """The split elements of a connection that are still arriving."""
 
     __slots__ = ("_limits", "elements", "octets")
@@ -103,7 +103,7 @@ class Unfinished:
     def add(
         self, stream: Consumed, element: int, data: bytes, *, last: bool
     ) -> bytes | None:
-        """The element, with its last part.  Raises `TooMuch`, or `Refusal`."""
+        """The element, with its last part.  Raises `LimitExceeded`, or `Refusal`."""
         parts = stream.parts
         if parts is None:
             parts = stream.parts = {}
@@ -139,7 +139,7 @@ class Unfinished:
                 f"a split element of {size} octets in a stream of {stream.size} each"
             )
         if size > self._limits.element_bytes:
-            raise TooMuch(
+            raise LimitExceeded(
                 f"element of {size} octets or more",
                 self._limits.element_bytes,
                 "options.element_bytes",
@@ -148,10 +148,10 @@ class Unfinished:
     def _check_all(self) -> None:
         limits = self._limits
         if self.elements > limits.unfinished_elements:
-            raise TooMuch(
+            raise LimitExceeded(
                 f"{self.elements} unfinished elements", limits.unfinished_elements
             )
         if self.octets > limits.unfinished_bytes:
-            raise TooMuch(
+            raise LimitExceeded(
                 f"{self.octets} octets of unfinished elements", limits.unfinished_bytes
             )

@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
-from gateway.protocols.rsio.conformance import Bench
+from gateway.protocols.rsio.conformance import Target
 from gateway.protocols.rsio.decoder import Decoder, Run, elements
 from gateway.protocols.rsio.limits import Limits, Options
 from gateway.protocols.rsio.offsets import Offsets
@@ -77,7 +77,7 @@ class Gate:
         return read(data)
 
 
-class MemoryLink:
+class MemoryTransport:
     """A connection to a listener in this process; waiting moves its clock."""
 
     def __init__(self, gate: Any) -> None:
@@ -186,12 +186,12 @@ def make_gate() -> Callable[..., Gate]:
 
 
 @pytest.fixture
-def make_bench() -> Callable[..., Bench]:
-    """Makes benches for the 57 tests, each with a listener of its own."""
+def make_target() -> Callable[..., Target]:
+    """Makes targets for the 57 tests, each with a listener of its own."""
 
-    def make(**changes: Any) -> Bench:
+    def make(**changes: Any) -> Target:
         gate = Gate(**{"subscribe": ("events", "more"), "window": 64} | changes)
-        return Bench(lambda: MemoryLink(gate))
+        return Target(lambda: MemoryTransport(gate))
 
     return make
 

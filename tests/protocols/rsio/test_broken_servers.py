@@ -11,7 +11,7 @@ import pytest
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import (
-    checks,
+    check_publishers,
     demand,
     ingest,
     messages,
@@ -19,16 +19,16 @@ from gateway.protocols.rsio import (
     session,
     wire,
 )
-from gateway.protocols.rsio.conformance import Bench, Outcome, as_publisher, run
+from gateway.protocols.rsio.conformance import Outcome, Target, publisher_checks, run
 from gateway.protocols.rsio.consumer import Consumer
 from gateway.protocols.rsio.decoder import Decoder, Overrun
 from gateway.protocols.rsio.demand import Demand
+from gateway.protocols.rsio.outbound import Outbound, State
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.server import RsioServer
 from gateway.protocols.rsio.serving import Serving
 from gateway.protocols.rsio.session import Session
-from gateway.protocols.rsio.streams import Served, Unfinished
-from gateway.protocols.rsio.voice import State, Voice
+from gateway.protocols.rsio.streams import Reassembly, Served
 
 Patch: TypeAlias = pytest.MonkeyPatch
 Break: TypeAlias = Callable[[Patch], None]
@@ -48,8 +48,8 @@ def fails(*numbers: int) -> Callable[[Break], Break]:
 
 def retake(patch: Patch, kind: type, wrap: Callable[..., Any]) -> None:
     """The same for what a session does with a kind of message."""
-    old = session._TAKE[kind]
-    patch.setitem(session._TAKE, kind, lambda self, said: wrap(old, self, said))
+    old = session._HANDLERS[kind]
+    patch.setitem(session._HANDLERS, kind, lambda self, said: wrap(old, self, said))
 
 
 def around(patch: Patch, owner: Any, name: str, wrap: Callable[..., Any]) -> None:
@@ -81,12 +81,14 @@ def wraps_demand_at_2_63(patch: Patch) -> None:
 
 @fails(18)
 def takes_a_demand_of_nothing(patch: Patch) -> None:
-    patch.setattr(producer, "negative", lambda number: False)
+    patch.setattr(producer, "not_positive", lambda number: False)
 
 
 @fails(21)
 def fails_at_great_demand(patch: Patch) -> None:
-    patch.setattr(producer, "negative", lambda n: demand.negative(n) or n == 2**63 - 1)
+    patch.setattr(
+        producer, "not_positive", lambda n: demand.not_positive(n) or n == 2**63 - 1
+    )
 
 
 @fails(6, 16, 18, 24, 35, 41)
@@ -94,7 +96,7 @@ def answers_an_unknown_id(patch: Patch) -> None:
     def find(old: Any, self: Producer, number: int) -> Any:
         stream = old(self, number)
         if stream is None:
-            self._voice.say(messages.OnError(number, "E404 no such stream"))
+            self._outbound.send(messages.OnError(number, "E404 no such stream"))
         return stream
 
     around(patch, Producer, "_find", find)
@@ -117,7 +119,7 @@ def rejects_without_on_subscribe(patch: Patch) -> None:
         if stream.live:
             stream.live = False
             del self.streams[stream.id]
-            self._voice.say(messages.OnError(stream.id, error))
+            self._outbound.send(messages.OnError(stream.id, error))
 
     patch.setattr(Producer, "fail", fail)
 
@@ -136,7 +138,7 @@ def completes_instead_of_failing(patch: Patch) -> None:
 def completes_twice(patch: Patch) -> None:
     def complete(old: Any, self: Producer, stream: Served) -> None:
         old(self, stream)
-        self._voice.say(messages.OnComplete(stream.id))
+        self._outbound.send(messages.OnComplete(stream.id))
 
     around(patch, Producer, "complete", complete)
 
@@ -151,7 +153,7 @@ def completes_only_with_demand(patch: Patch) -> None:
 
 @fails(16, 19, 24, 28, 35, 49)
 def does_not_stop_when_cancelled(patch: Patch) -> None:
-    patch.setattr(as_publisher, "_IN_FLIGHT", 10_000)
+    patch.setattr(publisher_checks, "_IN_FLIGHT", 10_000)
     patch.setattr(Producer, "cancel", lambda self, cancel: None)
 
 
@@ -160,7 +162,7 @@ def answers_a_cancel(patch: Patch) -> None:
     def cancel(old: Any, self: Producer, cancel: Any) -> Any:
         happened = old(self, cancel)
         if happened is not None:
-            self._voice.say(messages.OnComplete(cancel.subscriber))
+            self._outbound.send(messages.OnComplete(cancel.subscriber))
         return happened
 
     around(patch, Producer, "cancel", cancel)
@@ -178,7 +180,7 @@ def takes_an_id_in_use(patch: Patch) -> None:
 @fails(35)
 def lets_in_any_number_of_streams(patch: Patch) -> None:
     around(
-        patch, Voice, "__init__",
+        patch, Outbound, "__init__",
         lambda old, self, limits, **more: old(
             self, replace(limits, streams=10**6), **more
         ),
@@ -202,7 +204,7 @@ def waits_until_demand_can_be_met(patch: Patch) -> None:
     def take(old: Any, self: Any, most: int) -> Any:
         return old(self, most if self._there >= min(most, self._number) else 0)
 
-    around(patch, checks._Slow, "take", take)
+    around(patch, check_publishers._Slow, "take", take)
 
 
 @fails(23)
@@ -242,7 +244,7 @@ def never_asks_again(patch: Patch) -> None:
 def asks_when_the_stream_is_over(patch: Patch) -> None:
     def on_complete(old: Any, self: Consumer, done: Any) -> Any:
         happened = old(self, done)
-        self._voice.say(messages.Request(done.subscriber, 1))
+        self._outbound.send(messages.Request(done.subscriber, 1))
         return happened
 
     around(patch, Consumer, "on_complete", on_complete)
@@ -287,7 +289,7 @@ def forgets_the_size_of_what_it_cancelled(patch: Patch) -> None:
 
 @fails(47)
 def takes_parts_of_any_total(patch: Patch) -> None:
-    patch.setattr(Unfinished, "_check", lambda self, stream, size, whole: None)
+    patch.setattr(Reassembly, "_check", lambda self, stream, size, whole: None)
 
 
 @fails(47)
@@ -373,7 +375,7 @@ def closes_without_a_goodbye(patch: Patch) -> None:
 @fails(7, 8, 11, 13, 14, 16, 21, 30, 31, 41, 46, 47, 48, 51)
 def does_not_answer_goodbye(patch: Patch) -> None:
     def goodbye(old: Any, self: Session, goodbye: Any) -> Any:
-        self._voice.state = State.LEAVING
+        self._outbound.state = State.LEAVING
         return old(self, goodbye)
 
     retake(patch, messages.Goodbye, goodbye)
@@ -387,7 +389,7 @@ def stays_after_goodbye(patch: Patch) -> None:
 @fails(51)
 def answers_goodbye_with_goodbye_always(patch: Patch) -> None:
     def goodbye(old: Any, self: Session, goodbye: Any) -> Any:
-        self._voice.extensions -= {messages.Extension.GOODBYE_ACK}
+        self._outbound.extensions -= {messages.Extension.GOODBYE_ACK}
         return old(self, goodbye)
 
     retake(patch, messages.Goodbye, goodbye)
@@ -400,7 +402,7 @@ def does_not_answer_pings(patch: Patch) -> None:
 
 @fails(34, 39)
 def takes_extensions_that_nobody_agreed_on(patch: Patch) -> None:
-    patch.setattr(Voice, "legal", lambda self: frozenset(messages.Code))
+    patch.setattr(Outbound, "legal_types", lambda self: frozenset(messages.Code))
 
 
 @fails(43)
@@ -439,14 +441,14 @@ def loses_what_is_cut_in_two(patch: Patch) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(
-    make_bench: Callable[..., Bench], monkeypatch: Patch, name: str
+    make_target: Callable[..., Target], monkeypatch: Patch, name: str
 ) -> None:
     """A server that breaks a rule fails the tests of that rule, and passes the others."""
     way, numbers = BROKEN[name]
     way(monkeypatch)
     failed = {
         result.test.number
-        for result in run(make_bench())
+        for result in run(make_target())
         if result.outcome is Outcome.FAILED
     }
     assert failed == numbers

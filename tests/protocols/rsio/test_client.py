@@ -16,8 +16,8 @@ from twisted.internet.testing import StringTransport
 from gateway.protocols.rsio import decode, wire
 from gateway.protocols.rsio.client import Disconnected, Outbox, StreamFailed, on_asyncio
 from gateway.protocols.rsio.client.on_twisted import connect
+from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.client.sender import Sender
-from gateway.protocols.rsio.client.waiting import Signal
 from gateway.protocols.rsio.messages import (
     Cancel,
     Goodbye,
@@ -515,18 +515,18 @@ def test_who_waits_no_more_is_forgotten() -> None:
 
     async def run() -> None:
         runtime = on_asyncio._Runtime(asyncio.get_running_loop())
-        signal = Signal(runtime)
+        changed = Condition(runtime)
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(signal.wait(), 0)
-            waiting = asyncio.ensure_future(signal.wait())
+                await asyncio.wait_for(changed.wait(), 0)
+            waiting = asyncio.ensure_future(changed.wait())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.sleep(0)
-        assert not signal._wakes
-        waiting = asyncio.ensure_future(signal.wait())
+        assert not changed._wakes
+        waiting = asyncio.ensure_future(changed.wait())
         await asyncio.sleep(0)
-        signal.fire()
+        changed.notify_all()
         await waiting
 
     asyncio.run(run())

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.protocols.rsio.conformance import TESTS, Bench, Outcome, Role, run
+from gateway.protocols.rsio.conformance import TESTS, Outcome, Role, Target, run
 
 PAGE = Path(__file__).parents[3] / "docs" / "rsio-v0.md"
 
 
 @pytest.fixture
-def bench(make_bench: Callable[..., Bench]) -> Bench:
+def target(make_target: Callable[..., Target]) -> Target:
     """A listener that also serves what the tests subscribe to."""
-    return make_bench()
+    return make_target()
 
 
 def test_there_are_57() -> None:
@@ -29,9 +29,9 @@ def test_there_are_57() -> None:
 @pytest.mark.parametrize(
     "number", [number for number, test in TESTS.items() if test.checks]
 )
-def test_conformance(bench: Bench, number: int) -> None:
+def test_conformance(target: Target, number: int) -> None:
     """Our server passes, as publisher, as subscriber and as such."""
-    for result in run(bench, [number]):
+    for result in run(target, [number]):
         assert result.outcome is Outcome.PASSED, (result.check, result.why)
 
 

@@ -10,8 +10,8 @@ from gateway.protocols.rsio.demand import (
     UNBOUNDED,
     Credit,
     Demand,
-    negative,
-    saturating,
+    not_positive,
+    saturating_add,
 )
 
 
@@ -41,15 +41,15 @@ def test_more_than_demanded() -> None:
 
 def test_negative() -> None:
     """0, and what a signed Long looks like below it."""
-    assert [negative(n) for n in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)] == [
+    assert [not_positive(n) for n in (0, 1, 2**63 - 1, 2**63, 2**64 - 1)] == [
         True, False, False, True, True,
     ]  # fmt: skip
 
 
 def test_saturating() -> None:
     """At the bound, and beyond it."""
-    assert saturating(UNBOUNDED, 1) == saturating(2**62, 2**62) == UNBOUNDED
-    assert saturating(1, 2) == 3
+    assert saturating_add(UNBOUNDED, 1) == saturating_add(2**62, 2**62) == UNBOUNDED
+    assert saturating_add(1, 2) == 3
 
 
 @given(st.integers(1, 50), st.lists(st.integers(0, 50), max_size=60))

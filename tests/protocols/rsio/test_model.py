@@ -23,19 +23,19 @@ from hypothesis.stateful import (
 from gateway.protocols.rsio import messages
 from gateway.protocols.rsio.decoder import Run, elements
 from gateway.protocols.rsio.demand import UNBOUNDED
-from gateway.protocols.rsio.happenings import (
-    Asked,
-    Cancelled,
-    Demanded,
-    Ended,
-    Left,
-    Opened,
-    Safe,
-    Started,
-)
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.signals import (
+    Accepted,
+    Cancelled,
+    DemandAdded,
+    GoodbyeReceived,
+    Opened,
+    StoredReceived,
+    SubscribeReceived,
+    Terminated,
+)
 from gateway.protocols.rsio.streams import Consumed, Served
 
 _SIZES = {"any": 0, "four": 4}
@@ -178,12 +178,12 @@ class Conversation(RuleBasedStateMachine):
             case Opened():
                 assert not side.opened
                 side.opened = True
-            case Asked(served):
+            case SubscribeReceived(served):
                 stream = other.by_id[served.id]
                 assert stream.served is None, "one subscribe, one stream"
                 stream.served = served
                 side.session.producer.accept(served, _SIZES[served.publisher])
-            case Started(consumed):
+            case Accepted(consumed):
                 stream = side.by_id[consumed.id]
                 assert not stream.started, "2.12: one onSubscribe"
                 stream.started = True
@@ -193,12 +193,12 @@ class Conversation(RuleBasedStateMachine):
                 assert stream.seen_end is None, "1.7: nothing after a terminal"
                 assert not stream.cancelled, "2.8: late elements are swallowed"
                 stream.arrived += elements(event.messages, consumed.size)
-            case Ended(consumed, error):
+            case Terminated(consumed, error):
                 stream = side.by_id[consumed.id]
                 assert stream.seen_end is None, "1.7: one terminal"
                 assert not stream.cancelled, "2.8: late signals are swallowed"
                 stream.seen_end = error or "complete"
-            case Demanded(served):
+            case DemandAdded(served):
                 assert served is other.by_id[served.id].served
             case Cancelled(served):
                 stream = other.by_id[served.id]
@@ -206,11 +206,11 @@ class Conversation(RuleBasedStateMachine):
                 assert stream.cancelled or stream.asked_wrongly
                 if stream.end is None:
                     stream.end = _WRONG
-            case Safe(served, offset):
+            case StoredReceived(served, offset):
                 stream = other.by_id[served.id]
                 assert stream.safe_seen <= offset <= stream.safe
                 stream.safe_seen = offset
-            case Left():
+            case GoodbyeReceived():
                 assert not side.left
                 side.left = True
             case _:
@@ -272,7 +272,7 @@ class Conversation(RuleBasedStateMachine):
             return
         side, stream = self._pick(data, is_wanted)
         stream.asked_wrongly = True
-        side.session._voice.say(messages.Request(stream.consumed.id, more))
+        side.session._outbound.send(messages.Request(stream.consumed.id, more))
         self._write()
 
     @some(bool)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.rsio.conformance import Bench, Outcome, TcpLink, run
+from gateway.protocols.rsio.conformance import Outcome, Target, TcpTransport, run
 
 _QUICK = (1, 6, 8, 13, 18, 36, 39, 44, 51, 52, 54)
 
@@ -56,7 +56,7 @@ def port(make_gate: Any) -> Iterator[int]:
 
 def test_our_server_from_outside(port: int) -> None:
     """A selection that needs no clock passes as it does in memory."""
-    results = list(run(Bench(lambda: TcpLink("127.0.0.1", port)), _QUICK))
+    results = list(run(Target(lambda: TcpTransport("127.0.0.1", port)), _QUICK))
     failed = [
         (one.test.name, one.why) for one in results if one.outcome.value == "failed"
     ]
@@ -66,15 +66,15 @@ def test_our_server_from_outside(port: int) -> None:
 
 def test_nobody_there() -> None:
     """A target that does not listen fails each check with a reason."""
-    for result in run(Bench(lambda: TcpLink("127.0.0.1", 1)), [39]):
+    for result in run(Target(lambda: TcpTransport("127.0.0.1", 1)), [39]):
         assert result.outcome is Outcome.FAILED
         assert "no connection" in result.why
 
 
 def test_a_target_without_the_publishers(port: int) -> None:
     """… is put to the rest."""
-    bench = Bench(lambda: TcpLink("127.0.0.1", port), publishers=False)
+    target = Target(lambda: TcpTransport("127.0.0.1", port), publishers=False)
     outcomes = {
-        one.check.role.value: one.outcome for one in run(bench, [1]) if one.check
+        one.check.role.value: one.outcome for one in run(target, [1]) if one.check
     }
     assert outcomes == {"publisher": Outcome.SKIPPED, "subscriber": Outcome.PASSED}

@@ -21,8 +21,8 @@ the publisher, and nothing else.
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
+from gateway.protocols.rsio.client.runtime import Disconnected, StreamFailed
 from gateway.protocols.rsio.client.subscription import Subscription
-from gateway.protocols.rsio.client.waiting import Disconnected, StreamFailed
 
 __all__ = [
     "Disconnected",

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from gateway.protocols.rsio.client.peer import Peer
-from gateway.protocols.rsio.client.waiting import Waiter
+from gateway.protocols.rsio.client.runtime import Waiter
 
 __all__ = ["connect"]
 

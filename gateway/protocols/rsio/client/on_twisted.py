@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from gateway.protocols.outgoing import Stream, Streams
 from gateway.protocols.rsio.client.peer import Peer
-from gateway.protocols.rsio.client.waiting import Disconnected, Waiter
+from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 
 __all__ = ["ALPN", "SUBPROTOCOL", "connect"]
 

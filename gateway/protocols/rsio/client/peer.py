@@ -7,28 +7,28 @@ from collections.abc import Iterable, Sequence
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.publishing import Publishing
-from gateway.protocols.rsio.client.subscription import Subscription
-from gateway.protocols.rsio.client.waiting import (
+from gateway.protocols.rsio.client.runtime import (
+    Condition,
     Disconnected,
     Runtime,
-    Signal,
     Transport,
 )
+from gateway.protocols.rsio.client.subscription import Subscription
 from gateway.protocols.rsio.decoder import Run
-from gateway.protocols.rsio.happenings import (
-    Asked,
-    Cancelled,
-    Demanded,
-    Ended,
-    Event,
-    Left,
-    Opened,
-    Safe,
-    Violated,
-)
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.signals import (
+    Cancelled,
+    DemandAdded,
+    GoodbyeReceived,
+    Opened,
+    Signal,
+    StoredReceived,
+    SubscribeReceived,
+    Terminated,
+    Violated,
+)
 from gateway.protocols.rsio.streams import Consumed, Served
 
 __all__ = ["Peer"]
@@ -71,7 +71,7 @@ class Peer:
         self._name = name
         self._token = token
         self._compress = compress
-        self._changed = Signal(runtime)
+        self._changed = Condition(runtime)
         self._waiting: list[Subscription] = []
         self._subscriptions: set[Subscription] = set()
         self._publishing: dict[str, Publishing] = {}
@@ -108,7 +108,7 @@ class Peer:
             consumer = self._session.consumer
             return consumer.subscribe(publisher, window, offset=offset)
 
-        subscription = Subscription(self, ask, Signal(self._runtime), window)
+        subscription = Subscription(self, ask, Condition(self._runtime), window)
         self._subscriptions.add(subscription)
         if self._why is not None:
             subscription.lost(self._why)
@@ -135,7 +135,7 @@ class Peer:
             raise ValueError(f"{name} is published already")
         made = Publishing(
             self,
-            Signal(self._runtime),
+            Condition(self._runtime),
             Outbox() if outbox is None else outbox,
             size=size,
             confirms=confirms,
@@ -264,24 +264,24 @@ class Peer:
         self._session.lost()
         self._end(why)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Signal) -> None:
         match event:
             case Run(stream=stream):
                 if isinstance(stream.context, Subscription):
                     stream.context.arrived(event)
-            case Ended(stream, error):
+            case Terminated(stream, error):
                 self._ended(stream, error)
             case Violated(stream, why):
                 self._ended(stream, str(why))
-            case Asked(stream):
+            case SubscribeReceived(stream):
                 made = self._publishing.get(stream.publisher)
                 if made is not None:
                     self._offer(stream, made)
                 # else: it waits for its publisher
-            case Demanded(stream):
+            case DemandAdded(stream):
                 if isinstance(stream.context, Publishing):
                     stream.context.demanded()
-            case Safe(stream, offset):
+            case StoredReceived(stream, offset):
                 if isinstance(stream.context, Publishing):
                     stream.context.safe(offset)
             case Cancelled(stream):
@@ -289,7 +289,7 @@ class Peer:
                     stream.context.cancelled()
             case Opened():
                 self._opened()
-            case Left(reason):
+            case GoodbyeReceived(reason):
                 self._flush()
                 self._end(reason or "the other end said goodbye")
             case _:
@@ -307,7 +307,7 @@ class Peer:
         waiting, self._waiting = self._waiting, []
         for subscription in waiting:
             subscription.opened()
-        self._changed.fire()
+        self._changed.notify_all()
 
     def _offer(self, stream: Served, made: Publishing) -> None:
         try:
@@ -337,4 +337,4 @@ class Peer:
         self._subscriptions.clear()
         for publishing in list(self._publishing.values()):
             publishing.lost(why)
-        self._changed.fire()
+        self._changed.notify_all()

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gateway.protocols.rsio.client.outbox import Outbox
-from gateway.protocols.rsio.client.waiting import Disconnected, Signal, StreamFailed
+from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
 from gateway.protocols.rsio.streams import Served
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Publishing:
     def __init__(
         self,
         peer: Peer,
-        signal: Signal,
+        changed: Condition,
         outbox: Outbox,
         *,
         size: int = 0,
@@ -38,7 +38,7 @@ class Publishing:
         self.outbox = outbox
         """What is not confirmed; it may be used again on the next connection."""
         self._peer = peer
-        self._signal = signal
+        self._changed = changed
         self._size = size
         self._confirms = confirms
         self._stream: Served | None = None
@@ -68,20 +68,20 @@ class Publishing:
             self._check()
             self._push()
             if self.outbox.confirmed < number:
-                await self._signal.wait()
+                await self._changed.wait()
 
     async def ended(self) -> None:
         """Wait until the stream is over; raises why."""
         while True:
             self._check()
-            await self._signal.wait()
+            await self._changed.wait()
 
     async def _drain(self) -> None:
         while self.outbox.unsent:
             self._check()
             self._push()
             if self.outbox.unsent:
-                await self._signal.wait()
+                await self._changed.wait()
 
     def _push(self) -> None:
         """Send what is wanted and can be sent now."""
@@ -104,7 +104,7 @@ class Publishing:
     async def __aenter__(self) -> Self:
         while self._stream is None:
             self._check()
-            await self._signal.wait()
+            await self._changed.wait()
         return self
 
     async def __aexit__(
@@ -139,7 +139,7 @@ class Publishing:
     def impossible(self, why: str) -> None:
         """It wants to go on where we can not."""
         self._over = StreamFailed(why)
-        self._signal.fire()
+        self._changed.notify_all()
 
     def demanded(self) -> None:
         """It wants more, and so says how much is safe."""
@@ -147,25 +147,25 @@ class Publishing:
         if stream is not None and self._confirms:
             safe = self._base + stream.granted - stream.first
             self.outbox.confirm(min(safe, self.outbox.sent))
-        self._signal.fire()
+        self._changed.notify_all()
 
     def safe(self, offset: int) -> None:
         """It says how much is safe."""
         outbox = self.outbox
         outbox.confirm(min(offset - outbox.first, outbox.sent))
-        self._signal.fire()
+        self._changed.notify_all()
 
     def writable(self) -> None:
         """The transport takes more."""
-        self._signal.fire()
+        self._changed.notify_all()
 
     def cancelled(self) -> None:
         """It wants no more."""
         self._over = StreamFailed("the subscriber cancelled")
-        self._signal.fire()
+        self._changed.notify_all()
 
     def lost(self, why: str) -> None:
         """The connection has ended."""
         if self._over is None:
             self._over = Disconnected(why)
-            self._signal.fire()
+            self._changed.notify_all()

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
-from gateway.protocols.rsio.client.waiting import Disconnected, StreamFailed
+from gateway.protocols.rsio.client.runtime import Disconnected, StreamFailed
 from gateway.protocols.sender import Unacknowledged
 
 __all__ = ["Sender"]

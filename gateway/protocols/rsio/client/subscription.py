@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gateway.protocols.rsio.client.waiting import Disconnected, Signal, StreamFailed
+from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
 from gateway.protocols.rsio.decoder import Run, elements
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 
@@ -25,11 +25,11 @@ class Subscription:
     """
 
     def __init__(
-        self, peer: Peer, ask: Callable[[], Consumed], signal: Signal, window: int
+        self, peer: Peer, ask: Callable[[], Consumed], changed: Condition, window: int
     ) -> None:
         self._peer = peer
         self._ask = ask
-        self._signal = signal
+        self._changed = changed
         self._window = window
         self._stream: Consumed | None = None
         self._there: deque[bytes] = deque()
@@ -70,7 +70,7 @@ class Subscription:
                 raise self._error
             if self._ended:
                 raise StopAsyncIteration
-            await self._signal.wait()
+            await self._changed.wait()
 
     def _took(self, count: int) -> None:
         self._taken += count
@@ -89,7 +89,7 @@ class Subscription:
             self._ended = True
             if self._stream is not None:
                 self._peer.cancel(self._stream)
-            self._signal.fire()
+            self._changed.notify_all()
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,17 +113,17 @@ class Subscription:
     def arrived(self, run: Run) -> None:
         """Elements."""
         self._there += elements(run.messages, run.stream.size)
-        self._signal.fire()
+        self._changed.notify_all()
 
     def ended(self, error: str | None) -> None:
         """The publisher has no more."""
         self._ended = True
         self._error = None if error is None else StreamFailed(error)
-        self._signal.fire()
+        self._changed.notify_all()
 
     def lost(self, why: str) -> None:
         """The connection has ended."""
         if not self._ended:
             self._ended = True
             self._error = Disconnected(why)
-            self._signal.fire()
+            self._changed.notify_all()

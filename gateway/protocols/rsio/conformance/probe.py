@@ -1,8 +1,8 @@
 """A peer that says exactly what a check wants, and looks at every answer.
 
-A check is a function of a `Bench`: it opens connections and drives each through a
-`Probe`, byte by byte if it likes.  The bench hides whether the target is at the other
-end of a socket or in this process: a `Link` is all it needs.
+A check is a function of a `Target`: it opens connections and drives each through a
+`Probe`, byte by byte if it likes.  The target hides whether the target is at the other
+end of a socket or in this process: a `Transport` is all it needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import Consumed
 
-__all__ = ["Bench", "Failed", "Link", "Next", "Probe", "Unavailable"]
+__all__ = ["Failed", "Next", "Probe", "Target", "Transport", "Unavailable"]
 
 _PATIENCE = 5.0
 _SILENCE = 0.3
@@ -36,7 +36,7 @@ class Unavailable(Exception):
     """The target lacks what the check needs."""
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """A connection to the target."""
 
     def send(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class _Table(dict[int, Consumed]):
 class Probe:
     """One connection to the target."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Transport) -> None:
         self._link = link
         self._table = _Table()
         limits = Limits(element_bytes=1 << 24, part_bytes=1 << 24)
@@ -249,10 +249,12 @@ class Probe:
         return str(heard)
 
 
-class Bench:
+class Target:
     """Where checks get their connections from."""
 
-    def __init__(self, connect: Callable[[], Link], *, publishers: bool = True) -> None:
+    def __init__(
+        self, connect: Callable[[], Transport], *, publishers: bool = True
+    ) -> None:
         """*publishers*: the target has those of `checks`."""
         self.publishers = publishers
         self._connect = connect

@@ -1,6 +1,9 @@
-"""What one end of a connection has agreed on, and what it has to say.
+"""Shared state of a session's parts: handshake state, extensions, outgoing messages.
 
-The parts of a `Session` share this, and nothing else.  No I/O.
+`Session`, `Consumer` and `Producer` all send through one `Outbound`, so that messages
+leave in the order in which they were sent, and are compressed together.
+
+No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -12,52 +15,52 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension, Message
 
-__all__ = ["State", "Voice"]
+__all__ = ["Outbound", "State"]
 
-_BLOCK_BYTES = 256
+_COMPRESS_FROM_BYTES = 256
 """Less is not worth compressing."""
 
 
 class State(Enum):
-    """Of a connection."""
+    """State of a connection."""
 
     NEW = auto()
     GREETING = auto()
-    """We wait for the peer's hello."""
+    """Waiting for the peer's hello."""
     OPEN = auto()
     LEAVING = auto()
-    """We said goodbye and wait for the answer."""
+    """We sent goodbye and wait for the answer."""
     CLOSED = auto()
-    """Write what is left, then close."""
+    """Write what is left, then close the transport."""
 
 
-class Voice:
-    """Where messages wait to be written."""
+class Outbound:
+    """Queues messages until `take` collects their bytes."""
 
-    __slots__ = ("_deflater", "_out", "_server", "extensions", "limits", "state")
+    __slots__ = ("_deflater", "_queue", "_server", "extensions", "limits", "state")
 
     def __init__(self, limits: Limits, *, server: bool) -> None:
         self.limits = limits
         self.state = State.GREETING if server else State.NEW
         self.extensions: frozenset[Extension] = frozenset()
-        """What both sides know."""
+        """The extensions that both hellos listed."""
         self._server = server
-        self._out: list[bytes] = []
+        self._queue: list[bytes] = []
         self._deflater: zlib._Compress | None = None
 
-    def say(self, message: Message) -> None:
-        """Write this."""
-        self._out.append(wire.encode(message))
+    def send(self, message: Message) -> None:
+        """Queue a message."""
+        self._queue.append(wire.encode(message))
 
-    def say_encoded(self, messages: bytes) -> None:
-        """Write these."""
-        self._out.append(messages)
+    def send_encoded(self, messages: bytes) -> None:
+        """Queue messages that are bytes already."""
+        self._queue.append(messages)
 
     def take(self) -> bytes:
-        """What is to be written now."""
-        out, self._out = self._out, []
-        data = b"".join(out)
-        if self._deflater is None or len(data) < _BLOCK_BYTES:
+        """The bytes to write now; compressed if `compress` was called."""
+        queue, self._queue = self._queue, []
+        data = b"".join(queue)
+        if self._deflater is None or len(data) < _COMPRESS_FROM_BYTES:
             return data
         deflater, blocks = self._deflater, []
         # zlib may add to what it can not shrink; the limit is on the result.
@@ -67,37 +70,37 @@ class Voice:
             blocks.append(wire.block(octets + deflater.flush(zlib.Z_SYNC_FLUSH)))
         return b"".join(blocks)
 
-    def deflate(self) -> None:
-        """From now on, compress."""
+    def compress(self) -> None:
+        """Send blocks of compressed messages from now on (extension 6)."""
         if self._deflater is None:
             self._deflater = zlib.compressobj(1)
 
-    def may_speak(self) -> None:
-        """ValueError if it is not the time for messages of streams."""
+    def check_open(self) -> None:
+        """Raises ValueError if messages of streams may not be sent now."""
         if self.state in (State.LEAVING, State.CLOSED):
             raise ValueError("the connection is ending")
         if self.state is State.NEW or (self._server and self.state is State.GREETING):
             raise ValueError("hello comes first")
 
-    def need(self, extension: Extension) -> None:
-        """ValueError if the peer does not know it."""
+    def require(self, extension: Extension) -> None:
+        """Raises ValueError if the extension is not in use."""
         if extension not in self.extensions:
             raise ValueError(f"extension {extension} was not agreed on")
 
-    def legal(self) -> frozenset[int]:
-        """The types of message that may come, now that hello was said."""
+    def legal_types(self) -> frozenset[int]:
+        """The types of message that may arrive once both hellos were exchanged."""
         legal: set[Code] = set(messages.CORE)
         for extension in self.extensions:
             legal |= messages.EXTENSION.get(extension, frozenset())
         return frozenset(legal)
 
-    def coded(self, number: int, text: str) -> str:
-        """*text* for programs too, if the peer knows extension 5; never too long."""
+    def with_code(self, number: int, text: str) -> str:
+        """*text*, shortened if need be; behind `E<number>` if extension 5 is in use."""
         if Extension.CODES in self.extensions and not text.startswith("E"):
             text = f"E{number} {text}"
-        return self.short(text)
+        return self.shortened(text)
 
-    def short(self, text: str) -> str:
-        """*text*, cut to what a message may hold."""
+    def shortened(self, text: str) -> str:
+        """*text*, cut to `limits.text_bytes`."""
         octets, most = text.encode(), self.limits.text_bytes
         return text if len(octets) <= most else octets[:most].decode(errors="ignore")

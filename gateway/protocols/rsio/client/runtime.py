@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-__all__ = ["Disconnected", "Runtime", "Signal", "StreamFailed", "Transport", "Waiter"]
+__all__ = [
+    "Condition",
+    "Disconnected",
+    "Runtime",
+    "StreamFailed",
+    "Transport",
+    "Waiter",
+]
 
 
 class Disconnected(ConnectionError):
@@ -46,7 +53,7 @@ class Transport(Protocol):
         """Drop at once."""
 
 
-class Signal:
+class Condition:
     """Wakes all who wait for something to change; they look whether it did."""
 
     __slots__ = ("_runtime", "_wakes")
@@ -56,7 +63,7 @@ class Signal:
         self._wakes: list[Callable[[], None]] = []
 
     async def wait(self) -> None:
-        """Until the next `fire`."""
+        """Until the next `notify_all`."""
         awaitable, wake = self._runtime.waiter()
         self._wakes.append(wake)
         try:
@@ -65,7 +72,7 @@ class Signal:
             if wake in self._wakes:  # cancelled, as by a timeout
                 self._wakes.remove(wake)
 
-    def fire(self) -> None:
+    def notify_all(self) -> None:
         """Wake them."""
         wakes, self._wakes = self._wakes, []
         for wake in wakes:

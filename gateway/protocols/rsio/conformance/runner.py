@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gateway.protocols.rsio.conformance import (  # noqa: F401 - they register their checks
-    as_connection,
-    as_publisher,
-    as_subscriber,
-    at_the_wire,
+    connection_checks,
+    framing_checks,
+    publisher_checks,
+    subscriber_checks,
 )
-from gateway.protocols.rsio.conformance.probe import Bench, Failed, Unavailable
-from gateway.protocols.rsio.conformance.register import TESTS, Check, Role, Test
+from gateway.protocols.rsio.conformance.probe import Failed, Target, Unavailable
+from gateway.protocols.rsio.conformance.registry import TESTS, Check, Role, Test
 from gateway.protocols.rsio.messages import OnComplete, OnSubscribe, Subscribe
 
 __all__ = ["Outcome", "Result", "run", "serves_checks"]
@@ -38,7 +38,7 @@ class Result:
 
 
 def run(
-    bench: Bench,
+    target: Target,
     numbers: Collection[int] | None = None,
     roles: Collection[Role] = tuple(Role),
 ) -> Iterator[Result]:
@@ -53,26 +53,26 @@ def run(
             yield Result(test, None, Outcome.SKIPPED, test.inside)
         for each in test.checks:
             if each.role in roles:
-                yield _one(bench, test, each)
+                yield _one(target, test, each)
 
 
-def serves_checks(bench: Bench) -> bool:
+def serves_checks(target: Target) -> bool:
     """Whether the target has the publishers `check/…`.  Raises OSError, `Failed`."""
     try:
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(Subscribe("check/count?n=0", 1, 0))
         return isinstance(probe.hear(), OnSubscribe) and isinstance(
             probe.hear(), OnComplete
         )
     finally:
-        bench.clean()
+        target.clean()
 
 
-def _one(bench: Bench, test: Test, each: Check) -> Result:
-    if each.needs_publishers and not bench.publishers:
+def _one(target: Target, test: Test, each: Check) -> Result:
+    if each.needs_publishers and not target.publishers:
         return Result(test, each, Outcome.SKIPPED, "the target does not serve check/…")
     try:
-        each.body(bench)
+        each.body(target)
     except Failed as why:
         return Result(test, each, Outcome.FAILED, str(why))
     except Unavailable as why:
@@ -80,5 +80,5 @@ def _one(bench: Bench, test: Test, each: Check) -> Result:
     except OSError as why:
         return Result(test, each, Outcome.FAILED, f"no connection: {why}")
     finally:
-        bench.clean()
+        target.clean()
     return Result(test, each, Outcome.PASSED)

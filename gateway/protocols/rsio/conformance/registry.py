@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from gateway.protocols.rsio.conformance.probe import Bench
+from gateway.protocols.rsio.conformance.probe import Target
 
 __all__ = ["TESTS", "Check", "Role", "Test", "check"]
 
 _MEMORY = "what is held in memory shows on no wire: tests/protocols/rsio/"
 
-Body: TypeAlias = Callable[[Bench], None]
+Body: TypeAlias = Callable[[Target], None]
 
 
 class Role(Enum):

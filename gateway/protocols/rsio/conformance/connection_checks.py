@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.conformance.probe import Bench, Unavailable, require
-from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.conformance.probe import Target, Unavailable, require
+from gateway.protocols.rsio.conformance.registry import Role, check
 from gateway.protocols.rsio.messages import (
     Cancel,
     ClientHello,
@@ -28,18 +28,18 @@ _HELLO = wire.encode(ClientHello(0, ()))
 
 
 @check(33, _C)
-def _rejected(bench: Bench) -> None:
+def _rejected(target: Target) -> None:
     """A connection whose hello is refused has no streams."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(ClientHello(9, ()), Subscribe("check/never", 1, 1))
     probe.hangs_up()
     require(not probe.asked, "subscribed on a connection that it refused")
 
 
 @check(34, _C)
-def _keepalive(bench: Bench) -> None:
+def _keepalive(target: Target) -> None:
     """A ping is answered with the same octets, if both know it."""
-    probe = bench.connect()
+    probe = target.connect()
     if Extension.KEEPALIVE not in probe.hello(Extension.KEEPALIVE):
         raise Unavailable("the target has no keepalive")
     for data in (b"", b"\x00\xff", b"x" * 100):
@@ -50,71 +50,71 @@ def _keepalive(bench: Bench) -> None:
 
 
 @check(34, _C)
-def _no_keepalive(bench: Bench) -> None:
+def _no_keepalive(target: Target) -> None:
     """A ping that was not agreed on is an unknown type."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Ping(b""))
     probe.hangs_up()
 
 
 @check(36, _C)
-def _not_asked(bench: Bench) -> None:
+def _not_asked(target: Target) -> None:
     """Elements and ends of streams that were never asked for are fatal."""
     number = 2**50
     for said in (
         OnSubscribe(number, 0), OnComplete(number), OnError(number, "x"),
         wire.on_next(number, [b"x"]),
     ):  # fmt: skip
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(said)
         probe.hangs_up()
 
 
 @check(36, _C)
-def _too_early(bench: Bench) -> None:
+def _too_early(target: Target) -> None:
     """An element, or an end, before its onSubscribe is fatal (1.9)."""
     for make in (lambda n: wire.on_next(n, [b"x"]), OnComplete):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(make(probe.wanted().subscriber))
         probe.hangs_up()
 
 
 @check(39, _C)
-def _first(bench: Bench) -> None:
+def _first(target: Target) -> None:
     """Hello comes first."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(Subscribe("check/never", 1, 0))
     probe.hangs_up()
 
 
 @check(39, _C)
-def _twice(bench: Bench) -> None:
+def _twice(target: Target) -> None:
     """Hello comes once."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(ClientHello(0, ()))
     probe.hangs_up()
 
 
 @check(39, _C)
-def _wrong_side(bench: Bench) -> None:
+def _wrong_side(target: Target) -> None:
     """A client does not say serverHello."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(ServerHello(0, ()))
     probe.hangs_up()
 
 
 @check(39, _C)
-def _version(bench: Bench) -> None:
+def _version(target: Target) -> None:
     """Another version is answered with a goodbye that says so."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(ClientHello(1, ()))
     require("version" in probe.hangs_up().reason, "goodbye does not say why")
 
 
 @check(40, _C)
-def _optimistic(bench: Bench) -> None:
+def _optimistic(target: Target) -> None:
     """A client may subscribe before it has seen serverHello."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(ClientHello(0, ()), Subscribe("check/no-such-publisher", 1, 1))
     probe.expect(ServerHello)
     probe.exactly(OnSubscribe(1, 0))
@@ -122,18 +122,18 @@ def _optimistic(bench: Bench) -> None:
 
 
 @check(49, _C)
-def _never_reused(bench: Bench) -> None:
+def _never_reused(target: Target) -> None:
     """The target's own Ids differ."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.wanted()
     numbers = [asked.subscriber for asked in probe.asked]
     require(len(set(numbers)) == len(numbers), "an Id is in use twice")
 
 
 @check(51, _C)
-def _answered(bench: Bench) -> None:
+def _answered(target: Target) -> None:
     """Goodbye is answered with goodbye, and the connection closes."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Goodbye("done"))
     heard = probe.hear()
     require(isinstance(heard, Goodbye), f"expected goodbye, got {heard}")
@@ -141,9 +141,9 @@ def _answered(bench: Bench) -> None:
 
 
 @check(51, _C)
-def _acknowledged(bench: Bench) -> None:
+def _acknowledged(target: Target) -> None:
     """… with goodbyeAck, if both know it."""
-    probe = bench.connect()
+    probe = target.connect()
     if Extension.GOODBYE_ACK not in probe.hello(Extension.GOODBYE_ACK):
         raise Unavailable("the target has no goodbyeAck")
     probe.say(Goodbye("done"))
@@ -153,9 +153,9 @@ def _acknowledged(bench: Bench) -> None:
 
 
 @check(51, _C)
-def _ends_streams(bench: Bench) -> None:
+def _ends_streams(target: Target) -> None:
     """Goodbye ends every stream without another word."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(Goodbye(""), wire.on_next(asked.subscriber, [b"{}"]), Request(1, 1))
     heard = probe.hear()
     require(isinstance(heard, Goodbye), f"expected goodbye, got {heard}")
@@ -163,17 +163,17 @@ def _ends_streams(bench: Bench) -> None:
 
 
 @check(51, _C)
-def _unasked_ack(bench: Bench) -> None:
+def _unasked_ack(target: Target) -> None:
     """A goodbyeAck that answers nothing is a mistake."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(GoodbyeAck(""))
     probe.hangs_up()
 
 
 @check(16, _C)
-def _unknown_ids(bench: Bench) -> None:
+def _unknown_ids(target: Target) -> None:
     """Request and cancel for Ids that were never used are ignored."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Request(2**40, 1), Cancel(2**40), Request(0, 0))
     probe.silent()
     probe.alive()

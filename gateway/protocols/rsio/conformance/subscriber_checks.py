@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.conformance.probe import (
-    Bench,
     Failed,
     Probe,
+    Target,
     Unavailable,
     require,
 )
-from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.conformance.registry import Role, check
 from gateway.protocols.rsio.messages import (
     Cancel,
     Goodbye,
@@ -56,9 +56,9 @@ def _window(asked: Subscribe) -> int:
 
 
 @check(1, _S)
-def _credit(bench: Bench) -> None:
+def _credit(target: Target) -> None:
     """Demand is renewed as elements are taken, of whatever form, one unit each."""
-    probe, asked = bench.published(8)
+    probe, asked = target.published(8)
     number, window = asked.subscriber, _window(asked)
     half = window // 2
     probe.say(wire.on_next_packed(number, half, bytes(8 * half)))
@@ -68,27 +68,27 @@ def _credit(bench: Bench) -> None:
 
 
 @check(7, _S)
-def _no_terminal(bench: Bench) -> None:
+def _no_terminal(target: Target) -> None:
     """A terminal after the target's cancel breaks nothing, nor does its absence."""
-    probe, number = _cancelled(bench)
+    probe, number = _cancelled(target)
     probe.say(OnComplete(number))
     probe.silent()
     probe.alive()
 
 
 @check(10, _S)
-def _demand(bench: Bench) -> None:
+def _demand(target: Target) -> None:
     """The subscriber signals demand."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     if not asked.demand:
         _granted(probe, asked.subscriber, 1)
 
 
 @check(11, _S)
-def _after_terminal(bench: Bench) -> None:
+def _after_terminal(target: Target) -> None:
     """No request and no cancel in reply to onComplete or onError."""
     for terminal in (OnComplete, lambda number: OnError(number, "E500 gone")):
-        probe, asked = bench.published()
+        probe, asked = target.published()
         number = asked.subscriber
         probe.say(_next(number, min(1, asked.demand)), terminal(number))
         probe.silent()
@@ -96,17 +96,17 @@ def _after_terminal(bench: Bench) -> None:
 
 
 @check(12, _S)
-def _second(bench: Bench) -> None:
+def _second(target: Target) -> None:
     """A second onSubscribe: cancel, and goodbye."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(OnSubscribe(asked.subscriber, 0))
     probe.exactly(Cancel(asked.subscriber))
     probe.hangs_up()
 
 
-def _cancelled(bench: Bench, size: int = 0) -> tuple[Probe, int]:
+def _cancelled(target: Target, size: int = 0) -> tuple[Probe, int]:
     """A stream that the target has cancelled, because we sent too much."""
-    probe, asked = bench.published(size)
+    probe, asked = target.published(size)
     number, window = asked.subscriber, _window(asked)
     if size:
         probe.say(wire.on_next(number, [bytes(size)] * (window + 1), fixed=True))
@@ -120,34 +120,34 @@ def _cancelled(bench: Bench, size: int = 0) -> tuple[Probe, int]:
 
 
 @check(13, _S)
-def _late(bench: Bench) -> None:
+def _late(target: Target) -> None:
     """Elements that cross the cancel are swallowed."""
-    probe, number = _cancelled(bench)
+    probe, number = _cancelled(target)
     probe.say(_next(number, 5), OnNextPart(number, 1, b"x"))
     probe.silent()
     probe.alive()
 
 
 @check(14, _S)
-def _at_once(bench: Bench) -> None:
+def _at_once(target: Target) -> None:
     """A stream may end before anything, well or not."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(OnError(asked.subscriber, "E404 nothing here"))
     probe.silent()
     probe.alive()
 
 
 @check(30, _S)
-def _pairs(bench: Bench) -> None:
+def _pairs(target: Target) -> None:
     """{single, multi, none, error}, both ways at once."""
     ends = {
         "check/count?n=1": 1, "check/count?n=9": 9, "check/count?n=0": 0,
         "check/fail?n=2": 2,
     }  # fmt: skip
-    for theirs, elements in ends.items() if bench.publishers else ():
+    for theirs, elements in ends.items() if target.publishers else ():
         for ours, terminal in ((1, OnComplete), (9, OnComplete), (0, OnComplete),
                                (2, OnError)):  # fmt: skip
-            probe, asked = bench.published()
+            probe, asked = target.published()
             number = asked.subscriber
             end = (
                 OnComplete(number) if terminal is OnComplete else OnError(number, "E5")
@@ -162,12 +162,12 @@ def _pairs(bench: Bench) -> None:
 
 
 @check(32, _S)
-def _again(bench: Bench) -> None:
+def _again(target: Target) -> None:
     """After a disconnection a new subscription grants a whole window again."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(_next(asked.subscriber, min(3, asked.demand)))
     probe.close()
-    again = bench.greeted().wanted()
+    again = target.greeted().wanted()
     require(
         (again.publisher, again.demand) == (asked.publisher, asked.demand),
         "asks for something else",
@@ -175,51 +175,51 @@ def _again(bench: Bench) -> None:
 
 
 @check(37, _S)
-def _too_large(bench: Bench) -> None:
+def _too_large(target: Target) -> None:
     """An element that claims 2^40 octets is refused at once."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(b"\x21" + wire.varint(asked.subscriber) + wire.varint(2**40))
     probe.hangs_up()
 
 
 @check(37, _S)
-def _too_large_part(bench: Bench) -> None:
+def _too_large_part(target: Target) -> None:
     """… and so is a part that does."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     head = b"\x25" + wire.varint(asked.subscriber) + b"\x01"
     probe.say(head + wire.varint(2**40))
     probe.hangs_up()
 
 
 @check(46, _S)
-def _fixed(bench: Bench) -> None:
+def _fixed(target: Target) -> None:
     """Packed elements in a stream without a fixed size are refused."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(wire.on_next_packed(asked.subscriber, 2, b"abcd"))
     probe.hangs_up()
 
 
 @check(46, _S)
-def _none_packed(bench: Bench) -> None:
+def _none_packed(target: Target) -> None:
     """No elements in a packed message cost nothing."""
-    probe, asked = bench.published(4)
+    probe, asked = target.published(4)
     probe.say(wire.on_next_packed(asked.subscriber, 0, b""))
     probe.silent()
     probe.alive()
 
 
 @check(46, _S)
-def _overflow(bench: Bench) -> None:
+def _overflow(target: Target) -> None:
     """A count times a size beyond all limits is refused at once."""
-    probe, asked = bench.published(8)
+    probe, asked = target.published(8)
     probe.say(b"\x24" + wire.varint(asked.subscriber) + wire.varint(2**61 + 1))
     probe.hangs_up()
 
 
 @check(47, _S)
-def _parts(bench: Bench) -> None:
+def _parts(target: Target) -> None:
     """Parts of two elements interleave; each costs one unit."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     number = asked.subscriber
     if asked.demand < 2:
         raise Unavailable("the target asks for less than two elements")
@@ -230,18 +230,18 @@ def _parts(bench: Bench) -> None:
 
 
 @check(47, _S)
-def _unfinished(bench: Bench) -> None:
+def _unfinished(target: Target) -> None:
     """A stream may end within an element."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     probe.say(OnNextPart(asked.subscriber, 1, b"x"), OnComplete(asked.subscriber))
     probe.silent()
     probe.alive()
 
 
 @check(47, _S)
-def _endless_parts(bench: Bench) -> None:
+def _endless_parts(target: Target) -> None:
     """An element that never ends is cancelled."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     part = wire.encode(OnNextPart(asked.subscriber, 1, b"x" * 60_000))
     for _ in range(2000):
         probe.say(part)
@@ -254,18 +254,18 @@ def _endless_parts(bench: Bench) -> None:
 
 
 @check(47, _S)
-def _total(bench: Bench) -> None:
+def _total(target: Target) -> None:
     """Parts must join to the fixed size."""
-    probe, asked = bench.published(8)
+    probe, asked = target.published(8)
     number = asked.subscriber
     probe.say(OnNextPart(number, 1, b"1234"), OnNextLastPart(number, 1, b"56"))
     probe.hangs_up()
 
 
 @check(48, _S)
-def _old_size(bench: Bench) -> None:
+def _old_size(target: Target) -> None:
     """Late elements of a cancelled stream are read with the size they have."""
-    probe, number = _cancelled(bench, size=3)
+    probe, number = _cancelled(target, size=3)
     probe.say(wire.on_next(number, [b"\x7f\x00\xff"] * 2, fixed=True))
     probe.say(wire.on_next_packed(number, 2, b"\x7f\x00\xff" * 2))
     probe.silent()
@@ -273,9 +273,9 @@ def _old_size(bench: Bench) -> None:
 
 
 @check(50, _S)
-def _both_ways(bench: Bench) -> None:
+def _both_ways(target: Target) -> None:
     """The same Id in both directions names two streams."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     number = asked.subscriber
     probe.say(Subscribe("check/no-such-publisher", number, 1))
     probe.exactly(OnSubscribe(number, 0))
@@ -285,10 +285,10 @@ def _both_ways(bench: Bench) -> None:
 
 
 @check(52, _S)
-def _reset(bench: Bench) -> None:
+def _reset(target: Target) -> None:
     """A reset in the middle of an element costs that connection and no other."""
-    other, asked = bench.published()
-    probe, doomed = bench.published()
+    other, asked = target.published()
+    probe, doomed = target.published()
     probe.say(_next(doomed.subscriber)[:-3])
     probe.reset()
     other.say(_next(asked.subscriber, _window(asked)))
@@ -296,9 +296,9 @@ def _reset(bench: Bench) -> None:
 
 
 @check(53, _S)
-def _window_holds(bench: Bench) -> None:
+def _window_holds(target: Target) -> None:
     """Never more is asked for than the window and what has come (kill: from within)."""
-    probe, asked = bench.published()
+    probe, asked = target.published()
     number, window = asked.subscriber, _window(asked)
     sent = granted = 0
     for count in (1, window // 2, window // 4, 1):
@@ -313,10 +313,10 @@ def _window_holds(bench: Bench) -> None:
 
 
 @check(54, _S)
-def _overrun(bench: Bench) -> None:
+def _overrun(target: Target) -> None:
     """Too many elements: the stream is cancelled, and the next time all ends."""
     try:
-        probe, _ = _cancelled(bench)
+        probe, _ = _cancelled(target)
     except NotCancelled as why:
         raise Failed(str(why)) from None
     if len(probe.asked) > 1:

@@ -23,27 +23,27 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
-from gateway.protocols.rsio.conformance.probe import Link
+from gateway.protocols.rsio.conformance.probe import Transport
 
-__all__ = ["SocketLink", "TcpLink", "UnixLink", "WebSocketLink"]
+__all__ = ["SocketTransport", "TcpTransport", "UnixTransport", "WebSocketTransport"]
 
 _CONNECT_SECONDS = 10.0
 
 
-class SocketLink:
+class SocketTransport:
     """A connection that is open."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
 
     def send(self, data: bytes) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         self._socket.settimeout(_CONNECT_SECONDS)
         with contextlib.suppress(OSError):
             self._socket.sendall(data)
 
     def receive(self, seconds: float) -> bytes | None:
-        """See `Link`."""
+        """See `Transport`."""
         self._socket.settimeout(seconds)
         try:
             return self._socket.recv(1 << 18)
@@ -53,17 +53,17 @@ class SocketLink:
             return b""
 
     def close(self) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         self._socket.close()
 
     def reset(self) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         linger = struct.pack("ii", 1, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._socket.close()
 
 
-class TcpLink(SocketLink):
+class TcpTransport(SocketTransport):
     """To a host and a port; with *tls*, over TLS."""
 
     def __init__(
@@ -74,7 +74,7 @@ class TcpLink(SocketLink):
         super().__init__(_secured(made, tls, host))
 
 
-class UnixLink(SocketLink):
+class UnixTransport(SocketTransport):
     """To a socket in the file system; with *tls*, over TLS."""
 
     def __init__(self, path: Path, *, tls: ssl.SSLContext | None = None) -> None:
@@ -88,10 +88,12 @@ class UnixLink(SocketLink):
         super().__init__(_secured(made, tls, "localhost"))
 
 
-class WebSocketLink:
+class WebSocketTransport:
     """Over another link: one binary message for each `send`."""
 
-    def __init__(self, below: Link, host: str, path: str, subprotocol: str) -> None:
+    def __init__(
+        self, below: Transport, host: str, path: str, subprotocol: str
+    ) -> None:
         """OSError if the target will not be a WebSocket."""
         self._below = below
         self._frames = WSConnection(ConnectionType.CLIENT)
@@ -108,12 +110,12 @@ class WebSocketLink:
             raise ConnectionError("the target accepts no WebSocket there")
 
     def send(self, data: bytes) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         if not self._over:
             self._below.send(self._frames.send(BytesMessage(data)))
 
     def receive(self, seconds: float) -> bytes | None:
-        """See `Link`."""
+        """See `Transport`."""
         end = time.monotonic() + seconds
         while not self._data and not self._over:
             left = end - time.monotonic()
@@ -124,11 +126,11 @@ class WebSocketLink:
         return data
 
     def close(self) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         self._below.close()
 
     def reset(self) -> None:
-        """See `Link`."""
+        """See `Transport`."""
         self._below.reset()
 
     def _read(self, seconds: float) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.protocols.rsio.conformance.probe import Bench, Next, Probe, require
-from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.conformance.probe import Next, Probe, Target, require
+from gateway.protocols.rsio.conformance.registry import Role, check
 from gateway.protocols.rsio.messages import (
     Cancel,
     OnComplete,
@@ -33,9 +33,9 @@ def _fails(probe: Probe, number: int) -> str:
 
 
 @check(1, _P)
-def _exactly(bench: Bench) -> None:
+def _exactly(target: Target) -> None:
     """request(n) yields n elements and then silence."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless", demand=3)
     require(probe.elements(3) == _numbers(0, 3), "other elements")
     probe.silent()
@@ -45,36 +45,36 @@ def _exactly(bench: Bench) -> None:
 
 
 @check(1, _P)
-def _exactly_packed(bench: Bench) -> None:
+def _exactly_packed(target: Target) -> None:
     """Packed elements count one each."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=1000&size=4", demand=10)
     require(len(probe.elements(10)) == 10, "not ten")
     probe.silent()
 
 
 @check(1, _P)
-def _exactly_split(bench: Bench) -> None:
+def _exactly_split(target: Target) -> None:
     """An element in parts counts one."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/large?n=3&octets=200000", demand=2)
     require([len(one) for one in probe.elements(2)] == [200_000] * 2, "other sizes")
     probe.silent()
 
 
 @check(2, _P)
-def _fewer(bench: Bench) -> None:
+def _fewer(target: Target) -> None:
     """A stream may end before its demand is met."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=2", demand=10)
     probe.elements(2)
     probe.exactly(OnComplete(1))
 
 
 @check(3, _P)
-def _serial(bench: Bench) -> None:
+def _serial(target: Target) -> None:
     """A thousand elements come in order, however they were asked for."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless")
     for _ in range(100):
         probe.say(Request(1, 3), Request(1, 7))
@@ -82,35 +82,35 @@ def _serial(bench: Bench) -> None:
 
 
 @check(4, _P)
-def _failure(bench: Bench) -> None:
+def _failure(target: Target) -> None:
     """A failure is told by onError."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/fail?n=1", demand=5)
     probe.elements(1)
     _fails(probe, 1)
 
 
 @check(5, _P)
-def _finite(bench: Bench) -> None:
+def _finite(target: Target) -> None:
     """A finite stream ends with onComplete."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=3", demand=3)
     probe.elements(3)
     probe.exactly(OnComplete(1))
 
 
 @check(5, _P)
-def _empty(bench: Bench) -> None:
+def _empty(target: Target) -> None:
     """optional_spec105: an empty stream completes without demand."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=0")
     probe.exactly(OnComplete(1))
 
 
 @check(6, _P)
-def _nothing_after(bench: Bench) -> None:
+def _nothing_after(target: Target) -> None:
     """Nothing follows onComplete or onError, whatever is asked."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=1", 1, 1)
     probe.elements(1)
     probe.exactly(OnComplete(1))
@@ -121,18 +121,18 @@ def _nothing_after(bench: Bench) -> None:
 
 
 @check(8, _P)
-def _unknown(bench: Bench) -> None:
+def _unknown(target: Target) -> None:
     """An unknown publisher is an onSubscribe and an onError."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/no-such-publisher", 7, 1)
     _fails(probe, 7)
     probe.alive()
 
 
 @check(9, _P)
-def _two(bench: Bench) -> None:
+def _two(target: Target) -> None:
     """Two subscribers of one publisher get the same, in the same order."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=50", 1)
     probe.subscribe("check/count?n=50", 2)
     probe.say(Request(1, 50))
@@ -144,9 +144,9 @@ def _two(bench: Bench) -> None:
 
 
 @check(14, _P)
-def _terminal(bench: Bench) -> None:
+def _terminal(target: Target) -> None:
     """OnComplete and onError come with and without a request."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=0", 1, 9)
     probe.exactly(OnComplete(1))
     probe.subscribe("check/fail?n=0", 2)
@@ -154,9 +154,9 @@ def _terminal(bench: Bench) -> None:
 
 
 @check(15, _P)
-def _deep(bench: Bench) -> None:
+def _deep(target: Target) -> None:
     """Ten thousand requests of one element each, all at once."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless")
     probe.say(*[Request(1, 1)] * 10_000)
     require(probe.elements(10_000) == _numbers(0, 10_000), "other elements")
@@ -164,9 +164,9 @@ def _deep(bench: Bench) -> None:
 
 
 @check(16, _P)
-def _no_ops(bench: Bench) -> None:
+def _no_ops(target: Target) -> None:
     """Request and cancel after cancel do nothing."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless")
     probe.say(Cancel(1), Request(1, 5), Cancel(1), Cancel(1), Request(1, 0))
     probe.silent()
@@ -174,9 +174,9 @@ def _no_ops(bench: Bench) -> None:
 
 
 @check(17, _P)
-def _add_up(bench: Bench) -> None:
+def _add_up(target: Target) -> None:
     """Requests add up, the first demand included."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Subscribe("check/endless", 1, 2), Request(1, 3), Request(1, 4))
     probe.exactly(OnSubscribe(1, 0))
     probe.elements(9)
@@ -184,9 +184,9 @@ def _add_up(bench: Bench) -> None:
 
 
 @check(18, _P)
-def _not_positive(bench: Bench) -> None:
+def _not_positive(target: Target) -> None:
     """request(0) and request(-1) end the stream with an onError that names rule 3.9."""
-    probe = bench.greeted()
+    probe = target.greeted()
     for number, demand in ((1, 0), (2, _NEGATIVE), (3, 2**63)):
         probe.subscribe("check/endless", number)
         probe.say(Request(number, demand))
@@ -196,17 +196,17 @@ def _not_positive(bench: Bench) -> None:
 
 
 @check(18, _P)
-def _not_positive_at_once(bench: Bench) -> None:
+def _not_positive_at_once(target: Target) -> None:
     """A negative first demand is an onSubscribe and such an onError."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless", 1, _NEGATIVE)
     require("3.9" in _fails(probe, 1), "onError does not name 3.9")
 
 
 @check(19, _P)
-def _stops(bench: Bench) -> None:
+def _stops(target: Target) -> None:
     """Cancel stops even an unbounded stream."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless", demand=_UNBOUNDED)
     probe.elements(100)
     probe.say(Cancel(1), Subscribe("check/count?n=0", 2, 0))
@@ -222,9 +222,9 @@ def _stops(bench: Bench) -> None:
 
 
 @check(21, _P)
-def _unbounded(bench: Bench) -> None:
+def _unbounded(target: Target) -> None:
     """2^63-1, twice, and many more requests: no error, no wrap."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=500", 1, _UNBOUNDED)
     probe.say(*[Request(1, _UNBOUNDED)] * 3, *[Request(1, 1)] * 20)
     probe.elements(500)
@@ -232,9 +232,9 @@ def _unbounded(bench: Bench) -> None:
 
 
 @check(21, _P)
-def _unbounded_before(bench: Bench) -> None:
+def _unbounded_before(target: Target) -> None:
     """The same while nothing can be delivered yet."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/never")
     probe.say(*[Request(1, _UNBOUNDED)] * 5, *[Request(1, 2**62)] * 5)
     probe.silent()
@@ -242,10 +242,10 @@ def _unbounded_before(bench: Bench) -> None:
 
 
 @check(21, _P)
-def _no_wrap(bench: Bench) -> None:
+def _no_wrap(target: Target) -> None:
     """Demand that sums up to 2^63, 2^64 or a little more is not little, nor negative."""
     for number, more in enumerate(([1], [2], [_UNBOUNDED, 1], [_UNBOUNDED, 2, 1])):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.subscribe("check/slow?n=2", number)
         probe.say(*[Request(number, each) for each in (_UNBOUNDED, *more)])
         require(probe.elements(2, number) == _numbers(0, 2), "other elements")
@@ -253,9 +253,9 @@ def _no_wrap(bench: Bench) -> None:
 
 
 @check(22, _P)
-def _active(bench: Bench) -> None:
+def _active(target: Target) -> None:
     """A publisher with its own rhythm delivers each element when it has it."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/slow?n=3", demand=100)
     require(probe.elements(3) == _numbers(0, 3), "other elements")
     probe.exactly(OnComplete(1))
@@ -264,9 +264,9 @@ def _active(bench: Bench) -> None:
 
 
 @check(23, _P)
-def _long_ago(bench: Bench) -> None:
+def _long_ago(target: Target) -> None:
     """Demand from before another stream's life is still honoured."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/slow?n=2", 1, 2)
     probe.subscribe("check/count?n=2", 2, 2)
     require(probe.elements(2, 2) == _numbers(0, 2), "other elements")
@@ -276,9 +276,9 @@ def _long_ago(bench: Bench) -> None:
 
 
 @check(24, _P)
-def _single(bench: Bench) -> None:
+def _single(target: Target) -> None:
     """A single element: passed, failed, cancelled."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=1", 1, 1)
     probe.exactly(Next(1, b"0"), OnComplete(1))
     probe.subscribe("check/fail?n=0", 2, 1)
@@ -289,9 +289,9 @@ def _single(bench: Bench) -> None:
 
 
 @check(25, _P)
-def _three(bench: Bench) -> None:
+def _three(target: Target) -> None:
     """Three streams, a request here and there."""
-    probe = bench.greeted()
+    probe = target.greeted()
     for number in (1, 2, 3):
         probe.subscribe("check/count?n=6", number)
     for step in range(3):
@@ -306,9 +306,9 @@ def _three(bench: Bench) -> None:
 
 
 @check(26, _P)
-def _kinds(bench: Bench) -> None:
+def _kinds(target: Target) -> None:
     """Empty, single, multi, infinite, values and then an error."""
-    probe = bench.greeted()
+    probe = target.greeted()
     for number, length in ((1, 0), (2, 1), (3, 300)):
         probe.subscribe(f"check/count?n={length}", number, length + 1)
         require(probe.elements(length, number) == _numbers(0, length), "other elements")
@@ -321,9 +321,9 @@ def _kinds(bench: Bench) -> None:
 
 
 @check(27, _P)
-def _four(bench: Bench) -> None:
+def _four(target: Target) -> None:
     """request(4), four elements, two seconds of silence."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/endless")
     probe.silent()
     probe.say(Request(1, 4))
@@ -332,9 +332,9 @@ def _four(bench: Bench) -> None:
 
 
 @check(28, _P)
-def _silence(bench: Bench) -> None:
+def _silence(target: Target) -> None:
     """cancel, then silence, though there was demand."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/slow?n=3", demand=9)
     probe.elements(1)
     probe.say(Cancel(1))
@@ -342,9 +342,9 @@ def _silence(bench: Bench) -> None:
 
 
 @check(29, _P)
-def _differently(bench: Bench) -> None:
+def _differently(target: Target) -> None:
     """One stream completes, the other fails; neither touches the other."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=2", 1)
     probe.subscribe("check/fail?n=2", 2)
     probe.say(Request(2, 9))
@@ -356,15 +356,15 @@ def _differently(bench: Bench) -> None:
 
 
 @check(31, _P)
-def _clients(bench: Bench) -> None:
+def _clients(target: Target) -> None:
     """Several clients, one behind the other and at once."""
     for _ in range(3):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.subscribe("check/count?n=3", 1, 3)
         probe.elements(3)
         probe.alive()
         probe.close()
-    probes = [bench.greeted() for _ in range(5)]
+    probes = [target.greeted() for _ in range(5)]
     for probe in probes:
         probe.subscribe("check/endless", 1, 5)
     for probe in reversed(probes):
@@ -373,9 +373,9 @@ def _clients(bench: Bench) -> None:
 
 
 @check(35, _P)
-def _streams(bench: Bench) -> None:
+def _streams(target: Target) -> None:
     """Too many streams are rejected one by one; when one ends there is room again."""
-    probe = bench.greeted()
+    probe = target.greeted()
     opened = 0
     refused = False
     while opened < 5000 and not refused:
@@ -391,18 +391,18 @@ def _streams(bench: Bench) -> None:
 
 
 @check(36, _P)
-def _live(bench: Bench) -> None:
+def _live(target: Target) -> None:
     """A subscribe with an Id in use ends the connection (1.10)."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/never", 1)
     probe.say(Subscribe("check/never", 1, 0))
     probe.hangs_up()
 
 
 @check(46, _P)
-def _packed(bench: Bench) -> None:
+def _packed(target: Target) -> None:
     """A stream of a fixed size carries exactly that."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Subscribe("check/count?n=600&size=8", 1, 600))
     require(probe.expect(OnSubscribe) == OnSubscribe(1, 8), "another size")
     found = probe.elements(600)
@@ -411,9 +411,9 @@ def _packed(bench: Bench) -> None:
 
 
 @check(49, _P)
-def _reuse(bench: Bench) -> None:
+def _reuse(target: Target) -> None:
     """An Id is free after onComplete, onError and cancel."""
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.subscribe("check/count?n=0", 1)
     probe.exactly(OnComplete(1))
     probe.subscribe("check/fail?n=0", 1)

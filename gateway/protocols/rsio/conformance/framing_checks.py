@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.conformance.probe import Bench, Probe, require
-from gateway.protocols.rsio.conformance.register import Role, check
+from gateway.protocols.rsio.conformance.probe import Probe, Target, require
+from gateway.protocols.rsio.conformance.registry import Role, check
 from gateway.protocols.rsio.messages import (
     ClientHello,
     Goodbye,
@@ -34,18 +34,18 @@ def _answered(probe: Probe) -> None:
 
 
 @check(41, _C)
-def _drip(bench: Bench) -> None:
+def _drip(target: Target) -> None:
     """A conversation octet by octet."""
-    probe = bench.connect()
+    probe = target.connect()
     probe.drip(_TALK)
     _answered(probe)
 
 
 @check(41, _C)
-def _splits(bench: Bench) -> None:
+def _splits(target: Target) -> None:
     """… cut in two, anywhere; and in one piece."""
     for cut in range(len(_TALK)):
-        probe = bench.connect()
+        probe = target.connect()
         probe.say(_TALK[:cut])
         probe.say(_TALK[cut:])
         _answered(probe)
@@ -53,9 +53,9 @@ def _splits(bench: Bench) -> None:
 
 
 @check(42, _C)
-def _ids(bench: Bench) -> None:
+def _ids(target: Target) -> None:
     """Ids of every length are kept, 0 and 2^64-1 among them."""
-    probe = bench.greeted()
+    probe = target.greeted()
     for number in (0, 127, 128, 16383, 16384, 2**32, 2**63 - 1, 2**64 - 1):
         probe.say(Subscribe("check/no-such-publisher", number, 1))
         probe.exactly(OnSubscribe(number, 0))
@@ -63,9 +63,9 @@ def _ids(bench: Bench) -> None:
 
 
 @check(42, _C)
-def _overlong(bench: Bench) -> None:
+def _overlong(target: Target) -> None:
     """A number in more octets than it needs, ten at most, is the same number."""
-    probe = bench.greeted()
+    probe = target.greeted()
     name = b"check/no-such-publisher"
     for octets in (b"\x85\x00", b"\x85\x80\x00", b"\x85" + b"\x80" * 8 + b"\x00"):
         probe.say(b"\x10" + wire.varint(len(name)) + name + octets + b"\x01")
@@ -74,54 +74,54 @@ def _overlong(bench: Bench) -> None:
 
 
 @check(42, _C)
-def _too_long(bench: Bench) -> None:
+def _too_long(target: Target) -> None:
     """Eleven octets, or more than 64 bits, are none."""
     for octets in (b"\x80" * 10 + b"\x00", b"\xff" * 9 + b"\x02"):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(b"\x12" + octets)
         probe.hangs_up()
 
 
 @check(43, _C)
-def _types(bench: Bench) -> None:
+def _types(target: Target) -> None:
     """A type that is not known ends the conversation, because it can not be skipped."""
     for code in (0x00, 0x27, 0x3F, 0x7F, 0x80, 0xFF):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(bytes((code,)))
         probe.hangs_up()
 
 
 @check(44, _C)
-def _utf8(bench: Bench) -> None:
+def _utf8(target: Target) -> None:
     """Strings that are no UTF-8 end the conversation."""
     for said in (b"\x10\x02\xff\xfe\x01\x00", b"\x03\x01\xc0"):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(said)
         probe.hangs_up()
 
 
 @check(45, _C)
-def _lengths(bench: Bench) -> None:
+def _lengths(target: Target) -> None:
     """Lengths beyond every limit are refused before what they announce arrives."""
     huge = wire.varint(2**40)
     for said in (b"\x03" + huge, b"\x10" + huge):
-        probe = bench.greeted()
+        probe = target.greeted()
         probe.say(said)
         probe.hangs_up()
-    probe = bench.connect()
+    probe = target.connect()
     probe.say(b"\x01\x00" + huge)
     probe.hangs_up()
 
 
 @check(57, _C)
-def _nonsense(bench: Bench) -> None:
+def _nonsense(target: Target) -> None:
     """Nonsense costs its own connection, and nobody else's."""
     chance = random.Random(57)  # noqa: S311 - the same nonsense every time
     for _ in range(50):
-        probe = bench.connect()
+        probe = target.connect()
         probe.say(_HELLO + chance.randbytes(chance.randrange(1, 300)))
         probe.hear(0.01)
         probe.close()
-    probe = bench.greeted()
+    probe = target.greeted()
     probe.say(Goodbye(""))
     probe.ends()
