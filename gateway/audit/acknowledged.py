@@ -23,10 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import Counts, Ints
+from gateway.audit.files import scans
 from gateway.audit.lake import TABLES, Problem, visible
-from gateway.audit.places import Places, look_at_spool, segments
 from gateway.audit.variant import look_up
 from gateway.event import Decode
+from gateway.store.directories import Directories
+from gateway.store.finder import spool_files
 from gateway.store.spool.parquet import rows_of
 
 __all__ = ["Acknowledged", "event_id", "read_ids", "search"]
@@ -77,14 +79,16 @@ def event_id(payload: bytes) -> str | None:
 
 
 def search(
-    places: Places, acknowledged: Iterable[str], decoders: Mapping[str, Decode]
+    directories: Directories,
+    acknowledged: Iterable[str],
+    decoders: Mapping[str, Decode],
 ) -> Acknowledged:
     """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
 
     Files that can not be read are passed over; `audit` reports them.
     """
     times = dict.fromkeys(acknowledged, 0)
-    search = _Search(places, decoders, times)
+    search = _Search(directories, decoders, times)
     search.run()
     return Acknowledged(
         len(times),
@@ -97,7 +101,7 @@ def search(
 
 @dataclass(slots=True)
 class _Search:
-    places: Places
+    directories: Directories
     decoders: Mapping[str, Decode]
     times: dict[str, int]
     unsearched: list[Problem] = field(default_factory=list)
@@ -105,18 +109,18 @@ class _Search:
 
     def run(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            for directory in sorted(self.places.journal.iterdir()):
+            for directory in sorted(self.directories.journal.iterdir()):
                 if directory.is_dir():
                     self._journal(directory)
-        for files in look_at_spool(self.places.spool).values():
+        for files in spool_files(self.directories.spool).values():
             for file in files:
                 self._table(file.path)
         for table in TABLES:
-            for path, _ in visible(self.places.lake / table):
+            for path, _ in visible(self.directories.lake / table):
                 self._table(path)
 
     def _journal(self, directory: Path) -> None:
-        for _, scan in segments(directory, []):
+        for _, scan in scans(directory, []):
             for stored in scan:
                 if not stored.batch.count:
                     continue

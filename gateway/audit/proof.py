@@ -22,15 +22,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gateway.audit.counts import Counts
+from gateway.audit.files import JournalContent, read_journal, runs_in
 from gateway.audit.lake import Lake, Problem, Unusable
-from gateway.audit.places import (
-    JournalSeen,
-    Places,
-    SpoolFile,
-    look_at_journal,
-    look_at_spool,
-)
 from gateway.audit.ranges import Ranges
+from gateway.store.directories import Directories
+from gateway.store.finder import SpoolFile, spool_files
 
 __all__ = ["Double", "Hole", "Node", "Report", "audit"]
 
@@ -110,7 +106,7 @@ class Report:
 
 
 def audit(
-    places: Places,
+    directories: Directories,
     *,
     node: str | None = None,
     first: int = 1,
@@ -120,7 +116,7 @@ def audit(
 
     *pause* is called between two looks, with the seconds to wait.
     """
-    view = _View(places, node, first)
+    view = _View(directories, node, first)
     report = view.look()
     while not report.complete and report.looks < _LOOKS:
         pause(_PAUSE_SECONDS)
@@ -134,22 +130,22 @@ def audit(
 class _View:
     """All places of all nodes, as the last look found them."""
 
-    def __init__(self, places: Places, node: str | None, first: int) -> None:
-        self._places = places
+    def __init__(self, directories: Directories, node: str | None, first: int) -> None:
+        self._directories = directories
         self._node = node
         self._first = first
-        self._lake = Lake(places.lake, node=node, first=first)
-        self._journal: dict[str, JournalSeen] = {}
+        self._lake = Lake(directories.lake, node=node, first=first)
+        self._journal: dict[str, JournalContent] = {}
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         self._until: dict[str, int] = {}
 
     def look(self) -> Report:
-        self._journal = look_at_journal(self._places.journal)
-        self._spool = look_at_spool(self._places.spool)
+        self._journal = read_journal(self._directories.journal)
+        self._spool = spool_files(self._directories.spool)
         self._lake.look()
-        self._archive = look_at_spool(self._places.archive)
+        self._archive = spool_files(self._directories.archive)
         names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
         names |= self._until.keys()
         if self._node is not None:
@@ -159,7 +155,7 @@ class _View:
         return Report(nodes, problems)
 
     def _judge(self, name: str, problems: list[Problem]) -> Node:
-        journal = self._journal.get(name, JournalSeen())
+        journal = self._journal.get(name, JournalContent())
         spool, archive = self._spool.get(name, []), self._archive.get(name, [])
         lake = self._lake.nodes.get(name, Counts())
         last = max(journal.last, lake.last, *_lasts(spool), *_lasts(archive))
@@ -184,7 +180,7 @@ class _View:
             doubles=lake.doubled(self._first, last) | (twice & asked),
         )
 
-    def _taken(self, journal: JournalSeen, waiting: Ranges) -> Ranges:
+    def _taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
         """Which of *waiting* were published, and will not be again.
 
         Their segment may stay for what else is in it (`gateway.store.checkpoint`).
@@ -193,7 +189,7 @@ class _View:
             (entry.first, entry.last)
             for entry in journal.published
             if waiting.touches(entry.first, entry.last)
-            and not (self._places.spool / entry.hidden).exists()
+            and not (self._directories.spool / entry.hidden).exists()
         )
 
     def _read(
@@ -207,7 +203,7 @@ class _View:
             name = file.path.name
             if name not in self._runs:
                 try:
-                    self._runs[name] = file.runs()
+                    self._runs[name] = runs_in(file)
                 except FileNotFoundError:
                     # It was public when we listed it, and has gone to the tables since.
                     found.append((file.first, file.last))
@@ -236,7 +232,7 @@ class _View:
         hole.archive = _overlapping(self._archive.get(name, []), hole.first, hole.last)
         if hole.archive:
             return
-        seen = self._journal.get(name, JournalSeen())
+        seen = self._journal.get(name, JournalContent())
         for first, last, path in seen.set_aside:
             if first <= hole.last and hole.first <= last:
                 hole.note = f"{path}, which was found damaged, may have held them"

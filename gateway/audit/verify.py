@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable
-from gateway.audit.places import SpoolFile
 from gateway.event import SCHEMA
+from gateway.store.finder import SpoolFile
 from gateway.store.spool.names import parse_file_name
 
 __all__ = ["Verified", "verify"]
@@ -114,7 +115,7 @@ def _differ(file: pq.ParquetFile) -> str:
 
 
 def _check_lsns(file: SpoolFile) -> None:
-    runs = file.runs()
+    runs = runs_in(file)
     if runs == [(file.first, file.last)]:
         return
     expected = file.first

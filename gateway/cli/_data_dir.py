@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gateway.cli import WrongUse
 
 if TYPE_CHECKING:
-    from gateway.audit import Places
+    from gateway.store.directories import Directories
 
 __all__ = ["DEFAULT_CONFIG", "add_arguments", "places", "readable"]
 
@@ -34,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def places(args: argparse.Namespace) -> Places:
+def places(args: argparse.Namespace) -> Directories:
     """The directories, at least one of which is there.  Raises `WrongUse`."""
-    from gateway.audit import Places
+    from gateway.store.directories import Directories
 
     if args.data_dir is not None:
-        found, key = Places.under(args.data_dir), f"--data-dir {args.data_dir}"
+        found, key = Directories.under(args.data_dir), f"--data-dir {args.data_dir}"
         root = args.data_dir
     else:
         from gateway.config import Unreadable, load
@@ -50,7 +50,7 @@ def places(args: argparse.Namespace) -> Places:
         except Unreadable as why:
             hint = "" if args.config else "; say --config FILE or --data-dir DIR"
             raise WrongUse(f"{why}{hint}") from None
-        found, root = Places.of(config), config.data_dir
+        found, root = Directories.of(config), config.data_dir
         key = f"{name}: data_dir: {root}"
     if not root.exists():
         raise WrongUse(f"{key}: no such directory")

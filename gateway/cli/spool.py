@@ -17,8 +17,8 @@ from gateway.cli import WrongUse, _data_dir
 from gateway.cli._text import age, printable, size, table
 
 if TYPE_CHECKING:
-    from gateway.audit import Places
     from gateway.audit.verify import Verified
+    from gateway.store.directories import Directories
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -136,9 +136,9 @@ def _ls(args: argparse.Namespace) -> int:
 
 
 def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
-    from gateway.audit.places import look_at_spool
+    from gateway.store.finder import spool_files
 
-    for node, files in sorted(look_at_spool(directory).items()):
+    for node, files in sorted(spool_files(directory).items()):
         for file in files:
             count = file.last - file.first + 1
             with suppress(FileNotFoundError):
@@ -147,7 +147,7 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
-    from gateway.audit.places import segments
+    from gateway.audit.files import scans
     from gateway.store.spool.catalog import entries, unpublished
 
     directories = sorted(journal.iterdir()) if journal.is_dir() else []
@@ -157,7 +157,7 @@ def _waiting(journal: Path) -> Iterator[_Entry]:
         published = []
         with suppress(FileNotFoundError):
             published = entries((directory / "catalog").read_bytes())
-        for path, scan in segments(directory, []):
+        for path, scan in scans(directory, []):
             first = unpublished(published, scan.header.first_lsn)
             count = scan.survey().next_lsn - first
             if count > 0:
@@ -205,14 +205,17 @@ def _file(args: argparse.Namespace) -> Path:
     raise WrongUse(f"{args.file}: not here, nor in {places.spool} or {places.archive}")
 
 
-def _from_lsn(places: Places, lsn: int, node: str | None) -> Iterator[dict[str, Any]]:
+def _from_lsn(
+    places: Directories, lsn: int, node: str | None
+) -> Iterator[dict[str, Any]]:
     """Events of one node from *lsn* on, through spool, archive and journal."""
-    from gateway.audit.places import SpoolFile, look_at_journal, look_at_spool
+    from gateway.audit.files import read_journal
+    from gateway.store.finder import SpoolFile, spool_files
 
-    waiting = look_at_journal(places.journal)
+    waiting = read_journal(places.journal)
     files: dict[str, list[SpoolFile]] = {}
     for directory in (places.spool, places.archive):
-        for name, more in look_at_spool(directory).items():
+        for name, more in spool_files(directory).items():
             files.setdefault(name, []).extend(more)
     having = {
         name for name, some in files.items() if any(f.overlaps(lsn, lsn) for f in some)
@@ -229,7 +232,7 @@ def _from_lsn(places: Places, lsn: int, node: str | None) -> Iterator[dict[str, 
             moved = places.archive / file.path.name
             yield from _rows(file.path if file.path.exists() else moved, lsn)
             lsn = file.last + 1
-    yield from _journalled(places.journal / node, lsn)
+    yield from _journalled(places.journal_of(node), lsn)
 
 
 def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
@@ -249,12 +252,12 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 
 
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
-    from gateway.audit.places import segments
+    from gateway.audit.files import scans
     from gateway.daemon.protocols import PROTOCOLS
     from gateway.store.spool.parquet import Columns, rows_of
 
     decoders = {name: each.decode for name, each in PROTOCOLS.items()}
-    for _, scan in segments(directory, []):
+    for _, scan in scans(directory, []):
         for stored in scan:
             if stored.lsn + stored.batch.count <= lsn or not stored.batch.count:
                 continue

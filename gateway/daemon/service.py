@@ -208,7 +208,6 @@ class Gateway(MultiService):
             settings,
             storage,
             self.live,
-            self._disk,
             self._reactor,
             decoders=known,
             advertise=self._advertise,

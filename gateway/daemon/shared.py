@@ -15,7 +15,6 @@ from twisted.internet.threads import deferToThread
 
 from gateway import config
 from gateway.event import Decode
-from gateway.feeds.files import Places
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.publisher import Publisher
 from gateway.feeds.replay import Replay
@@ -24,7 +23,6 @@ from gateway.protocols import pomelo, pravega
 from gateway.protocols.pravega.controller import Controller
 from gateway.protocols.pravega.history import History
 from gateway.protocols.rsio.offsets import Offsets
-from gateway.store.disk import Disk
 from gateway.store.storage import Storage
 
 __all__ = ["Advertise", "Shared", "pravega_options", "revealed", "share"]
@@ -65,7 +63,6 @@ def share(
     settings: config.Config,
     storage: Storage,
     live: Live,
-    disk: Disk,
     reactor: Any,
     *,
     decoders: Mapping[str, Decode],
@@ -76,13 +73,9 @@ def share(
     *advertise* gives host and port of the segments to who calls the controller by a
     host.
     """
-    at = storage.directories
     history = History(
         settings.node,
-        disk,
-        journal=at.journal,
-        spool=at.spool,
-        archive=at.archive,
+        storage.directories,
         protocol="pravega",
         decode=decoders["pravega"],
         in_thread=deferToThread,
@@ -97,8 +90,7 @@ def share(
         writer_retention=options.writer_retention,
     )
     tap = Tap(live)
-    places = Places(at.journal, at.spool, at.archive)
-    replay = Replay(live, places, in_thread=deferToThread)
+    replay = Replay(live, storage.directories, in_thread=deferToThread)
     return Shared(
         journal=storage.journal,
         reactor=reactor,

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.audit import Places, audit
+from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.demo import tables
+from gateway.store.directories import Directories
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +62,7 @@ def _show_tables(lake: Path, console: Console) -> None:
 def _prove(
     setup: Setup, acknowledged: int, ids: Sequence[str], console: Console
 ) -> bool:
-    places = Places.under(setup.data)
+    places = Directories.under(setup.data)
     audited = audit(places)
     found = search(places, ids, {})
     count = tables.event_rows(setup.data / "lake")

@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from gateway.event import SCHEMA, Rows, Stored
 from gateway.feeds import encoding
-from gateway.feeds.files import Gone, Shelves
+from gateway.feeds.files import EventFiles
 from gateway.feeds.query import Query
 from gateway.feeds.ring import Piece
+from gateway.store.finder import Gone
 
 __all__ = ["Reader"]
 
@@ -21,8 +22,8 @@ _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 class Reader:
     """Reads for one subscriber.  Blocks; one call at a time, in any thread."""
 
-    def __init__(self, shelves: Shelves, query: Query) -> None:
-        self._shelves = shelves
+    def __init__(self, files: EventFiles, query: Query) -> None:
+        self._files = files
         self._query = query
         self._tables: Iterator[pa.RecordBatch] | None = None
         self._at = 0
@@ -36,7 +37,7 @@ class Reader:
         if lsn:
             return self._read(lsn, end)
         while True:
-            oldest = self._shelves.oldest()
+            oldest = self._files.oldest()
             if oldest is None or oldest >= end:
                 return Piece(end, end, [], [])
             try:
@@ -54,7 +55,7 @@ class Reader:
             if piece is not None:
                 return piece
         self._tables = None
-        found = self._shelves.find(lsn, end)
+        found = self._files.find(lsn, end)
         if isinstance(found, Sequence):
             return self._from_journal(found, lsn, end)
         self._tables = found
@@ -85,13 +86,13 @@ class Reader:
         for stored in batches:
             if left <= 0 or at >= end:
                 break
-            rows = self._shelves.decoded(stored)
+            rows = self._files.decoded(stored)
             begin = at - stored.lsn
             count, left = _fitting(rows, begin, end - stored.lsn, left)
             stop = at + count
             wanted.append(encoding.part(stored, rows, at, stop))
             at = stop
-        node = self._shelves.node
+        node = self._files.node
         elements, lasts = encoding.of_batches(node, wanted, self._query)
         return Piece(lsn, at, elements, lasts)
 

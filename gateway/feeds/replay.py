@@ -19,12 +19,14 @@ from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.feeds.files import Gone, Places, Shelves
+from gateway.feeds.files import EventFiles
 from gateway.feeds.live import Live
 from gateway.feeds.publisher import Elements, Fault, Finished, Request
 from gateway.feeds.query import JSON, Query, parse, refuse_others
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Behind, Follower, Piece
+from gateway.store.directories import Directories
+from gateway.store.finder import Gone
 
 __all__ = ["Replay"]
 
@@ -43,12 +45,12 @@ class Replay:
     def __init__(
         self,
         live: Live,
-        places: Places,
+        directories: Directories,
         *,
         in_thread: Callable[..., Deferred[Any]],
     ) -> None:
         self.live = live
-        self.shelves = Shelves(live.node, places, live.decoders)
+        self.files = EventFiles(live.node, directories, live.decoders)
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(_READS)
         self._sources: set[Complete] = set()
@@ -95,7 +97,7 @@ class Replay:
         """It reads no more."""
         self._sources.discard(source)
         if not self._sources:
-            self.shelves.forget()
+            self.files.forget()
 
     def _first(self, text: str) -> int:
         if text == "latest":
@@ -136,7 +138,7 @@ class Complete:
         """Of the next event to look at; 0: the oldest."""
         self._last = last
         self._wake = wake
-        self._reader = Reader(replay.shelves, query)
+        self._reader = Reader(replay.files, query)
         self._reading = self._closed = False
         self._piece: Piece | None = None
         self._index = 0
@@ -239,9 +241,7 @@ class Complete:
 
     def _failed(self, why: Failure) -> None:
         if isinstance(why.value, Gone):
-            first = why.value.first
-            there = f"the oldest is {first}" if first else "nothing older is left"
-            self._fault = Fault(410, f"lsn {self.lsn} is not there any more; {there}")
+            self._fault = Fault(410, str(why.value))
             return
         self._log.failure("events from lsn {lsn} on", why, lsn=self.lsn)
         self._fault = Fault(500, "the events can not be read")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.threads import deferToThread
@@ -22,6 +21,7 @@ from gateway import config
 from gateway.event import Decode, Stored
 from gateway.interfaces import Memory
 from gateway.store.checkpoint import Checkpoint, known
+from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Log, Loss, Segment, recover
 from gateway.store.journal import Settings as JournalSettings
@@ -29,30 +29,7 @@ from gateway.store.lock import lock
 from gateway.store.spool import Catalog, Published, Publisher, Spool, last_lsn
 from gateway.store.spool import Settings as SpoolSettings
 
-__all__ = ["Directories", "Storage", "Told"]
-
-
-@dataclass(frozen=True, slots=True)
-class Directories:
-    """Where things lie; all of them below `data_dir`."""
-
-    root: Path
-    journal: Path
-    spool: Path
-    archive: Path
-    state: Path
-
-    @classmethod
-    def of(cls, settings: config.Config) -> Directories:
-        """As the configuration says."""
-        root = settings.data_dir
-        return cls(
-            root=root,
-            journal=root / settings.journal.directory / settings.node,
-            spool=root / settings.spool.directory,
-            archive=root / "archive",
-            state=root / "state" / settings.node,
-        )
+__all__ = ["Storage", "Told"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +73,13 @@ class Storage:
 
     def _open(self, decoders: Mapping[str, Decode], *, remembering: bool) -> None:
         at, disk, node = self.directories, self._disk, self._settings.node
-        for path in (at.journal, at.spool, at.archive, at.state):
+        journal, state = at.journal_of(node), at.state_of(node)
+        for path in (journal, at.spool, at.archive, state):
             disk.make_directory(path)
-        self.remembered = known(at.state, disk)
+        self.remembered = known(state, disk)
         """Whose state is there; it must be kept, whether they are served or not."""
-        catalog = Catalog(at.journal, disk)
-        found = recover(at.journal, disk, unpublished=catalog.unpublished)
+        catalog = Catalog(journal, disk)
+        found = recover(journal, disk, unpublished=catalog.unpublished)
         self.losses: Sequence[Loss] = found.losses
         publisher = Publisher(
             node,
@@ -148,7 +126,7 @@ class Storage:
         journal, spool = self._settings.journal, self._settings.spool
         return Journal(
             Log(
-                self.directories.journal,
+                self.directories.journal_of(self._settings.node),
                 self._disk,
                 next_lsn,
                 reserve=lambda: self.spool.reserved_bytes,
@@ -175,7 +153,11 @@ class Storage:
     def recover(self, memories: Mapping[str, Memory]) -> None:
         """Give *memories* back what they knew; before `start`, once."""
         self.checkpoint = Checkpoint(
-            self.directories.state, memories, self._disk, self._reactor, deferToThread
+            self.directories.state_of(self._settings.node),
+            memories,
+            self._disk,
+            self._reactor,
+            deferToThread,
         )
         self.checkpoint.recover(self._found, self._left)
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.audit import Places
 from gateway.audit.acknowledged import event_id, read_ids, search
 from gateway.event import Batch, Origin, Rows, Stored
+from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log
 from gateway.store.spool import file_name, parquet
@@ -33,18 +33,18 @@ def batch(*names: str) -> Batch:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    places = Places.under(tmp_path)
+def places(tmp_path: Path) -> Directories:
+    places = Directories.under(tmp_path)
     for path in (places.journal / "gw", places.spool, places.lake / "events"):
         path.mkdir(parents=True)
     return places
 
 
-def journal(places: Places, first: int, *names: str) -> None:
+def journal(places: Directories, first: int, *names: str) -> None:
     Log(places.journal / "gw", RealDisk(), first).commit([batch(*names)])
 
 
-def spool(places: Places, first: int, *names: str) -> None:
+def spool(places: Directories, first: int, *names: str) -> None:
     name = file_name("gw", first, first + len(names) - 1)
     with (places.spool / name).open("wb") as sink:
         parquet.write(
@@ -65,7 +65,7 @@ def variant(name: str) -> dict[str, bytes]:
     return {"value": value, "metadata": b"\x01\x02\x00\x05\x07eventid"}
 
 
-def lake(places: Places, first: int, *names: str, flawed: bool = False) -> Path:
+def lake(places: Directories, first: int, *names: str, flawed: bool = False) -> Path:
     path = places.lake / ("quarantine" if flawed else "events") / f"{first}.parquet"
     path.parent.mkdir(exist_ok=True)
     body = pa.struct({"value": pa.binary(), "metadata": pa.binary()})
@@ -79,7 +79,7 @@ def lake(places: Places, first: int, *names: str, flawed: bool = False) -> Path:
     return path
 
 
-def test_events_of_one_size(places: Places) -> None:
+def test_events_of_one_size(places: Directories) -> None:
     """Those that the journal holds in one piece are searched, too."""
     size = len(event("a"))
 
@@ -91,7 +91,7 @@ def test_events_of_one_size(places: Places) -> None:
     assert (found.ids, found.missing) == (3, ["d"])
 
 
-def test_every_place_is_searched(places: Places) -> None:
+def test_every_place_is_searched(places: Directories) -> None:
     """Journal, spool, tables as VARIANT and as payload."""
     lake(places, 1, "a", "b")
     lake(places, 3, "c", flawed=True)
@@ -102,7 +102,7 @@ def test_every_place_is_searched(places: Places) -> None:
     assert (found.resent, found.copies) == (0, 0)
 
 
-def test_an_event_in_two_places_is_there_once(places: Places) -> None:
+def test_an_event_in_two_places_is_there_once(places: Directories) -> None:
     """An event on its way is not taken for one that was sent again."""
     lake(places, 1, "a", "b", "c")
     spool(places, 1, "a", "b", "c", "d")
@@ -111,7 +111,7 @@ def test_an_event_in_two_places_is_there_once(places: Places) -> None:
     assert (found.missing, found.resent) == ([], 0)
 
 
-def test_resent_events_are_counted(places: Places) -> None:
+def test_resent_events_are_counted(places: Directories) -> None:
     """The same id at other lsns is a copy; ids that nobody counts on are not."""
     lake(places, 1, "a", "b", "x")
     spool(places, 4, "a", "x", "a")
@@ -119,7 +119,7 @@ def test_resent_events_are_counted(places: Places) -> None:
     assert (found.ids, found.missing, found.resent, found.copies) == (2, [], 1, 2)
 
 
-def test_damaged_and_foreign_files_are_passed_over(places: Places) -> None:
+def test_damaged_and_foreign_files_are_passed_over(places: Directories) -> None:
     """They hold nothing to count on; what can never be searched is told."""
     (places.lake / "events" / "empty.parquet").touch()
     (places.journal / "gw" / f"{9:020d}.journal").write_bytes(b"x" * 99)
@@ -131,7 +131,7 @@ def test_damaged_and_foreign_files_are_passed_over(places: Places) -> None:
     assert [problem.file for problem in found.unsearched] == [str(path)]
 
 
-def test_a_lake_of_some_other_kind(places: Places) -> None:
+def test_a_lake_of_some_other_kind(places: Directories) -> None:
     """Tables without payload and body have no ids, and break nothing."""
     pq.write_table(
         pa.table({"node": ["gw"], "lsn": [1]}), places.lake / "events" / "a.parquet"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.audit import Places, audit
+from gateway.audit import audit
+from gateway.store.directories import Directories
 
 NAME = "events-gw-00000000000000000001-00000000000000000004.parquet"
 
@@ -26,7 +27,7 @@ def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
         }
     )
     pq.write_table(table, tmp_path / where / NAME)
-    report = audit(Places.under(tmp_path), pause=lambda _: None)
+    report = audit(Directories.under(tmp_path), pause=lambda _: None)
     assert not report.complete
     [node] = report.nodes
     assert (node.last, list(node.holes)) == (4, [(2, 2)])

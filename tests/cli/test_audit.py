@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.audit import Places, audit
+from gateway.audit import audit
 from gateway.audit.lake import Lake
+from gateway.store.directories import Directories
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -422,7 +423,7 @@ def test_a_batch_that_is_committed_while_we_look(
             node.take(paths.pop(0))
 
     monkeypatch.setattr(Lake, "look", look)
-    report = audit(Places.under(system.root), pause=lambda _: None)
+    report = audit(Directories.under(system.root), pause=lambda _: None)
     assert report.complete
     assert report.events == 20
     assert len(paths) == 2
@@ -444,7 +445,7 @@ def test_a_segment_that_is_published_while_we_look(
         return original(path)
 
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
-    report = audit(Places.under(system.root), pause=lambda _: None)
+    report = audit(Directories.under(system.root), pause=lambda _: None)
     assert moved
     assert report.complete
     assert (report.events, report.nodes[0].in_spool) == (6, 6)
@@ -462,7 +463,7 @@ def test_what_was_missed_once_is_looked_for_again(system: Any) -> None:
         if len(pauses) == 2:
             system.lake([4], "c.parquet")
 
-    report = audit(Places.under(system.root), pause=pause)
+    report = audit(Directories.under(system.root), pause=pause)
     assert report.complete
     assert (report.looks, report.events) == (3, 5)
 
@@ -478,7 +479,7 @@ def test_a_file_that_is_replaced_is_counted_afresh(system: Any) -> None:
             two.unlink()
             system.lake([1, 2, 3, 4, 5], "c.parquet")
 
-    report = audit(Places.under(system.root), pause=pause)
+    report = audit(Directories.under(system.root), pause=pause)
     assert report.complete
     assert report.looks == 2
 

@@ -23,7 +23,6 @@ from gateway.daemon.protocols import (
     rsio_options,
 )
 from gateway.daemon.shared import Shared
-from gateway.feeds.files import Places
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.publisher import Fault
 from gateway.feeds.replay import Replay
@@ -31,6 +30,7 @@ from gateway.interfaces import Memory
 from gateway.protocols.pravega.controller import Controller
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.rsio.offsets import Offsets
+from gateway.store.directories import Directories
 from gateway.testing import FakeConnection, ManualJournal
 
 Load = Callable[..., config.Listener]
@@ -72,7 +72,7 @@ def shared_by_all() -> Shared:
         controller=Controller(container, clock, advertise=lambda host: (host, 1)),
         offsets=Offsets(),
         tap=Tap(live),
-        replay=Replay(live, Places(*[Path("none")] * 3), in_thread=maybeDeferred),
+        replay=Replay(live, Directories.under(Path("none")), in_thread=maybeDeferred),
         publishers={"tap": Tap(live)},
     )
 

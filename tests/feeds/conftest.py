@@ -14,11 +14,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.feeds import columns, files
-from gateway.feeds.files import Places
+from gateway.feeds import columns
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.publisher import Finished, Request
 from gateway.feeds.replay import Replay
+from gateway.store import finder
+from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import log
 from gateway.store.spool import Catalog, Publisher
@@ -78,15 +79,16 @@ class World:
 
     def __init__(self, root: Path, **options: Any) -> None:
         self.root = root
-        self.places = Places(root / "journal", root / "spool", root / "archive")
-        for place in (self.places.journal, self.places.spool, self.places.archive):
-            place.mkdir()
+        self.directories = Directories.under(root)
+        self.journal = self.directories.journal_of("n")
+        for place in (self.journal, self.directories.spool, self.directories.archive):
+            place.mkdir(parents=True)
         self.disk = RealDisk()
-        self.log = log.Log(self.places.journal, self.disk, 1)
+        self.log = log.Log(self.journal, self.disk, 1)
         self.publisher = Publisher(
             "n",
-            self.places.spool,
-            Catalog(self.places.journal, self.disk),
+            self.directories.spool,
+            Catalog(self.journal, self.disk),
             self.disk,
             DECODERS,
             "zstd",
@@ -107,7 +109,7 @@ class World:
             **options,
         )
         self.tap = Tap(self.live)
-        self.replay = Replay(self.live, self.places, in_thread=self.threads)
+        self.replay = Replay(self.live, self.directories, in_thread=self.threads)
 
     # What the gateway does
 
@@ -150,12 +152,12 @@ class World:
 
     def archive(self) -> None:
         """Spark moves the oldest file of the spool."""
-        for path in sorted(self.places.spool.glob("*.parquet"))[:1]:
-            path.rename(self.places.archive / path.name)
+        for path in sorted(self.directories.spool.glob("*.parquet"))[:1]:
+            path.rename(self.directories.archive / path.name)
 
     def expire(self) -> None:
         """The oldest file of the archive goes."""
-        for path in sorted(self.places.archive.glob("*.parquet"))[:1]:
+        for path in sorted(self.directories.archive.glob("*.parquet"))[:1]:
             path.unlink()
 
     # What passes
@@ -283,7 +285,7 @@ def make_world(tmp_path: Path) -> Callable[..., World]:
 def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """What is put in here happens while a reader looks for a file, one at each look."""
     waiting: list[Callable[[], None]] = []
-    names = files._names
+    names = finder.list_names
 
     def looked(place: Path) -> list[str]:
         found = names(place)
@@ -291,5 +293,5 @@ def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
             waiting.pop(0)()
         return found
 
-    monkeypatch.setattr(files, "_names", looked)
+    monkeypatch.setattr(finder, "list_names", looked)
     return waiting

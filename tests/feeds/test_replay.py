@@ -447,7 +447,7 @@ def check(world: Any, subscriber: Any) -> None:
     else:
         assert subscriber.error.startswith("E410 ")
         wanted = lsns[-1] + 1 if lsns else int(query["from"])
-        names = [path.name for path in world.places.journal.glob("*.journal")]
+        names = [path.name for path in world.journal.glob("*.journal")]
         journalled = [
             parsed[0] for name in names if (parsed := segment.parse_name(name))
         ]
@@ -456,5 +456,5 @@ def check(world: Any, subscriber: Any) -> None:
 
 def world_is_empty(world: Any) -> bool:
     """No event is anywhere."""
-    there = [*world.places.spool.iterdir(), *world.places.archive.iterdir()]
-    return not there and not list(world.places.journal.glob("*.journal"))
+    there = [*world.directories.spool.iterdir(), *world.directories.archive.iterdir()]
+    return not there and not list(world.journal.glob("*.journal"))

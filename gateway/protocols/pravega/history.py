@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow.parquet as pq
@@ -23,11 +22,10 @@ from twisted.internet.defer import Deferred, DeferredLock
 
 from gateway.event import Decode
 from gateway.protocols.pravega.runs import Group, Run, of_batches
-from gateway.store.disk import Disk
-from gateway.store.journal import segment as journal
-from gateway.store.spool.names import parse_file_name
+from gateway.store.directories import Directories
+from gateway.store.finder import Finder, Gone, SegmentFile, SpoolFile
 
-__all__ = ["Gone", "History"]
+__all__ = ["History"]
 
 _T = TypeVar("_T")
 
@@ -38,10 +36,6 @@ _JOURNALS = 1
 _FOOTERS = 256
 _HINTS = 4096
 _RUN_COST = 512
-
-
-class Gone(LookupError):
-    """The events are in no file any more."""
 
 
 class _Kept(Generic[_T]):
@@ -76,11 +70,8 @@ class History:
     def __init__(
         self,
         node: str,
-        disk: Disk,
+        directories: Directories,
         *,
-        journal: Path,
-        spool: Path,
-        archive: Path,
         protocol: str,
         decode: Decode,
         in_thread: Callable[..., Deferred[bytes]],
@@ -88,16 +79,12 @@ class History:
         """*in_thread* is `twisted.internet.threads.deferToThread`."""
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
-        self._node = node
-        self._disk = disk
-        self._journal = journal
-        self._places = (spool, archive)
+        self._finder = Finder(directories, node)
         self._protocol = protocol
         self._decode = decode
         self._in_thread = in_thread
         self._lock = threading.Lock()
         self._turn = DeferredLock()
-        self._files: list[tuple[int, int, str]] = []
         self._nowhere = True
         self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
         self._groups: _Kept[Group] = _Kept(_GROUP_BYTES)
@@ -117,19 +104,11 @@ class History:
             self._refresh()
 
     def _refresh(self) -> None:
-        # In the order in which events move, so that none is missed on its way.
-        firsts = [first for first, _, _ in self._segments()]
-        files = set()
-        for place in self._places:
-            for name in self._disk.names(place):
-                parsed = parse_file_name(name)
-                if parsed is not None and parsed[0] == self._node:
-                    files.add((parsed[1], parsed[2], name))
-        self._files = sorted(files)
-        firsts += [first for first, _, _ in self._files]
+        oldest = self._finder.oldest()
         # Without any file nothing is known; what is stored next will be in one.
-        self._nowhere = not firsts
-        self.first_lsn = min(firsts, default=self.first_lsn)
+        self._nowhere = oldest is None
+        if oldest is not None:
+            self.first_lsn = oldest
 
     def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         """At most *size* bytes of a segment from *offset* on, and at least one.
@@ -146,7 +125,8 @@ class History:
                 self._refresh()
             if self._nowhere:
                 self.first_lsn = max(self.first_lsn, lsn + 1)
-        raise Gone(f"{segment} at {offset} is not in any file (lsn {lsn})")
+                raise Gone(lsn, None)
+            raise Gone(lsn, self.first_lsn)
 
     def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         begin = max(lsn, self._hints.get((segment, offset)) or 0)
@@ -163,81 +143,52 @@ class History:
 
         With each, the lsn behind it; 0 if there may be more before that.
         """
-        at = max(0, bisect_right(self._files, (lsn, 2**63, "")) - 1)
-        for number in range(at, len(self._files)):
-            first, last, name = self._files[number]
-            if last >= lsn:
-                if first > lsn:
-                    break  # in between is what is not published yet, or gone
-                yield from self._in_file(name, segment, lsn)
-                lsn = last + 1
-        for first, before, path in self._segments(lsn):
-            if first > lsn:
+        for file in self._finder.files(lsn):
+            yield from self._in_file(file, segment, lsn)
+            lsn = file.last + 1
+        for each in self._finder.segments(lsn):
+            if each.first > lsn:
                 break  # published and removed since the last look, or gone
-            key = path.name, self._disk.size(path), before
-            runs = self._journals.get(key)
-            if runs is None:
-                scan = journal.Scan(self._disk.read(path), before=before)
-                runs = of_batches(scan, self._protocol, self._decode)
-                self._journals.put(key, runs)
-            yield runs.get(segment) or Run(), 0
-            if before is not None:
-                lsn = before
+            yield self._in_journal(each).get(segment) or Run(), 0
+            if each.before is not None:
+                lsn = each.before
 
-    # -- spool and archive ----------------------------------------------------------
+    def _in_journal(self, file: SegmentFile) -> dict[str, Run]:
+        key = file.path, file.path.stat().st_size, file.before
+        runs = self._journals.get(key)
+        if runs is None:
+            runs = of_batches(file.scan(), self._protocol, self._decode)
+            self._journals.put(key, runs)
+        return runs
 
-    def _in_file(self, name: str, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
+    def _in_file(
+        self, file: SpoolFile, segment: str, lsn: int
+    ) -> Iterator[tuple[Run, int]]:
+        name = file.path.name
         footer = self._footers.get(name)
         if footer is None:
-            with self._open(name) as file:
-                footer = self._footers.put(name, _Footer(file.metadata))
+            with self._finder.open(file) as opened:
+                footer = self._footers.put(name, _Footer(opened.metadata))
         at = bisect_left(footer.lasts, lsn)
         for number in range(at, len(footer.lasts)):
             key = name, number, segment
             run = self._runs.get(key)
             if run is None:
-                run = self._in_group(name, number, footer, segment)
+                run = self._in_group(file, number, footer, segment)
                 self._runs.put(key, run, len(run.data) + _RUN_COST)
             yield run, footer.lasts[number] + 1
 
-    def _in_group(self, name: str, number: int, footer: _Footer, segment: str) -> Run:
-        with self._open(name, footer.metadata) as file:
-            group = self._groups.get((name, number))
+    def _in_group(
+        self, file: SpoolFile, number: int, footer: _Footer, segment: str
+    ) -> Run:
+        key = file.path.name, number
+        with self._finder.open(file, footer.metadata) as opened:
+            group = self._groups.get(key)
             if group is None:
-                group = Group(file, number, footer.firsts[number], self._protocol)
-            run = group.run(file, number, segment)
-        self._groups.put((name, number), group, group.bytes)
+                group = Group(opened, number, footer.firsts[number], self._protocol)
+            run = group.run(opened, number, segment)
+        self._groups.put(key, group, group.bytes)
         return run
-
-    def _open(
-        self, name: str, metadata: pq.FileMetaData | None = None
-    ) -> pq.ParquetFile:
-        """Wherever it is; raises FileNotFoundError."""
-        spool, archive = (place / name for place in self._places)
-        with contextlib.suppress(FileNotFoundError):
-            return _opened(spool, metadata)
-        return _opened(archive, metadata)
-
-    # -- journal ----------------------------------------------------------------------
-
-    def _segments(self, lsn: int = 0) -> list[tuple[int, int | None, Path]]:
-        """Journal segments with events from *lsn* on, oldest first.
-
-        With their first lsns, and those of their successors.
-        """
-        names = [
-            (*parsed, name)
-            for name in self._disk.names(self._journal)
-            if (parsed := journal.parse_name(name)) is not None
-        ]
-        names.sort()
-        firsts = [first for first, _, _ in names]
-        begin = max(0, bisect_right(firsts, lsn) - 1)
-        behind = [*firsts[begin + 1 :], None]
-        return [
-            (first, before, self._journal / name)
-            for (first, _, name), before in zip(names[begin:], behind, strict=False)
-        ]
 
 
 class _Footer:
@@ -252,9 +203,3 @@ class _Footer:
             statistics = metadata.row_group(number).column(column).statistics
             self.firsts.append(statistics.min)
             self.lasts.append(statistics.max)
-
-
-def _opened(path: Path, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
-    return pq.ParquetFile(
-        path, metadata=metadata, memory_map=True, page_checksum_verification=True
-    )

@@ -64,14 +64,7 @@ def recover(
     was published and removed is no loss, though an older one may still be there.
     """
     found = Recovered()
-    names = [
-        (parsed, name)
-        for name in disk.names(directory)
-        if (parsed := segment.parse_name(name))
-    ]
-    names.sort()
-    for number, (_, name) in enumerate(names, 1):
-        before = names[number][0][0] if number < len(names) else None
+    for _, before, name in segment.in_order(disk.names(directory)):
         _recover_one(directory / name, before, disk, found, unpublished)
     for name in disk.names(directory):
         if name.endswith(_DAMAGED):

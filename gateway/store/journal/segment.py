@@ -26,7 +26,7 @@ vouches for was never acknowledged, and the segment ends there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import google_crc32c
@@ -42,6 +42,7 @@ __all__ = [
     "Header",
     "Newer",
     "Scan",
+    "in_order",
     "name",
     "parse_name",
 ]
@@ -128,6 +129,19 @@ def parse_name(text: str) -> tuple[int, int] | None:
     if len(lsn) != 20 or not lsn.isdecimal() or not (attempt or "0").isdecimal():
         return None
     return int(lsn), int(attempt or 0)
+
+
+def in_order(names: Iterable[str]) -> list[tuple[int, int | None, str]]:
+    """Those that are segments' names, oldest first: (first lsn, that of the next, name).
+
+    Other names are passed over.
+    """
+    found = sorted((*parsed, name) for name in names if (parsed := parse_name(name)))
+    nexts = [*(first for first, _, _ in found[1:]), None]
+    return [
+        (first, before, name)
+        for (first, _, name), before in zip(found, nexts, strict=False)
+    ]
 
 
 class Encoder:

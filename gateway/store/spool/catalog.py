@@ -119,9 +119,8 @@ class Catalog:
 
     def _oldest(self) -> int:
         """The first lsn of the oldest segment that is there."""
-        names = self._disk.names(self.path.parent)
-        there = [parsed[0] for name in names if (parsed := segment.parse_name(name))]
-        return min(there, default=self.last_lsn + 1)
+        there = segment.in_order(self._disk.names(self.path.parent))
+        return there[0][0] if there else self.last_lsn + 1
 
     def _written(self, keep: Mapping[int, Entry]) -> File:
         """The catalog with these entries, in a new file in the place of the old."""

@@ -13,11 +13,14 @@ from twisted.internet.defer import Deferred, succeed
 from gateway.event import Batch, Origin
 from gateway.protocols.pravega import history as history_module
 from gateway.protocols.pravega import records
-from gateway.protocols.pravega.history import Gone, History
+from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.runs import Group
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
+from gateway.store import finder
+from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.finder import Gone
 from gateway.store.journal import log, segment
 from gateway.store.spool import Catalog, Publisher, parquet
 
@@ -36,10 +39,12 @@ class Places:
     def __init__(self, root: Path) -> None:
         self.disk = RealDisk()
         self.root = root
-        for name in ("journal", "spool", "archive"):
-            (root / name).mkdir()
-        self.log = log.Log(root / "journal", self.disk, 1)
-        self.catalog = Catalog(root / "journal", self.disk)
+        self.directories = Directories.under(root)
+        self.journal = self.directories.journal_of("n")
+        for place in (self.journal, self.directories.spool, self.directories.archive):
+            place.mkdir(parents=True)
+        self.log = log.Log(self.journal, self.disk, 1)
+        self.catalog = Catalog(self.journal, self.disk)
         self.publisher = self.make_publisher()
         self.state = Segments()
         for name in ("s", "t"):
@@ -84,10 +89,7 @@ class Places:
     def history(self) -> History:
         return History(
             "n",
-            self.disk,
-            journal=self.root / "journal",
-            spool=self.root / "spool",
-            archive=self.root / "archive",
+            self.directories,
             protocol="pravega",
             decode=records.decode,
             in_thread=at_once,
@@ -159,7 +161,7 @@ def test_segments_that_stay_though_they_are_published(
     history = places.history()
     for name in ("s", "t"):
         assert places.whole(history, name) == places.bytes[name]
-    for path in sorted((places.root / "journal").glob("*.journal"))[:-1]:
+    for path in sorted((places.journal).glob("*.journal"))[:-1]:
         path.unlink()
     history.refresh()
     if not lost:
@@ -197,18 +199,18 @@ def test_a_file_that_moves_while_we_look(
 ) -> None:
     """What is published between two looks is seen by one of them."""
     fill(places)
-    names, looked = places.disk.names, []
+    names, looked = finder.list_names, []
 
     def and_then_publish(directory: Path) -> list[str]:
         found = names(directory)
         looked.append(directory)
         if len(looked) == 1:
             places.publish()
-            for path in (places.root / "journal").glob("*.journal"):
+            for path in (places.journal).glob("*.journal"):
                 path.unlink()
         return found
 
-    monkeypatch.setattr(places.disk, "names", and_then_publish, raising=False)
+    monkeypatch.setattr(finder, "list_names", and_then_publish)
     assert places.history().first_lsn == 1
     assert len(looked) == 3
 
@@ -226,9 +228,9 @@ def test_what_is_gone(places: Places) -> None:
         history.fetch("s", 0, 10, 1)
     assert (
         history.first_lsn
-        == segment.parse_name(
-            min(p.name for p in (places.root / "journal").glob("*.journal"))
-        )[0]
+        == segment.parse_name(min(p.name for p in (places.journal).glob("*.journal")))[
+            0
+        ]
     )  # type: ignore[index]
     place = places.state.find("s").place(first)
     assert place is not None
@@ -241,7 +243,7 @@ def test_what_is_gone(places: Places) -> None:
 def test_nothing_at_all(tmp_path: Path) -> None:
     """Without any file everything is gone, as soon as somebody asks for it."""
     places = Places(tmp_path)
-    for path in (tmp_path / "journal").glob("*.journal"):
+    for path in places.journal.glob("*.journal"):
         path.unlink()
     history = places.history()
     with pytest.raises(Gone):
@@ -251,11 +253,11 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 
 def test_the_first_files_of_all(places: Places) -> None:
     """Who began before there was any file does not take what came later for gone."""
-    for path in (places.root / "journal").glob("*.journal"):
+    for path in (places.journal).glob("*.journal"):
         path.unlink()
     history = places.history()
     assert history.first_lsn <= 1
-    places.log = log.Log(places.root / "journal", places.disk, 1)
+    places.log = log.Log(places.journal, places.disk, 1)
     fill(places)
     assert places.whole(history, "s") == places.bytes["s"]
 
@@ -336,7 +338,7 @@ def test_a_tail_that_was_written_again(places: Places) -> None:
     begin = dict(places.bytes)
     places.append(events(b"never acknowledged"))
     abandoned = places.log
-    places.log = log.Log(places.root / "journal", places.disk, first)
+    places.log = log.Log(places.journal, places.disk, first)
     places.state, places.numbers, places.bytes = Segments(), numbers, begin
     length = len(begin["s"])
     places.state = restored(state, length)

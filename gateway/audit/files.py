@@ -1,0 +1,124 @@
+"""Which events journal segments and spool files really hold, whatever their names say.
+
+Nothing is written.  The gateway and the Spark job may be at work meanwhile: a file
+that is gone when it is opened has moved on, and the next place has it
+(`gateway.store.finder`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gateway.audit.lake import Problem, Unusable, columns
+from gateway.audit.ranges import Ranges
+from gateway.event import Stored
+from gateway.store.finder import SpoolFile, segment_files
+from gateway.store.journal import segment
+from gateway.store.spool import catalog
+
+__all__ = ["JournalContent", "read_journal", "runs_in", "scans"]
+
+
+@dataclass(slots=True)
+class JournalContent:
+    """The journal of one node."""
+
+    events: Ranges = field(default_factory=Ranges)
+    last: int = 0
+    """The greatest lsn that it knows to have been acknowledged."""
+    published: list[catalog.Entry] = field(default_factory=list)
+    set_aside: list[tuple[int, int, Path]] = field(default_factory=list)
+    """Damaged segments: first lsn, last lsn that it can have held, file."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_journal(directory: Path) -> dict[str, JournalContent]:
+    """Each node's journal.  Raises OSError."""
+    return {
+        path.name: _read_node(path) for path in _entries(directory) if path.is_dir()
+    }
+
+
+def runs_in(file: SpoolFile) -> list[tuple[int, int]]:
+    """The lsns that are really in a file, in their order, as (first, last).
+
+    Raises `Unusable`, FileNotFoundError, PermissionError.
+    """
+    runs: list[tuple[int, int]] = []
+    for node, lsns in columns(file.path):
+        if node != file.node:
+            raise Unusable(f"it has an event of node {node!r}")
+        ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)
+        begins = np.append(0, ends[:-1] + 1)
+        found = zip(lsns[begins].tolist(), lsns[ends].tolist(), strict=True)
+        for first, last in found:
+            follows = runs and runs[-1][1] + 1 == first
+            runs.append((runs.pop()[0] if follows else first, last))
+    return runs
+
+
+def scans(
+    directory: Path, problems: list[Problem]
+) -> Iterator[tuple[Path, segment.Scan]]:
+    """A node's segments, each with a scan that has not begun; oldest first.
+
+    What is no segment goes to *problems*.  Raises OSError.
+    """
+    for file in segment_files(directory):
+        with contextlib.suppress(FileNotFoundError):
+            # One with less than a header is being made, and holds no event yet.
+            if file.path.stat().st_size <= segment.HEADER_BYTES:
+                continue
+            try:
+                scan = file.scan()
+            except segment.Foreign as why:
+                problems.append(Problem(str(file.path), str(why)))
+                continue
+            yield file.path, scan
+
+
+def _read_node(directory: Path) -> JournalContent:
+    seen = JournalContent()
+    with contextlib.suppress(FileNotFoundError):
+        seen.published = catalog.entries((directory / "catalog").read_bytes())
+    pairs: list[tuple[int, int]] = []
+    for path, scan in scans(directory, seen.problems):
+        pairs += _runs(scan)
+        seen.problems += [
+            Problem(str(path), f"{d.length} damaged bytes at {d.offset}")
+            for d in scan.damage
+        ]
+    seen.events = Ranges.of(pairs)
+    seen.last = max(
+        seen.events.last, max((entry.last for entry in seen.published), default=0)
+    )
+    for path in _entries(directory):
+        parsed = segment.parse_name(path.name.removesuffix(".damaged"))
+        if parsed and path.suffix == ".damaged":
+            last = parsed[0] + path.stat().st_size - 1
+            seen.set_aside.append((parsed[0], last, path))
+    return seen
+
+
+def _runs(stored: Iterable[Stored]) -> list[tuple[int, int]]:
+    """The lsns of batches in order, as few ranges."""
+    runs: list[tuple[int, int]] = []
+    for one in stored:
+        last = one.lsn + one.batch.count - 1
+        if runs and runs[-1][1] + 1 == one.lsn:
+            runs[-1] = runs[-1][0], last
+        else:
+            runs.append((one.lsn, last))
+    return runs
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,61 @@
+"""The directories of a `data_dir`, by what they hold (docs/design.md §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+
+__all__ = ["Directories"]
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where events are, in the order in which they move; and what is kept of a node."""
+
+    root: Path
+    journal: Path
+    """With a directory for each node."""
+    spool: Path
+    lake: Path
+    archive: Path
+    state: Path
+    """With a directory for each node."""
+
+    @classmethod
+    def under(
+        cls,
+        data_dir: Path,
+        *,
+        journal: str | Path = "journal",
+        spool: str | Path = "spool",
+    ) -> Directories:
+        """With the default names, unless others are given."""
+        return cls(
+            root=data_dir,
+            journal=data_dir / journal,
+            spool=data_dir / spool,
+            lake=data_dir / "lake",
+            archive=data_dir / "archive",
+            state=data_dir / "state",
+        )
+
+    @classmethod
+    def of(cls, config: Config) -> Directories:
+        """As a configuration names them."""
+        return cls.under(
+            config.data_dir,
+            journal=config.journal.directory,
+            spool=config.spool.directory,
+        )
+
+    def journal_of(self, node: str) -> Path:
+        """The segments of one node."""
+        return self.journal / node
+
+    def state_of(self, node: str) -> Path:
+        """The state files of one node."""
+        return self.state / node

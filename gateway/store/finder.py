@@ -1,0 +1,169 @@
+"""Finds the file that holds an event: journal segments, spool and archive files are
+named by the lsns in them.
+
+    journal ── published ──► spool ── taken by Spark ──► archive ── expires
+
+Files move and go while we look.  An event is in its next place before it leaves the
+one before, so whoever lists the places in this order meets it at least once.  A name
+that is gone when it is opened has moved on: look for it in the next place, then list
+afresh.  What is nowhere even so is `Gone`.
+
+Everything here reads only, blocks, and may be used beside a running gateway and job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from gateway.store.directories import Directories
+from gateway.store.journal import segment
+from gateway.store.spool.names import parse_file_name
+
+__all__ = ["Finder", "Gone", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
+
+
+class Gone(LookupError):
+    """An event is in no file any more."""
+
+    def __init__(self, lsn: int, first: int | None) -> None:
+        there = f"the oldest is {first}" if first else "nothing older is left"
+        super().__init__(f"lsn {lsn} is not there any more; {there}")
+        self.first = first
+        """The oldest event that is still there; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A journal segment, as its name and the next one's say."""
+
+    path: Path
+    first: int
+    """The lsn of its first event, if it has any."""
+    before: int | None
+    """Where the next segment begins: events from there on count there, not here."""
+
+    def scan(self, before: int | None = None) -> segment.Scan:
+        """Its batches; *before* may end them sooner.
+
+        Raises `segment.Foreign`, OSError.
+        """
+        ends = [end for end in (self.before, before) if end is not None]
+        return segment.Scan(self.path.read_bytes(), before=min(ends, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFile:
+    """A published file in spool or archive, as its name says."""
+
+    path: Path
+    node: str
+    first: int
+    last: int
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether it holds events of this range."""
+        return self.first <= last and first <= self.last
+
+
+def segment_files(directory: Path) -> list[SegmentFile]:
+    """The segments in a node's journal directory, oldest first."""
+    return [
+        SegmentFile(directory / name, first, before)
+        for first, before, name in segment.in_order(list_names(directory))
+    ]
+
+
+def spool_files(directory: Path) -> dict[str, list[SpoolFile]]:
+    """The published files of a spool or an archive, by node, in order of lsn."""
+    found = defaultdict(list)
+    for name in list_names(directory):
+        if parsed := parse_file_name(name):
+            found[parsed[0]].append(SpoolFile(directory / name, *parsed))
+    for files in found.values():
+        files.sort(key=lambda file: (file.first, file.last))
+    return dict(found)
+
+
+def list_names(directory: Path) -> list[str]:
+    """What lies in a directory; nothing if it is not there."""
+    try:
+        return [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+class Finder:
+    """The files of one node.  It remembers the last listing of spool and archive, and
+    lists the journal each time; callers in several threads need a lock.
+    """
+
+    def __init__(self, directories: Directories, node: str) -> None:
+        self.node = node
+        self._journal = directories.journal_of(node)
+        self._published = (directories.spool, directories.archive)  # as files move
+        self._files: list[SpoolFile] = []
+
+    def refresh(self) -> None:
+        """List spool and archive afresh."""
+        found: dict[str, SpoolFile] = {}
+        for directory in self._published:
+            for file in spool_files(directory).get(self.node, []):
+                found[file.path.name] = file
+        self._files = sorted(found.values(), key=lambda file: (file.first, file.last))
+
+    def oldest(self, lsn: int = 0) -> int | None:
+        """The first lsn of the oldest file that begins at *lsn* or later, if any does.
+
+        Refreshes.
+        """
+        firsts = [file.first for file in segment_files(self._journal)]
+        self.refresh()
+        firsts += [file.first for file in self._files]
+        return min((first for first in firsts if first >= lsn), default=None)
+
+    def files(self, lsn: int) -> Iterator[SpoolFile]:
+        """Published files from the one with *lsn* on, up to the first hole."""
+        files = self._files
+        at = bisect_right(files, lsn, key=lambda file: file.first) - 1
+        for file in files[max(at, 0) :]:
+            if file.first > lsn:
+                return  # in between is what is not published yet, or gone
+            if file.last >= lsn:
+                yield file
+                lsn = file.last + 1
+
+    def file(self, lsn: int) -> SpoolFile | None:
+        """The published file with *lsn*, if there is one."""
+        return next(self.files(lsn), None)
+
+    def segment(self, lsn: int) -> SegmentFile | None:
+        """The journal segment that has *lsn*, if any has."""
+        files = self.segments(lsn)[:1]
+        return files[0] if files and files[0].first <= lsn else None
+
+    def segments(self, lsn: int) -> list[SegmentFile]:
+        """Journal segments from the last one that begins at *lsn* or before on."""
+        files = segment_files(self._journal)
+        at = bisect_right(files, lsn, key=lambda file: file.first) - 1
+        return files[max(at, 0) :]
+
+    def open(
+        self, file: SpoolFile, metadata: pq.FileMetaData | None = None
+    ) -> pq.ParquetFile:
+        """Open it wherever it is by now.  Raises FileNotFoundError, OSError."""
+        for directory in self._published:
+            with contextlib.suppress(FileNotFoundError):
+                return pq.ParquetFile(
+                    directory / file.path.name,
+                    metadata=metadata,
+                    memory_map=True,
+                    page_checksum_verification=True,
+                )
+        raise FileNotFoundError(file.path)
