@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.session import Limits, Ready, Session
 from gateway.protocols.pressure import Unfinished, Valve
@@ -94,36 +95,16 @@ class Lumberjack:
         self.stall_timeout = options.stall_timeout
         self.journal = journal
         self.clock = clock
-        self._interval = min(options.keepalive_interval, options.stall_timeout)
-        self._due: dict[LumberjackServer, float] = {}  # in order: all wait as long
-        self._ticking = False
+        self.reminders: Deadlines[LumberjackServer] = Deadlines(
+            clock,
+            min(options.keepalive_interval, options.stall_timeout),
+            LumberjackServer.remind,
+        )
         self.unfinished = Unfinished(journal, "an unfinished window")
 
     def __call__(self, connection: Connection) -> LumberjackServer:
         """The server of a new connection."""
         return LumberjackServer(self, connection)
-
-    def watch(self, server: LumberjackServer) -> None:
-        """Remind *server* every interval that its peer waits, until `forget`."""
-        self._due[server] = self.clock.seconds() + self._interval
-        if not self._ticking:
-            self._ticking = True
-            self.clock.callLater(self._interval, self._tick)
-
-    def forget(self, server: LumberjackServer) -> None:
-        """Its peer waits no more."""
-        self._due.pop(server, None)
-
-    def _tick(self) -> None:
-        now = self.clock.seconds()
-        due = [server for server, at in self._due.items() if at <= now]
-        for server in due:
-            # A reminder may end its own connection, or another one.
-            if self._due.pop(server, None) is not None and server.remind(now):
-                self._due[server] = now + self._interval
-        self._ticking = bool(self._due)
-        if self._ticking:
-            self.clock.callLater(next(iter(self._due.values())) - now, self._tick)
 
 
 class LumberjackServer:
@@ -195,9 +176,9 @@ class LumberjackServer:
         self._refusal = why
         self._end()
 
-    def remind(self, now: float) -> bool:
-        """The peer still waits; false if it does so no more."""
-        stalled = now - self._progress
+    def remind(self) -> None:
+        """The peer still waits: send it a keepalive, or give it up as stalled."""
+        stalled = self._listener.clock.seconds() - self._progress
         if stalled >= self._listener.stall_timeout:
             self._log.warn(
                 "{peer}: closed, nothing became durable for {stalled:.0f} s "
@@ -206,13 +187,14 @@ class LumberjackServer:
                 stalled=stalled,
             )
             self._hang_up()
-            return False
+            return
         waiting = [owed.version for owed in self._owed or ()]
         if self._unread is not None:
             waiting.append(self._unread)
         if waiting and all(version == _V2 for version in waiting):
             self._connection.write(_KEEPALIVE)
-        return bool(waiting) and not self._closed
+        if waiting and not self._closed:
+            self._listener.reminders.watch(self)
 
     # Windows
 
@@ -298,10 +280,10 @@ class LumberjackServer:
     def _begin_to_wait(self) -> None:
         self._progress = self._listener.clock.seconds()
         self._connection.busy(True)
-        self._listener.watch(self)
+        self._listener.reminders.watch(self)
 
     def _end_to_wait(self) -> None:
-        self._listener.forget(self)
+        self._listener.reminders.forget(self)
         self._connection.busy(False)
 
     # The end

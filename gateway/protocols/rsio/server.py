@@ -15,9 +15,9 @@ from twisted.python.failure import Failure
 
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.pressure import Unfinished, Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
-from gateway.protocols.rsio.deadlines import Deadlines
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.ingest import Ingest
 from gateway.protocols.rsio.limits import Limits

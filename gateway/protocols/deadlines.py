@@ -1,4 +1,4 @@
-"""Many waits of the same length on one timer."""
+"""Time-outs of many connections, all equally long, on one timer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ One = TypeVar("One")
 
 
 class Deadlines(Generic[One]):
-    """Calls *due* with each one that was watched *seconds* ago."""
+    """Calls *due* with each one that has been watched for *seconds*, once."""
 
     __slots__ = ("_clock", "_due", "_seconds", "_ticking", "_when")
 
@@ -23,11 +23,11 @@ class Deadlines(Generic[One]):
         self._clock = clock
         self._seconds = seconds
         self._due = due
-        self._when: dict[One, float] = {}  # in order: all wait as long
+        self._when: dict[One, float] = {}  # in order, because all wait as long
         self._ticking = False
 
     def watch(self, one: One) -> None:
-        """Its time begins now."""
+        """Its time begins now, or begins anew."""
         self._when.pop(one, None)
         self._when[one] = self._clock.seconds() + self._seconds
         if not self._ticking:
@@ -35,7 +35,7 @@ class Deadlines(Generic[One]):
             self._clock.callLater(self._seconds, self._tick)
 
     def forget(self, one: One) -> None:
-        """It is not waited for any more."""
+        """It is not watched any more; nothing if it was not."""
         self._when.pop(one, None)
 
     def _tick(self) -> None:
