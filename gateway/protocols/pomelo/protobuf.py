@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.protocols.pomelo.wire import text
+from gateway.protocols.varint import varint
 
 __all__ = ["Schema", "Undecodable", "Unencodable", "Unusable", "parse"]
 
@@ -180,7 +181,7 @@ class Schema:
         repeated = option == "repeated"
         tag = about["tag"] << 3 | wire
         one = _Field(
-            name, kind, repeated, option == "required", _varint(tag),
+            name, kind, repeated, option == "required", varint(tag),
             packed=repeated and wire != _BYTES,
         )  # fmt: skip
         if kind in _WIRE:
@@ -233,7 +234,7 @@ class Schema:
             if not isinstance(given, (list, tuple)):
                 raise Unencodable(f"{name} is no array")
             if one.packed and given:
-                parts += (one.key, _varint(len(given)))
+                parts += (one.key, varint(len(given)))
                 parts += [self._value(one, each, depth) for each in given]
             else:
                 for each in given:
@@ -243,7 +244,7 @@ class Schema:
     def _value(self, one: _Field, value: Any, depth: int) -> bytes:
         if one.message is not None:
             inner = self._encode(one.message, value, depth + 1)
-            return _varint(len(inner)) + inner
+            return varint(len(inner)) + inner
         assert one.write is not None
         try:
             return one.write(value)
@@ -309,7 +310,7 @@ class _Decoding:
 
 def _utf8(value: str) -> bytes:
     data = value.encode()
-    return _varint(len(data)) + data
+    return varint(len(data)) + data
 
 
 def _surrogates(value: str) -> bytes:
@@ -321,7 +322,7 @@ def _surrogates(value: str) -> bytes:
             chr(pairs[at] << 8 | pairs[at + 1]) for at in range(0, len(pairs), 2)
         )
         data = halves.encode("utf-8", "surrogatepass")
-    return _varint(len(data)) + data
+    return varint(len(data)) + data
 
 
 def _writer(kind: str) -> Callable[[Any], bytes]:
@@ -335,30 +336,16 @@ def _writer(kind: str) -> Callable[[Any], bytes]:
 
 
 def _unsigned(value: Any) -> bytes:
-    number = int(value)
-    if number < 0:
-        raise ValueError
-    return _varint(number)
+    return varint(int(value))
 
 
 def _signed(value: Any) -> bytes:
     number = int(value)
-    return _varint(-2 * number - 1 if number < 0 else 2 * number)
+    return varint(-2 * number - 1 if number < 0 else 2 * number)
 
 
 def _boolean(value: Any) -> bytes:
     return b"\x01" if value else b"\x00"
-
-
-def _varint(number: int) -> bytes:
-    if number >> 64:
-        raise ValueError
-    groups = bytearray()
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    groups.append(number)
-    return bytes(groups)
 
 
 # Bytes to values

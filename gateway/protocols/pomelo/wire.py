@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.interfaces import Refusal
+from gateway.protocols.varint import varint
 
 __all__ = [
     "ACK",
@@ -172,7 +173,7 @@ def refusal(
 
 def request(number: int, route: int | str, body: bytes) -> bytes:
     """A request in its package; *route* is a name or a code of the dictionary."""
-    return _data(_REQUEST, _varint(number), _route(route), body)
+    return _data(_REQUEST, varint(number), _route(route), body)
 
 
 def notify(route: int | str, body: bytes) -> bytes:
@@ -188,7 +189,7 @@ def push(route: int | str, body: bytes) -> bytes:
 def response(number: int, body: bytes, *, error: bool = False) -> bytes:
     """A response in its package; only pitaya's clients know the *error* bit."""
     flag = b"\x24" if error else b"\x04"
-    head = flag + (bytes((number,)) if number < 0x80 else _varint(number))
+    head = flag + varint(number)
     return _U32.pack(_DATA_HEAD | len(head) + len(body)) + head + body
 
 
@@ -204,17 +205,6 @@ def _route(route: int | str) -> tuple[int, bytes]:
     if len(name) > 0xFF:
         raise ValueError(f"route of {len(name)} bytes, 255 at most: {route!r}")
     return 0, bytes((len(name),)) + name
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return bytes((number,))
-    groups = bytearray()
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    groups.append(number)
-    return bytes(groups)
 
 
 # From bytes

@@ -25,7 +25,8 @@ from gateway.event import Rows
 from gateway.protocols.payload import check, flaw_of
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import Code
-from gateway.protocols.rsio.wire import read_varint, varint
+from gateway.protocols.rsio.wire import read_varint
+from gateway.protocols.varint import varint
 
 __all__ = ["Part", "decode", "pack", "parts"]
 

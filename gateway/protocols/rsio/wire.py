@@ -19,6 +19,7 @@ from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
+from gateway.protocols.varint import SMALL, varint
 
 __all__ = [
     "FIELDS",
@@ -86,28 +87,6 @@ class Short(Exception):
         super().__init__(need)
         self.need = need
         """Where it ends at the earliest."""
-
-
-def _varint(value: int) -> bytes:
-    octets = bytearray()
-    while value > 0x7F:
-        octets.append(value & 0x7F | 0x80)
-        value >>= 7
-    octets.append(value)
-    return bytes(octets)
-
-
-#: Lengths and Ids are small as a rule.
-_SMALL = [_varint(value) for value in range(2048)]
-
-
-def varint(value: int) -> bytes:
-    """Unsigned LEB128, in its shortest form; ValueError if it has no such form."""
-    if 0 <= value < len(_SMALL):
-        return _SMALL[value]
-    if not 0 <= value <= _MOST:
-        raise ValueError(f"{value} is no 64-bit number without a sign")
-    return _varint(value)
 
 
 def read_varint(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
@@ -193,7 +172,7 @@ def _read_octets(
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
     code, kinds, getters = _ENCODED[type(message)]
-    parts = [_SMALL[code] if code < 0x80 else bytes((code,))]
+    parts = [SMALL[code] if code < 0x80 else bytes((code,))]
     for kind, get in zip(kinds, getters, strict=True):
         field = get(message)
         if kind is _V:
@@ -216,10 +195,10 @@ def on_next(
     if fixed:
         return b"".join([head + element for element in elements])
     parts: list[bytes] = []
-    small, most = _SMALL, len(_SMALL)
+    small, most = SMALL, len(SMALL)
     for element in elements:
         size = len(element)
-        parts += (head, small[size] if size < most else _varint(size), element)
+        parts += (head, small[size] if size < most else varint(size), element)
     return b"".join(parts)
 
 
