@@ -1,15 +1,15 @@
-"""Events like those that Filebeat makes of an access log: no two alike, ~530 bytes."""
+"""Made-up lines of an access log as Filebeat sends them, ~530 bytes each, no two alike."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
+
+from gateway.protocols.samples import identified, timestamp
 
 __all__ = ["access_log"]
 
 _EVENT = (
-    '{{"@timestamp":"{stamp}Z","@metadata":{{"beat":"filebeat","type":"_doc",'
+    '{{"@timestamp":"{stamp}","@metadata":{{"beat":"filebeat","type":"_doc",'
     '"version":"8.13.4"}},"event":{{"id":"{id}"}},"message":"{ip} - - '
     '\\"{verb} /{path}/{word}?q={query} HTTP/1.1\\" {status} {size} \\"{agent}\\"",'
     '"log":{{"offset":{offset},"file":{{"path":"/var/log/nginx/{path}.log"}}}},'
@@ -28,18 +28,15 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 
 def access_log(seed: int) -> Iterator[tuple[str, bytes]]:
-    """Identifiers, unique for this seed, and the events that carry them, for ever."""
-    chance = random.Random(seed)  # noqa: S311 - varied, not secret
+    """Ids, unique for this seed, and the events that carry them, without end."""
+    chance, ids = identified(seed)
     words = ["".join(chance.choices(_LETTERS, k=3 + n % 8)) for n in range(2000)]
-    run = f"{chance.getrandbits(48):012x}"
-    offset = number = 0
-    while True:
-        number += 1
-        identity = f"{run}-{number:012d}"
+    offset = 0
+    for number, identity in enumerate(ids, 1):
         path, word, query, agent = chance.choices(words, k=4)
         offset += 180 + len(path)
         event = _EVENT.format(
-            stamp=datetime.now(UTC).isoformat(timespec="milliseconds")[:23],
+            stamp=timestamp(),
             id=identity,
             ip=".".join(map(str, chance.getrandbits(32).to_bytes(4))),
             verb="POST" if number % 5 == 0 else "GET",
@@ -51,6 +48,6 @@ def access_log(seed: int) -> Iterator[tuple[str, bytes]]:
             agent=f"{_AGENTS[number % len(_AGENTS)]} {agent}",
             offset=offset,
             host=number % 30,
-            beat=run,
+            beat=identity.partition("-")[0],
         )
         yield identity, event.encode()

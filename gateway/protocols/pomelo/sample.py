@@ -1,9 +1,10 @@
-"""What players of a game might send: no two alike, ~110 bytes."""
+"""Made-up moves of a game's players, ~85 bytes each, no two alike."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
+
+from gateway.protocols.samples import identified
 
 __all__ = ["moves"]
 
@@ -11,13 +12,9 @@ _PLAYERS = 50
 
 
 def moves(seed: int) -> Iterator[tuple[str, bytes]]:
-    """Identifiers, unique for this seed, and the events that carry them, for ever."""
-    chance = random.Random(seed)  # noqa: S311 - varied, not secret
-    run = f"{chance.getrandbits(48):012x}"
-    number = 0
-    while True:
-        number += 1
-        identity = f"{run}-{number:012d}"
+    """Ids, unique for this seed, and the events that carry them, without end."""
+    chance, ids = identified(seed)
+    for identity in ids:
         x, y = chance.randrange(1000), chance.randrange(1000)
         player, points = chance.randrange(_PLAYERS), chance.randrange(10)
         yield (
