@@ -16,6 +16,8 @@ from gateway.store.finder import Finder, Gone, segment_files, spool_files
 from gateway.store.journal import segment
 from gateway.store.spool import file_name
 
+LISTENER = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+
 
 @pytest.fixture
 def directories(tmp_path: Path) -> Directories:
@@ -162,7 +164,7 @@ def test_the_configured_names(tmp_path: Path) -> None:
     config = Config.model_validate(
         {
             "node": "gw-1",
-            "listeners": [],
+            "listeners": [LISTENER],
             "data_dir": str(tmp_path),
             "journal": {"directory": "wal"},
             "spool": {"directory": "out"},
