@@ -23,9 +23,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -70,13 +70,6 @@ class _Waiting:
     lsn: int = 0
 
 
-class Threads(Protocol):
-    """The call that the journal needs of a reactor."""
-
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> Any:
-        """Run *f* in the reactor's thread, soon."""
-
-
 class Journal:
     """Implements `gateway.interfaces.Journal`; call it from the reactor's thread."""
 
@@ -86,7 +79,7 @@ class Journal:
         self,
         log: Log,
         settings: Settings,
-        reactor: Threads,
+        reactor: IReactorFromThreads,
         *,
         on_sealed: Callable[[Segment], None],
         on_fatal: Callable[[str], None],

@@ -1,0 +1,86 @@
+"""How full the spool and its disk are: measures them, and says when the journal must
+take no more batches.
+
+It takes none while the spool is at `spool.max_bytes`, or while the file system has no
+room left for the files that the journal's segments will become.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.store.disk import Disk
+from gateway.store.spool.names import parse_file_name
+
+__all__ = ["Level", "Levels"]
+
+#: A day of one file a second is 86,400 files, and nothing waits for their number:
+#: counting the archive takes one part in so many of our time, at most.
+_COUNTING_SHARE = 20
+
+
+@dataclass(slots=True)
+class Level:
+    """How full a directory of spool files is."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class Levels:
+    """Of a spool and its archive, as of the last look.  Blocks; raises OSError."""
+
+    def __init__(
+        self, directory: Path, archive: Path, disk: Disk, max_bytes: int
+    ) -> None:
+        """*max_bytes* is `spool.max_bytes`."""
+        self.spool = Level()
+        self.archive = Level()
+        self._directory = directory
+        self._archive = archive
+        self._disk = disk
+        self._max_bytes = max_bytes
+        self._next_count = 0.0
+
+    def measure(self) -> None:
+        """Look again; at the archive from time to time."""
+        self.spool = self._measure(self._directory)
+        begun = time.monotonic()
+        if begun >= self._next_count:
+            self.archive = self._measure(self._archive)
+            ended = time.monotonic()
+            self._next_count = ended + _COUNTING_SHARE * (ended - begun)
+
+    def why_full(self, backlog_bytes: int) -> str | None:
+        """Why the spool takes no more, if it does not; *backlog_bytes* are to come."""
+        total = self.spool.bytes + backlog_bytes
+        if total < self._max_bytes:
+            return None
+        return (
+            f"the spool holds {total} bytes, limit {self._max_bytes} "
+            "(spool.max_bytes): the Spark job is behind"
+        )
+
+    def why_no_room(self, needed: int) -> str | None:
+        """Why the disk takes no more, if it has less than *needed* bytes free."""
+        free = self._disk.free(self._directory)
+        if free >= needed:
+            return None
+        return (
+            f"the disk of {self._directory} is full: {free} bytes free, "
+            f"{needed} needed for what is already acknowledged"
+        )
+
+    def _measure(self, directory: Path) -> Level:
+        level = Level()
+        for name in self._disk.names(directory):
+            if parse_file_name(name) is None:
+                continue
+            # Spark's job moves files while we look.
+            with contextlib.suppress(FileNotFoundError):
+                level.bytes += self._disk.size(directory / name)
+                level.files += 1
+        return level

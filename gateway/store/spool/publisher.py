@@ -1,0 +1,213 @@
+"""Publishes journal segments: makes each a Parquet file that Spark can see, once.
+
+    1. write `.events-….parquet` from the segment; sync it; sync the directory
+    2. enter it in the catalog, synced         from here on it is never written again
+    3. rename it to `events-….parquet`; sync the directory           Spark may read it
+    4. remove the segment, unless a protocol's memory may need it: then
+       `gateway.store.checkpoint` removes it later
+
+A segment without events becomes no file.  A crash between any two steps is finished by
+the next start (`Publisher.recover`, and `catalog`, which tells how far it had come).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger
+
+from gateway.event import Decode, Stored
+from gateway.store.disk import Disk, File
+from gateway.store.journal import segment
+from gateway.store.journal.log import Segment
+from gateway.store.spool import parquet
+from gateway.store.spool.catalog import Catalog, Entry
+from gateway.store.spool.names import file_name, parse_file_name
+
+__all__ = ["Published", "Publisher"]
+
+
+@dataclass(slots=True)
+class Published:
+    """A file that has become public."""
+
+    path: Path
+    first_lsn: int
+    last_lsn: int
+    flaws: Counter[str]
+    """How many of its events are flawed, by reason."""
+    seconds: float
+
+
+class Publisher:
+    """Turns one segment at a time into a file.  Blocking; raises OSError."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        node: str,
+        spool: Path,
+        catalog: Catalog,
+        disk: Disk,
+        decoders: Mapping[str, Decode],
+        compression: str,
+        *,
+        keep: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*keep*: leave published segments where they are."""
+        self._node = node
+        self._spool = spool
+        self._catalog = catalog
+        self._disk = disk
+        self._decoders = decoders
+        self._compression = compression
+        self._keep = keep
+        self._clock = clock
+        self._newest = 0.0
+        self._complete: tuple[Entry, Counter[str]] | None = None
+        """The last hidden file that was written, and its flaws.  It is left alone if
+        only its catalog entry failed: that line may be durable all the same, and would
+        make of a half-written file a public one."""
+
+    def recover(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Finish what a crash left half done; returns what is still to be published."""
+        known = {entry.hidden: entry for entry in self._catalog}
+        for name in self._disk.names(self._spool):
+            if name in known:
+                self._disk.rename(self._spool / name, self._spool / known[name].name)
+            elif name.startswith(".") and self._is_ours(name[1:]):
+                self._disk.unlink(self._spool / name)
+            elif self._is_ours(name):
+                # Somebody may take it while we look.
+                with contextlib.suppress(FileNotFoundError):
+                    modified = self._disk.modified(self._spool / name)
+                    self._newest = max(self._newest, modified)
+        self._disk.sync_directory(self._spool)
+        return [left for sealed in segments if (left := self._left_of(sealed))]
+
+    def _left_of(self, sealed: Segment) -> Segment | None:
+        """What of a segment is not public yet.
+
+        More than nothing and less than all of it only where a sync failed, its
+        segment was published up to there, and the power went before the next one.
+        """
+        first = self._catalog.unpublished(sealed.first_lsn)
+        if first > sealed.last_lsn:
+            self._let_go(sealed)
+            return None
+        return replace(sealed, first_lsn=first)
+
+    def publish(self, sealed: Segment) -> Published | None:
+        """All four steps; after an OSError the same segment may be tried again.
+
+        None if it has no events.
+        """
+        if not sealed.events:
+            self._let_go(sealed)
+            return None
+        begun = time.perf_counter()
+        entry = self._catalog.find(sealed.first_lsn)
+        flaws: Counter[str] = Counter()
+        if entry is None:
+            entry = Entry(
+                sealed.first_lsn,
+                sealed.last_lsn,
+                file_name(self._node, sealed.first_lsn, sealed.last_lsn),
+            )
+            if self._complete is None or self._complete[0] != entry:
+                written = self._write(sealed, self._spool / entry.hidden)
+                self._complete = entry, written
+            flaws = self._complete[1]
+            self._catalog.add(entry)
+        if self._disk.exists(self._spool / entry.hidden):
+            self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
+        self._disk.sync_directory(self._spool)
+        self._let_go(sealed)
+        return Published(
+            self._spool / entry.name,
+            entry.first,
+            entry.last,
+            flaws,
+            time.perf_counter() - begun,
+        )
+
+    def _let_go(self, sealed: Segment) -> None:
+        if not self._keep:
+            self._disk.unlink(sealed.path)
+
+    def _write(self, sealed: Segment, path: Path) -> Counter[str]:
+        self._disk.unlink(path)
+        scan = segment.Scan(self._disk.read(sealed.path), before=sealed.last_lsn + 1)
+        sink = _Sink(self._disk.create(path))
+        try:
+            written = parquet.write(
+                parquet.gapless(scan, sealed.first_lsn, sealed.last_lsn),
+                sink,
+                node=self._node,
+                decoders=self._decoders,
+                compression=self._compression,
+                on_undecodable=self._undecodable,
+            )
+            sink.flush()
+            sink.file.sync()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
+        finally:
+            sink.file.close()
+        self._newest = max(self._newest, self._clock())
+        self._disk.set_times(path, self._newest)
+        self._disk.sync_directory(self._spool)
+        return written.flaws
+
+    def _is_ours(self, name: str) -> bool:
+        parsed = parse_file_name(name)
+        return parsed is not None and parsed[0] == self._node
+
+    def _undecodable(self, stored: Stored, why: Exception) -> None:
+        self._log.error(
+            "Batch at lsn {lsn} can not be decoded ({why}); its bytes are kept, flawed",
+            lsn=stored.lsn,
+            why=f"{type(why).__name__}: {why}",
+        )
+
+
+class _Sink(io.RawIOBase):
+    """A `File` as pyarrow wants one; small writes are gathered."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__()
+        self.file = file
+        self._chunks: list[bytes] = []
+        self._gathered = 0
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        chunk = bytes(data)
+        self._chunks.append(chunk)
+        self._gathered += len(chunk)
+        self._size += len(chunk)
+        if self._gathered >= 1 << 20:
+            self.flush()
+        return len(chunk)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        chunks, self._chunks, self._gathered = self._chunks, [], 0
+        if chunks:
+            self.file.write(chunks)
