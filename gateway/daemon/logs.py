@@ -5,7 +5,7 @@ as anything but text: every character that is not printable is written as an esc
 (`\x1b`, `\n`, `\u2028`).  An event is one line; in text a traceback adds more, each
 of them indented.
 
-Log nothing per event, and let `net.limits.Complaints` judge what a peer can cause: a
+Log nothing per event, and let `net.limits.RejectionLog` judge what a peer can cause: a
 line costs as much CPU as thirty events.
 """
 

@@ -45,7 +45,7 @@ from gateway.daemon.shared import share
 from gateway.event import Stored
 from gateway.feeds.live import Live
 from gateway.feeds.page import tap_page
-from gateway.net import CannotListen, Complaints, Listener, raise_descriptor_limit
+from gateway.net import CannotListen, Listener, RejectionLog, raise_descriptor_limit
 from gateway.protocols import pomelo
 from gateway.protocols.pomelo.push import page as push
 from gateway.protocols.pomelo.push.folder import Folder
@@ -235,7 +235,7 @@ class Gateway(MultiService):
         )
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
-        complaints = Complaints(self._reactor)
+        rejection_log = RejectionLog(self._reactor)
         for door in chain.from_iterable(
             doors(one, shared) for one in settings.listeners
         ):
@@ -245,7 +245,7 @@ class Gateway(MultiService):
                 self._reactor,
                 sessions,
                 **door.port,
-                complaints=complaints,
+                rejection_log=rejection_log,
                 on_refused=self.metrics.refused,
             )
             listener.bind()

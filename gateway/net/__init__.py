@@ -1,9 +1,9 @@
-"""The network: listeners, and what lies between a socket and a protocol's server.
+"""The network: listeners, and their connections from socket to protocol.
 
 `Listener` is what the daemon builds from one entry of `listeners`.
 """
 
-from gateway.net.limits import Complaints, raise_descriptor_limit
+from gateway.net.limits import RejectionLog, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
 
-__all__ = ["CannotListen", "Complaints", "Listener", "raise_descriptor_limit"]
+__all__ = ["CannotListen", "Listener", "RejectionLog", "raise_descriptor_limit"]

@@ -1,4 +1,4 @@
-"""From a `listen` string to a listening socket, or an error that names all there is.
+"""Opens the listening socket that `listen` names: TCP, unix or systemd's.
 
 Twisted's endpoint strings are not used: they listen with a backlog of 50, make unix
 sockets that everybody may write to, and their service logs a failure and goes on.
@@ -21,7 +21,7 @@ from twisted.internet.tcp import makeBinding
 
 from gateway import config
 from gateway.config.endpoint import Systemd, Tcp, Unix
-from gateway.net.wire import joined
+from gateway.net.transport import address_text
 
 __all__ = ["Bound", "CannotListen", "bind"]
 
@@ -142,4 +142,4 @@ def _address(port: IListeningPort) -> str:
     address: Any = port.getHost()
     if isinstance(address, UNIXAddress):
         return f"unix:{os.fsdecode(address.name or b'')}"
-    return joined(address.host, address.port)
+    return address_text(address.host, address.port)

@@ -1,4 +1,4 @@
-"""What one peer, or all of them, may cost: connections, descriptors, lines of log."""
+"""Limits on what peers cost: connections per host, log lines, file descriptors."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ipaddress import IPv6Address, ip_address
 from twisted.internet.interfaces import IReactorTime
 
 __all__ = [
-    "Complaints",
-    "Crowd",
+    "ConnectionCounts",
+    "RejectionLog",
     "descriptor_ceiling",
     "next_descriptor",
     "raise_descriptor_limit",
 ]
 
-_QUIET_SECONDS = 60.0
-_REMEMBERED = 4096
+_INTERVAL_SECONDS = 60.0
+_MAX_HOSTS = 4096
 _DESCRIPTORS_WANTED = 1 << 20
 
 
-class Crowd:
-    """How many connections there are from each host."""
+class ConnectionCounts:
+    """How many connections are open from each host."""
 
     __slots__ = ("_hosts",)
 
@@ -33,11 +33,11 @@ class Crowd:
     def __getitem__(self, host: str) -> int:
         return self._hosts.get(host, 0)
 
-    def enter(self, host: str) -> None:
+    def add(self, host: str) -> None:
         """One more."""
         self._hosts[host] = self[host] + 1
 
-    def leave(self, host: str) -> None:
+    def remove(self, host: str) -> None:
         """One less; a host with none is forgotten."""
         left = self[host] - 1
         if left > 0:
@@ -46,11 +46,11 @@ class Crowd:
             self._hosts.pop(host, None)
 
 
-class Complaints:
-    """Lets one complaint a minute about each host through, and counts the others.
+class RejectionLog:
+    """Rate limit of the log lines that peers can cause: one a minute for each host.
 
     A host is an IPv4 address or the /64 of an IPv6 one, as an IPv6 peer has 2^64
-    addresses to complain about.  Remembers the latest 4096 hosts.
+    addresses.  Remembers the latest 4096 hosts.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -58,18 +58,18 @@ class Complaints:
         self._hosts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def admit(self, host: str) -> int | None:
-        """None: keep quiet.  Otherwise how many were not heard since the last one."""
+        """How many lines were suppressed since the last one; None: suppress this too."""
         host = _network(host)
         now = self._clock.seconds()
-        spoken, missed = self._hosts.get(host, (now - _QUIET_SECONDS, 0))
-        if now - spoken < _QUIET_SECONDS:
-            self._hosts[host] = (spoken, missed + 1)
+        logged, suppressed = self._hosts.get(host, (now - _INTERVAL_SECONDS, 0))
+        if now - logged < _INTERVAL_SECONDS:
+            self._hosts[host] = (logged, suppressed + 1)
             return None
         self._hosts[host] = (now, 0)
         self._hosts.move_to_end(host)
-        if len(self._hosts) > _REMEMBERED:
+        if len(self._hosts) > _MAX_HOSTS:
             self._hosts.popitem(last=False)
-        return missed
+        return suppressed
 
 
 def _network(host: str) -> str:
@@ -95,7 +95,7 @@ def raise_descriptor_limit() -> int:
 
 
 def next_descriptor() -> int:
-    """The number that the next file gets; numbers are given out from below."""
+    """The number that the next open file gets: the lowest free one."""
     descriptor = os.open(os.devnull, os.O_RDONLY)
     os.close(descriptor)
     return descriptor

@@ -1,9 +1,11 @@
-"""A port of the configuration: who may come in, how many, and what became of them.
+"""A listener of the configuration: its port, its connections, and how it drains.
 
 listener = Listener(settings, accept, reactor, sessions)
-listener.start()          # or raises CannotListen
+listener.bind()           # or raises CannotListen
+listener.start()
 ...
-listener.stop(); listener.drain(5.0).addCallback(...)
+listener.stop()
+listener.drain(5.0)       # fires when no connection is left
 """
 
 from __future__ import annotations
@@ -30,14 +32,15 @@ from zope.interface import implementer
 
 from gateway import config
 from gateway.interfaces import Accept, Refusal
-from gateway.net.approach import Approach
+from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind
-from gateway.net.connection import READ_BYTES, Link
-from gateway.net.limits import Complaints, Crowd, descriptor_ceiling, next_descriptor
-from gateway.net.proxy import Trust
-from gateway.net.tls import ServerTls, Unusable
-from gateway.net.websocket import Upgrade
-from gateway.net.wire import joined
+from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.handshake import Handshake
+from gateway.net.limits import RejectionLog
+from gateway.net.rejections import Rejections
+from gateway.net.tls import ServerTls, UnusableCertificate
+from gateway.net.transport import address_text
+from gateway.net.websocket_upgrade import UpgradeParser
 
 __all__ = ["CannotListen", "Listener"]
 
@@ -57,8 +60,9 @@ class Listener:
     *http2*: the protocol begins with HTTP/2's preface.
     *unread_bytes*: what may be written to a peer that does not read, beyond
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
-    *reuse_port*: other processes listen on the same port.  *on_refused* is told the
-    configuration key of every refusal.
+    *reuse_port*: other processes listen on the same port.  *rejection_log* is shared by
+    all listeners.  *on_refused* is called with the configuration key of every refusal,
+    None if it has none.
     """
 
     _log = Logger()
@@ -77,7 +81,7 @@ class Listener:
         http2: bool = False,
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
-        complaints: Complaints | None = None,
+        rejection_log: RejectionLog | None = None,
         on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
@@ -85,11 +89,7 @@ class Listener:
         self.address = str(settings.listen)
         """As bound, once `bind` was called."""
         self.accepted = 0
-        """Connections taken, ever."""
-        self.rejected: Counter[str] = Counter()
-        """Connections turned away, by reason: `connections`, `connections_per_peer`,
-        `descriptors`, `proxy`, `tls`, `language`, `websocket`, `handshake`, `idle`,
-        `protocol`, `unread`, `failure`."""
+        """Connections accepted, ever."""
         self.events = 0
         """Durable ones."""
         self.bytes = 0
@@ -99,6 +99,7 @@ class Listener:
         self.next_session = sessions
         self.clock = cast(IReactorTime, reactor)
         self.limits = settings.limits
+        self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
@@ -115,13 +116,13 @@ class Listener:
         self._subprotocols = subprotocols
         self._alpn = alpn
         self._reuse_port = reuse_port
-        proxy = settings.proxy_protocol
-        self._trust = Trust(proxy.trusted if proxy else ())
-        self._on_refused = on_refused
-        self._complaints = complaints or Complaints(self.clock)
-        self._crowd = Crowd()
-        self._links: set[Link] = set()
-        self._ceiling = descriptor_ceiling()
+        self._rejections = Rejections(
+            self.name,
+            self.protocol,
+            rejection_log or RejectionLog(self.clock),
+            on_refused,
+        )
+        self._connections: set[AcceptedConnection] = set()
         self._port: IListeningPort | None = None
         self._loops: list[LoopingCall] = []
         self._drained: Deferred[None] | None = None
@@ -130,7 +131,15 @@ class Listener:
     @property
     def connections(self) -> int:
         """Open now."""
-        return len(self._links)
+        return len(self._connections)
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """Connections rejected, by reason: `connections`, `connections_per_peer`,
+        `descriptors`, `proxy`, `tls`, `language`, `websocket`, `handshake`, `idle`,
+        `protocol`, `unread`; and those whose protocol raised: `failure`.
+        """
+        return self._rejections.counts
 
     def bind(self) -> None:
         """Load the certificate, take the port.  Raises `CannotListen`.
@@ -140,31 +149,33 @@ class Listener:
         settings = self._settings
         try:
             self.load_tls()
-        except Unusable as why:
+        except UnusableCertificate as why:
             raise CannotListen(f"listener {self.name}: tls: {why}") from None
         self._port, self.address = bind(
-            self._reactor, settings, Door(self), reuse_port=self._reuse_port
+            self._reactor,
+            settings,
+            ConnectionFactory(self),
+            reuse_port=self._reuse_port,
         )
         self._port.stopReading()  # type: ignore[attr-defined]
-        self._ceiling = descriptor_ceiling()
 
     def load_tls(self) -> None:
-        """Read the certificate; `bind` does.  Raises `tls.Unusable`."""
+        """Read the certificate; `bind` does.  Raises `tls.UnusableCertificate`."""
         if self._settings.tls is not None:
             self.tls = ServerTls(
                 self.name, self._settings.tls, self.clock, alpn=self._alpn
             )
 
     def start(self) -> None:
-        """Let them in."""
-        self.watch()
+        """Accept connections."""
+        self.start_timers()
         if self._port is not None:
             self._port.startReading()  # type: ignore[attr-defined]
 
-    def watch(self) -> None:
-        """Begin to look after deadlines and certificate files; `start` does."""
+    def start_timers(self) -> None:
+        """Begin to check deadlines and certificate files; `start` does."""
         shortest = min(self.limits.handshake, self.limits.idle)
-        self._every(min(2.5, max(0.05, shortest / 4)), self._sweep)
+        self._every(min(2.5, max(0.05, shortest / 4)), self._check_times)
         if self.tls is not None:
             self._every(_TLS_CHECK_SECONDS, self.tls.check)
 
@@ -182,7 +193,7 @@ class Listener:
             self.tls.reload()
 
     def stop(self) -> Deferred[None]:
-        """Accept nobody any more.  Open connections stay."""
+        """Accept no more connections.  Open ones stay."""
         port, self._port = self._port, None
         if port is None:
             return succeed(None)
@@ -198,16 +209,16 @@ class Listener:
             self._drained = Deferred()
             self.linger = _DRAINING_LINGER_SECONDS
             self._stop_loops()
-            self._every(0.1, self._sweep)
+            self._every(0.1, self._check_times)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
-            if self._links:
+            if self._connections:
                 self._log.info(
                     "{listener}: stopping, connections to end: {count}",
                     listener=self.name,
-                    count=len(self._links),
+                    count=len(self._connections),
                 )
-            for link in tuple(self._links):
-                link.drain()
+            for connection in tuple(self._connections):
+                connection.drain()
             self._maybe_drained()
         return self._drained
 
@@ -216,13 +227,13 @@ class Listener:
         self._log.warn(
             "{listener}: {count} connections did not finish in time",
             listener=self.name,
-            count=len(self._links),
+            count=len(self._connections),
         )
-        for link in tuple(self._links):
-            link.abort()
+        for connection in tuple(self._connections):
+            connection.abort()
 
     def _maybe_drained(self) -> None:
-        if self._drained is None or self._links or self._drained.called:
+        if self._drained is None or self._connections or self._drained.called:
             return
         if self._drain_deadline is not None:
             self._drain_deadline.cancel()
@@ -234,117 +245,76 @@ class Listener:
             loop.stop()
         self._loops.clear()
 
-    def _sweep(self) -> None:
+    def _check_times(self) -> None:
         now = self.clock.seconds()
-        for link in tuple(self._links):
-            link.sweep(now)
+        for connection in tuple(self._connections):
+            connection.check_time(now)
 
     # Admission
 
-    def admit(self, address: object) -> Link | None:
-        """A connection for who comes from *address*, or None to turn it away."""
-        host, peer = _who(address)
-        kind, why = self._full()
-        if why is None and not self.expects_header(host):
-            kind, why = "connections_per_peer", self._crowded(host)
-        if why is not None:
-            self._complain(host, peer, why, kind)
+    def admit(self, address: object) -> AcceptedConnection | None:
+        """A connection for the peer at *address*, or None: it is rejected."""
+        host, peer = _host_and_peer(address)
+        rejection = self.admission.check(len(self._connections), host)
+        if rejection is not None:
+            self._rejections.refused(host, peer, *rejection)
             return None
-        return Link(self, host, peer)
+        return AcceptedConnection(self, host, peer)
 
-    def _full(self) -> tuple[str, Refusal | None]:
-        limit = self.limits.connections
-        if len(self._links) >= limit:
-            why = Refusal("too many connections", limit=limit, key="limits.connections")
-            return "connections", why
-        if next_descriptor() > self._ceiling:
-            limit = self._ceiling
-            return "descriptors", Refusal("too many open files", limit=limit)
-        return "", None
+    # Called by connections
 
-    def _crowded(self, host: str) -> Refusal | None:
-        limit = self.limits.connections_per_peer
-        if self._crowd[host] < limit:
-            return None
-        return Refusal(
-            "too many connections from one peer",
-            limit=limit,
-            key="limits.connections_per_peer",
-        )
-
-    def expects_header(self, host: str) -> bool:
-        """Whether connections from *host* begin with a PROXY header.
-
-        Whoever may write to a unix socket is trusted: it has no address.
-        """
-        return self.proxied and (host == "unix" or host in self._trust)
-
-    def joined(self, link: Link) -> None:
-        """A connection is there."""
-        self._links.add(link)
+    def opened(self, connection: AcceptedConnection) -> None:
+        """It is there."""
+        self._connections.add(connection)
         self.accepted += 1
-        if not self.expects_header(link.host):
-            self._enter(link)
+        if not self.admission.expects_header(connection.host):
+            self._count(connection)
 
-    def introduced(self, link: Approach) -> bool:
-        """A PROXY header named the real peer; false: there are too many of it."""
-        why = self._crowded(link.host)
-        if why is not None:
-            self.complain(link, why, "connections_per_peer")
+    def admit_real_peer(self, connection: Handshake) -> bool:
+        """A PROXY header named the peer; false: it has too many, and is rejected."""
+        rejection = self.admission.check_host(connection.host)
+        if rejection is not None:
+            self.reject(connection, *rejection)
             return False
-        self._enter(link)
+        self._count(connection)
         return True
 
-    def _enter(self, link: Approach) -> None:
-        self._crowd.enter(link.host)
-        link.counted = True
+    def _count(self, connection: Handshake) -> None:
+        self.admission.add(connection.host)
+        connection.counted = True
 
-    def left(self, link: Link) -> None:
-        """A connection is gone."""
-        self._links.discard(link)
-        if link.counted:
-            link.counted = False
-            self._crowd.leave(link.host)
+    def closed(self, connection: AcceptedConnection) -> None:
+        """It is gone."""
+        self._connections.discard(connection)
+        if connection.counted:
+            connection.counted = False
+            self.admission.remove(connection.host)
         self._maybe_drained()
 
-    def upgrade(self) -> Upgrade:
-        """Reads the request of one WebSocket."""
+    def upgrade_parser(self) -> UpgradeParser:
+        """For the request of one WebSocket."""
         assert self.websocket is not None
         origins = self.websocket.origins or ("*",)
-        return Upgrade(self.websocket.path, origins, self._subprotocols)
+        return UpgradeParser(self.websocket.path, origins, self._subprotocols)
 
-    # Complaints
+    def count_rejection(self, reason: str) -> None:
+        """Count one that needs no line in the log."""
+        self._rejections.count(reason)
 
-    def reject(self, kind: str) -> None:
-        """Count a connection turned away."""
-        self.rejected[kind] += 1
+    def reject(self, connection: Handshake, why: Refusal, reason: str) -> None:
+        """Count and log one whose peer broke a rule."""
+        peer = connection.origin.peer
+        self._rejections.refused(connection.host, peer, why, reason)
 
-    def complain(self, link: Approach, why: Refusal, kind: str) -> None:
-        """Count it, and log it unless its host was just complained about."""
-        self._complain(link.host, link.origin.peer, why, kind)
-
-    def _complain(self, host: str, peer: str, why: Refusal, kind: str) -> None:
-        self.reject(kind)
-        self._on_refused(why.key)
-        missed = self._complaints.admit(host)
-        if missed is None:
-            return
-        self._log.warn(
-            "{listener}: {peer} refused: {why}{more}",
-            listener=self.name,
-            peer=peer,
-            why=str(why),
-            more=f" ({missed} more of this peer not logged)" if missed else "",
-            rule=why.rule,
-            limit=why.limit,
-            key=why.key,
-            suppressed=missed,
-        )
+    def failed(self, connection: Handshake, what: str, error: BaseException) -> None:
+        """Count and log one for which *what*, our code or the protocol's, raised."""
+        peer = connection.origin.peer
+        self._rejections.failed(connection.host, peer, what, error)
 
 
 @implementer(IProtocolFactory, ILoggingContext)
-class Door:
-    """What Twisted's port calls for each connection."""
+class ConnectionFactory:
+    """Twisted's protocol factory: makes a connection of each accepted socket."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -364,12 +334,12 @@ class Door:
         return self._listener.name
 
 
-def _who(address: Any) -> tuple[str, str]:
-    """Host, and host with port, of whoever connected."""
+def _host_and_peer(address: Any) -> tuple[str, str]:
+    """`192.0.2.1` and `192.0.2.1:4000`; an IPv4 address that IPv6 maps is that one."""
     if address is None or isinstance(address, UNIXAddress):
         return "unix", "unix"
     host: str = address.host
     if host.startswith("::ffff:"):
         mapped = IPv6Address(host).ipv4_mapped
         host = str(mapped) if mapped else host
-    return host, joined(host, address.port)
+    return host, address_text(host, address.port)

@@ -1,4 +1,4 @@
-r"""The PROXY header that a load balancer puts in front of a connection.  No I/O.
+r"""Parser of the PROXY header that a load balancer puts before a connection; no I/O.
 
 Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`; version 2 is a
 signature, a version and command byte, a family byte, a length, addresses and
@@ -17,14 +17,20 @@ from typing import NamedTuple
 
 from gateway.interfaces import Refusal
 
-__all__ = ["SIGNATURE_V1", "SIGNATURE_V2", "Announced", "ProxyHeader", "Trust"]
+__all__ = [
+    "SIGNATURE_V1",
+    "SIGNATURE_V2",
+    "ProxyHeader",
+    "ProxyHeaderParser",
+    "TrustedNetworks",
+]
 
 SIGNATURE_V1 = b"PROXY "
 SIGNATURE_V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
-_LONGEST_V1 = 107
+_MAX_V1_BYTES = 107
 """With its CRLF, as the specification says."""
-_LONGEST_V2 = 4096
+_MAX_V2_BYTES = 4096
 """Addresses are at most 216 bytes; the rest is room for TLVs."""
 _KEY = "proxy_protocol"
 
@@ -33,8 +39,8 @@ _IPV4_V2 = struct.Struct("!4s4sHH")
 _IPV6_V2 = struct.Struct("!16s16sHH")
 
 
-class Announced(NamedTuple):
-    """A whole header was read."""
+class ProxyHeader(NamedTuple):
+    """What a whole header said."""
 
     peer: tuple[str, int] | None
     """Address and port of the real peer; None: whoever connected is the peer."""
@@ -42,15 +48,15 @@ class Announced(NamedTuple):
     """What followed the header."""
 
 
-class ProxyHeader:
-    """Feed it any slicing of a connection's first bytes until it has `Announced`."""
+class ProxyHeaderParser:
+    """Feed it any slicing of a connection's first bytes until the header is whole."""
 
     __slots__ = ("_head",)
 
     def __init__(self) -> None:
         self._head = b""
 
-    def feed(self, data: bytes) -> Announced | None:
+    def feed(self, data: bytes) -> ProxyHeader | None:
         """The header, or None if it needs more.  Raises `Refusal`."""
         head = self._head = self._head + data
         if head.startswith(SIGNATURE_V2):
@@ -62,18 +68,18 @@ class ProxyHeader:
         raise Refusal(f"no PROXY header but {head[:16]!r}", key=_KEY)
 
 
-def _version_1(head: bytes) -> Announced | None:
-    end = head.find(b"\r\n", 0, _LONGEST_V1)
-    if end < 0 and len(head) >= _LONGEST_V1:
+def _version_1(head: bytes) -> ProxyHeader | None:
+    end = head.find(b"\r\n", 0, _MAX_V1_BYTES)
+    if end < 0 and len(head) >= _MAX_V1_BYTES:
         raise Refusal(
-            f"PROXY v1 header of more than {_LONGEST_V1} bytes", limit=_LONGEST_V1
+            f"PROXY v1 header of more than {_MAX_V1_BYTES} bytes", limit=_MAX_V1_BYTES
         )
     if end < 0:
         return None
     line, rest = head[:end], head[end + 2 :]
     words = line.split(b" ")
     if words[1] == b"UNKNOWN":
-        return Announced(None, rest)
+        return ProxyHeader(None, rest)
     kind = {b"TCP4": IPv4Address, b"TCP6": IPv6Address}.get(words[1])
     try:
         if kind is None or len(words) != 6:
@@ -82,7 +88,7 @@ def _version_1(head: bytes) -> Announced | None:
         port, _ = (_port(word) for word in words[4:6])
     except ValueError:
         raise Refusal(f"bad PROXY v1 header {line!r}", key=_KEY) from None
-    return Announced((str(source), port), rest)
+    return ProxyHeader((str(source), port), rest)
 
 
 def _port(word: bytes) -> int:
@@ -91,20 +97,20 @@ def _port(word: bytes) -> int:
     return int(word)
 
 
-def _version_2(head: bytes) -> Announced | None:
+def _version_2(head: bytes) -> ProxyHeader | None:
     if len(head) < _PARTS_V2.size:
         return None
     _, command, family, length = _PARTS_V2.unpack_from(head)
     if command >> 4 != 2 or command & 15 > 1:
         raise Refusal(f"PROXY v2 header with version and command {command:#04x}")
     end = _PARTS_V2.size + length
-    if end > _LONGEST_V2:
-        raise Refusal(f"PROXY v2 header of {end} bytes", limit=_LONGEST_V2)
+    if end > _MAX_V2_BYTES:
+        raise Refusal(f"PROXY v2 header of {end} bytes", limit=_MAX_V2_BYTES)
     if len(head) < end:
         return None
     local = command & 15 == 0
     peer = None if local else _peer_v2(family, head[_PARTS_V2.size : end])
-    return Announced(peer, head[end:])
+    return ProxyHeader(peer, head[end:])
 
 
 def _peer_v2(family: int, body: bytes) -> tuple[str, int] | None:
@@ -122,11 +128,11 @@ def _peer_v2(family: int, body: bytes) -> tuple[str, int] | None:
     raise Refusal(f"PROXY v2 header of family {family:#04x}")
 
 
-class Trust:
-    """Whose PROXY headers to believe: networks in CIDR notation."""
+class TrustedNetworks:
+    """Hosts whose PROXY headers are believed: networks in CIDR notation."""
 
-    def __init__(self, networks: Iterable[object]) -> None:
-        self._networks = [ip_network(str(each), strict=False) for each in networks]
+    def __init__(self, networks: Iterable[str]) -> None:
+        self._networks = [ip_network(each, strict=False) for each in networks]
 
     def __contains__(self, host: object) -> bool:
         try:

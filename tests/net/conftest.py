@@ -30,14 +30,14 @@ from twisted.python.failure import Failure
 
 from gateway.config.endpoint import parse_endpoint
 from gateway.interfaces import Connection, Refusal
-from gateway.net.connection import Link
+from gateway.net.connection import AcceptedConnection
 from gateway.net.listen import Listener
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 
 
-class Wire(StringTransport):
-    """What a Link writes to."""
+class MemoryTransport(StringTransport):
+    """What an `AcceptedConnection` writes to."""
 
     finished = False
     """FIN was asked for."""
@@ -85,23 +85,23 @@ class Recorder:
 class Peer:
     """The far end of one connection."""
 
-    link: Link
-    wire: Wire
+    connection: AcceptedConnection
+    transport: MemoryTransport
 
     def send(self, data: bytes) -> None:
-        self.link.dataReceived(data)
+        self.connection.dataReceived(data)
 
     def got(self) -> bytes:
         """What came since the last look."""
-        data = self.wire.value()
-        self.wire.clear()
+        data = self.transport.value()
+        self.transport.clear()
         return data
 
     def fin(self) -> None:
-        self.link.readConnectionLost()
+        self.connection.readConnectionLost()
 
     def lose(self) -> None:
-        self.link.connectionLost(Failure(ConnectionDone()))
+        self.connection.connectionLost(Failure(ConnectionDone()))
 
 
 @dataclass
@@ -113,13 +113,15 @@ class Net:
     servers: list[Recorder] = field(default_factory=list)
     act: Callable[..., None] = lambda connection, data: None
 
-    def connect(self, address: Any, wire: Wire | None = None) -> Peer | None:
-        """Come from there; None if the door stays shut."""
-        link = self.listener.admit(address)
-        if link is None:
+    def connect(
+        self, address: Any, transport: MemoryTransport | None = None
+    ) -> Peer | None:
+        """Come from there; None if that is rejected."""
+        connection = self.listener.admit(address)
+        if connection is None:
             return None
-        peer = Peer(link, wire or Wire())
-        link.makeConnection(peer.wire)
+        peer = Peer(connection, transport or MemoryTransport())
+        connection.makeConnection(peer.transport)
         return peer
 
     def peer(self, host: str = "192.0.2.1") -> Peer:
@@ -134,7 +136,7 @@ class Net:
         return self.servers[-1]
 
     def pass_time(self, seconds: float) -> None:
-        """In steps small enough for the listener's sweeps."""
+        """In steps small enough for the listener's timers."""
         for _ in range(int(seconds * 4)):
             self.clock.advance(0.25)
 
@@ -186,16 +188,16 @@ def make_net() -> MakeNet:
         if act is not None:
             net.act = act
         listener.load_tls()
-        listener.watch()
+        listener.start_timers()
         return net
 
     return make
 
 
 @pytest.fixture
-def make_wire() -> type[Wire]:
+def make_transport() -> type[MemoryTransport]:
     """A transport in memory, to be prepared before it is connected."""
-    return Wire
+    return MemoryTransport
 
 
 @pytest.fixture
@@ -417,6 +419,7 @@ def tls_peer(authority: Authority) -> MakeTlsPeer:
 
 _PRELUDE = """
 import json, os, signal, socket, ssl, struct, sys, threading, time
+from pathlib import Path
 from types import SimpleNamespace
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread

@@ -8,54 +8,54 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway.net import limits
-from gateway.net.limits import Complaints, Crowd, descriptor_ceiling
+from gateway.net.limits import ConnectionCounts, RejectionLog, descriptor_ceiling
 
 
 def test_a_host_is_heard_once_a_minute() -> None:
     """The next line says how many were not heard."""
     clock = Clock()
-    complaints = Complaints(clock)
-    assert complaints.admit("192.0.2.1") == 0
+    log = RejectionLog(clock)
+    assert log.admit("192.0.2.1") == 0
     clock.advance(30)
-    assert complaints.admit("192.0.2.1") is None
-    assert complaints.admit("192.0.2.1") is None
-    assert complaints.admit("192.0.2.2") == 0
+    assert log.admit("192.0.2.1") is None
+    assert log.admit("192.0.2.1") is None
+    assert log.admit("192.0.2.2") == 0
     clock.advance(30)
-    assert complaints.admit("192.0.2.1") == 2
+    assert log.admit("192.0.2.1") == 2
     clock.advance(60)
-    assert complaints.admit("192.0.2.1") == 0
+    assert log.admit("192.0.2.1") == 0
 
 
 def test_an_ipv6_peer_is_its_network() -> None:
     """2^64 addresses of one peer do not make 2^64 lines."""
-    complaints = Complaints(Clock())
-    assert complaints.admit("2001:db8::1") == 0
-    assert complaints.admit("2001:db8::2") is None
-    assert complaints.admit("2001:db8:0:1::2") == 0
-    assert complaints.admit("fe80::1%eth0") == 0
-    assert complaints.admit("fe80::2%eth0") is None
+    log = RejectionLog(Clock())
+    assert log.admit("2001:db8::1") == 0
+    assert log.admit("2001:db8::2") is None
+    assert log.admit("2001:db8:0:1::2") == 0
+    assert log.admit("fe80::1%eth0") == 0
+    assert log.admit("fe80::2%eth0") is None
 
 
 def test_it_forgets_the_oldest_host() -> None:
     """A million hosts do not fill the memory."""
-    complaints = Complaints(Clock())
-    for number in range(limits._REMEMBERED + 100):
-        complaints.admit(f"host-{number}")
-    assert len(complaints._hosts) == limits._REMEMBERED
-    assert complaints.admit("host-0") == 0
-    assert complaints.admit(f"host-{limits._REMEMBERED + 99}") is None
+    log = RejectionLog(Clock())
+    for number in range(limits._MAX_HOSTS + 100):
+        log.admit(f"host-{number}")
+    assert len(log._hosts) == limits._MAX_HOSTS
+    assert log.admit("host-0") == 0
+    assert log.admit(f"host-{limits._MAX_HOSTS + 99}") is None
 
 
-def test_a_crowd_forgets_who_left() -> None:
-    """Hosts without connections cost nothing."""
-    crowd = Crowd()
-    crowd.enter("a")
-    crowd.enter("a")
-    crowd.leave("a")
-    assert crowd["a"] == 1
-    crowd.leave("a")
-    assert crowd["a"] == 0
-    assert not crowd._hosts
+def test_counts_forget_hosts_without_connections() -> None:
+    """They cost no memory."""
+    counts = ConnectionCounts()
+    counts.add("a")
+    counts.add("a")
+    counts.remove("a")
+    assert counts["a"] == 1
+    counts.remove("a")
+    assert counts["a"] == 0
+    assert not counts._hosts
 
 
 @pytest.mark.parametrize(

@@ -66,12 +66,12 @@ def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:
         return peer
 
     first = announce("192.0.2.1")
-    assert not announce("192.0.2.1").wire.finished
-    assert announce("192.0.2.1").wire.finished
-    assert not announce("192.0.2.2").wire.finished
+    assert not announce("192.0.2.1").transport.finished
+    assert announce("192.0.2.1").transport.finished
+    assert not announce("192.0.2.2").transport.finished
     assert net.listener.rejected == {"connections_per_peer": 1}
     first.lose()
-    assert not announce("192.0.2.1").wire.finished
+    assert not announce("192.0.2.1").transport.finished
 
 
 def test_descriptors_are_left_for_the_disk(
@@ -118,9 +118,9 @@ def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> 
     peer.send(b"GET / HTTP/1.1\r\nHost: gw\r\nUpgrade: websocket\r\n")
     done: list[None] = []
     net.listener.drain(5.0).addCallback(done.append)
-    assert peer.wire.finished
+    assert peer.transport.finished
     net.pass_time(1.5)
-    assert peer.wire.disconnected
+    assert peer.transport.disconnected
     net.pass_time(4)
     assert warnings() == ["beats: 1 connections did not finish in time"]
     peer.lose()
@@ -132,7 +132,7 @@ def test_pages_that_may_connect(make_net: Make, origins: list[str]) -> None:
     """Any, unless the configuration names some."""
     upgrade = make_net(
         websocket=SimpleNamespace(path="/", origins=origins)
-    ).listener.upgrade()
+    ).listener.upgrade_parser()
     request = (
         b"GET / HTTP/1.1\r\nHost: gw\r\nUpgrade: websocket\r\n"
         b"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -202,8 +202,8 @@ def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
     """At the start, before anybody connects."""
     result = with_reactor("""
         def talk():
-            tls = SimpleNamespace(certificate="/no/cert.pem", private_key="/no/key.pem",
-                                  client_auth="none", client_ca=None, allowed_names=[],
+            tls = SimpleNamespace(certificate=Path("/no/cert.pem"),
+                                  private_key=Path("/no/key.pem"), client_auth="none", client_ca=None, allowed_names=[],
                                   minimum_version="TLSv1.2")
             try:
                 in_reactor(make(tls=tls).bind)
@@ -320,7 +320,7 @@ def test_accepted_sockets_are_tuned(with_reactor: Run) -> None:
             in_reactor(listener.start)
             client = socket.create_connection(where(listener))
             until(lambda: Echo.made)
-            skt = Echo.made[0].connection._wire.getHandle()
+            skt = Echo.made[0].connection._transport.getHandle()
             tcp = socket.IPPROTO_TCP
             result["options"] = [
                 skt.getsockopt(tcp, socket.TCP_NODELAY) != 0,
@@ -569,8 +569,8 @@ def test_a_real_tls_client_is_served_over_a_renewal(
         """
         def talk():
             env = os.environ
-            tls = SimpleNamespace(certificate=env["CERT"], private_key=env["KEY"],
-                                  client_auth="none", client_ca=None, allowed_names=[],
+            tls = SimpleNamespace(certificate=Path(env["CERT"]),
+                                  private_key=Path(env["KEY"]), client_auth="none", client_ca=None, allowed_names=[],
                                   minimum_version="TLSv1.2")
             listener = make(tls=tls)
             in_reactor(listener.bind)

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
-from gateway.net.proxy import SIGNATURE_V2, Announced, ProxyHeader, Trust
+from gateway.net.proxy import (
+    SIGNATURE_V2,
+    ProxyHeader,
+    ProxyHeaderParser,
+    TrustedNetworks,
+)
 
 V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
 V1_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 5044\r\n"
@@ -42,12 +47,12 @@ HEADERS = [
 ]
 
 
-def announced(pieces: list[bytes]) -> Announced | None:
-    header = ProxyHeader()
+def parsed(pieces: list[bytes]) -> ProxyHeader | None:
+    header = ProxyHeaderParser()
     for at, piece in enumerate(pieces):
         found = header.feed(piece)
         if found is not None:
-            return Announced(found.peer, found.rest + b"".join(pieces[at + 1 :]))
+            return ProxyHeader(found.peer, found.rest + b"".join(pieces[at + 1 :]))
     return None
 
 
@@ -59,16 +64,16 @@ def test_it_may_be_split_at_every_byte(
     whole = header + b"2W\0\0\0\1"
     for cut in range(len(whole) + 1):
         pieces = [piece for piece in (whole[:cut], whole[cut:]) if piece]
-        assert announced(pieces) == Announced(peer, b"2W\0\0\0\1")
+        assert parsed(pieces) == ProxyHeader(peer, b"2W\0\0\0\1")
 
 
 @pytest.mark.parametrize(("header", "peer"), HEADERS)
 def test_it_may_come_byte_by_byte(header: bytes, peer: tuple[str, int] | None) -> None:
     """One byte at a time, and it is complete with its last byte, not later."""
-    reader = ProxyHeader()
+    reader = ProxyHeaderParser()
     for byte in header[:-1]:
         assert reader.feed(bytes((byte,))) is None
-    assert reader.feed(header[-1:]) == Announced(peer, b"")
+    assert reader.feed(header[-1:]) == ProxyHeader(peer, b"")
 
 
 BAD = [
@@ -95,12 +100,12 @@ BAD = [
 def test_whatever_else_comes_is_refused(header: bytes) -> None:
     """A bad header is refused, never taken for data of the protocol."""
     with pytest.raises(Refusal):
-        ProxyHeader().feed(header + b" " * 200)
+        ProxyHeaderParser().feed(header + b" " * 200)
 
 
 def test_a_long_version_1_header_is_refused() -> None:
     """107 bytes without an end of line are enough."""
-    header = ProxyHeader()
+    header = ProxyHeaderParser()
     assert header.feed(b"PROXY " + b"x" * 100) is None
     with pytest.raises(Refusal, match="more than 107 bytes, limit 107"):
         header.feed(b"x")
@@ -109,19 +114,19 @@ def test_a_long_version_1_header_is_refused() -> None:
 def test_a_long_version_2_header_is_refused_by_its_length() -> None:
     """A declared length over the limit is refused before the bytes come."""
     with pytest.raises(Refusal, match="65551 bytes"):
-        ProxyHeader().feed(SIGNATURE_V2 + b"\x21\x11\xff\xff")
+        ProxyHeaderParser().feed(SIGNATURE_V2 + b"\x21\x11\xff\xff")
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"PROXY ", SIGNATURE_V2]))
 def test_nothing_but_a_refusal_comes_out(data: bytes, head: bytes) -> None:
     """Any bytes are a header, too short for one, or refused."""
     with suppress(Refusal):
-        ProxyHeader().feed(head + data)
+        ProxyHeaderParser().feed(head + data)
 
 
 def test_trust_is_by_network() -> None:
     """An address is trusted if one of the networks holds it."""
-    trust = Trust(["10.0.0.0/8", "2001:db8::/32"])
+    trust = TrustedNetworks(["10.0.0.0/8", "2001:db8::/32"])
     assert "10.1.2.3" in trust
     assert "2001:db8::9" in trust
     assert "11.1.2.3" not in trust

@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from gateway.net.tls import ServerTls, Unusable
+from gateway.net.tls import ServerTls, UnusableCertificate
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
@@ -55,7 +55,7 @@ def test_a_proxy_header_comes_before_tls(
     net = make_net(tls=make_tls(), proxy_protocol=SimpleNamespace(trusted=["10.0.0.1"]))
     peer = net.peer("10.0.0.1")
     peer.send(b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 ")
-    send = peer.link.dataReceived
+    send = peer.connection.dataReceived
     first = [b"5044\r\n"]
     peer.send = lambda data: send((first.pop() if first else b"") + data)  # type: ignore[method-assign]
     client = tls_peer(peer)
@@ -75,7 +75,7 @@ def test_close_says_goodbye_and_sends_fin(
     client.shake_hands()
     net.server.connection.write(b"ack")
     net.server.connection.close()
-    assert peer.wire.finished
+    assert peer.transport.finished
     assert client.read() == b"ack"
     assert client.tls.read() == b""  # the end, not "nothing yet"
 
@@ -91,7 +91,7 @@ def test_a_peers_goodbye_ends_it(
     client.tls.write(b"last")
     client.say_goodbye()
     assert net.server.data == b"last"
-    assert peer.wire.finished
+    assert peer.transport.finished
     peer.lose()
     assert net.server.gone
 
@@ -329,7 +329,7 @@ def test_plain_bytes_on_a_tls_port_are_named(
     browser.send(b"GET / HTTP/1.1\r\n\r\n")
     assert b"an HTTP request on a port that speaks TLS" in browser.got()
     shipper.send(b"2W\0\0\0\1")
-    assert shipper.wire.finished
+    assert shipper.transport.finished
     assert repr(b"2W\0\0\0\1") in warnings()[1]
     assert "expects TLS (tls)" in warnings()[1]
     assert net.servers == []
@@ -342,7 +342,7 @@ def test_garbage_after_a_hello_is_a_failed_handshake(
     net = make_net(tls=make_tls())
     peer = net.peer()
     peer.send(b"\x16\x03\x01\x00\x05hello")
-    assert peer.wire.finished
+    assert peer.transport.finished
     peer.lose()
     assert warnings()[0].startswith(
         "beats: 192.0.2.1:4000 refused: TLS handshake failed: "
@@ -357,7 +357,7 @@ def test_a_stalled_handshake_is_cut_off(
     peer = net.peer()
     peer.send(b"\x16\x03\x01")
     net.pass_time(13)
-    assert peer.wire.finished
+    assert peer.transport.finished
     assert warnings()[0].endswith("limit 10 s (limits.handshake)")
 
 
@@ -452,7 +452,7 @@ def test_a_missing_file_is_named(
     """At the start there is nothing to fall back to."""
     tls = make_tls(client_auth="required", client_ca=authority.file)
     setattr(tls, which, tmp_path / "missing.pem")
-    with pytest.raises(Unusable, match=r"missing\.pem: "):
+    with pytest.raises(UnusableCertificate, match=r"missing\.pem: "):
         ServerTls("beats", tls, Clock())
 
 
@@ -471,5 +471,5 @@ def test_an_encrypted_key_is_refused_without_asking(
             serialization.BestAvailableEncryption(b"secret"),
         )
     )
-    with pytest.raises(Unusable, match=r"server\.key"):
+    with pytest.raises(UnusableCertificate, match=r"server\.key"):
         ServerTls("beats", tls, Clock())

@@ -1,4 +1,8 @@
-"""The end of the socket that a connection holds: Twisted's transport, narrowly typed."""
+"""Twisted's socket transport as connections use it: its type, and what it can not tell.
+
+What it can not tell is asked of the socket itself: whether the peer is gone while nobody
+reads, how much output waits, who is at the other end of a unix socket.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,18 @@ import socket
 import struct
 from typing import Protocol
 
-__all__ = ["NO_WIRE", "Wire", "credentials", "dead", "joined", "unsent"]
+__all__ = [
+    "NO_TRANSPORT",
+    "Transport",
+    "address_text",
+    "peer_gone",
+    "unix_credentials",
+    "unsent_bytes",
+]
 
 
-class Wire(Protocol):
-    """What a Link needs of Twisted's socket transports."""
+class Transport(Protocol):
+    """The part of Twisted's socket transports that `AcceptedConnection` uses."""
 
     bufferSize: int  # noqa: N815 - Twisted's
 
@@ -43,8 +54,8 @@ class Wire(Protocol):
         """The socket."""
 
 
-class _NoWire:
-    """After the connection is lost: whatever is asked of it is fine."""
+class _NoTransport:
+    """In place of a connection that is lost: calls do nothing."""
 
     bufferSize = 0  # noqa: N815 - Twisted's
 
@@ -69,34 +80,35 @@ class _NoWire:
         raise OSError
 
 
-NO_WIRE: Wire = _NoWire()
+NO_TRANSPORT: Transport = _NoTransport()
 
 
-def joined(host: str, port: int) -> str:
+def address_text(host: str, port: int) -> str:
     """`192.0.2.1:5044`, `[2001:db8::1]:5044`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def dead(wire: Wire) -> bool:
-    """Whether the peer is gone, for a socket that nobody reads at the moment.
+def peer_gone(transport: Transport) -> bool:
+    """Whether the connection was reset, for a socket that nobody reads at the moment.
 
     The reactor does not look at a paused socket, so a reset or a failed keepalive
     would go unnoticed until it is resumed.  (A mere FIN does not count: the data
     before it is still to be read.)
     """
     poll = select.poll()
-    poll.register(wire.fileno(), 0)
+    poll.register(transport.fileno(), 0)
     return bool(poll.poll(0))
 
 
-def unsent(wire: Wire) -> int:
+def unsent_bytes(transport: Transport) -> int:
     """Bytes written to a Twisted socket that the kernel has not taken yet."""
-    waiting: int = getattr(wire, "_tempDataLen", 0)  # joined to dataBuffer later
-    return len(getattr(wire, "dataBuffer", b"")) - getattr(wire, "offset", 0) + waiting
+    waiting: int = getattr(transport, "_tempDataLen", 0)  # joined to dataBuffer later
+    buffered = len(getattr(transport, "dataBuffer", b""))
+    return buffered - getattr(transport, "offset", 0) + waiting
 
 
-def credentials(wire: Wire) -> str:
+def unix_credentials(transport: Transport) -> str:
     """Who is at the other end of a unix socket: `unix:uid=1000,pid=4711`."""
-    option = wire.getHandle().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    option = transport.getHandle().getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, uid, _ = struct.unpack("iII", option)
     return f"unix:uid={uid},pid={pid}"

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wsproto import ConnectionType, WSConnection
+from wsproto.connection import Connection, ConnectionType
 from wsproto.events import (
-    AcceptConnection,
     BytesMessage,
     CloseConnection,
     Event,
     Ping,
     Pong,
-    RejectConnection,
-    Request,
     TextMessage,
 )
-from wsproto.extensions import PerMessageDeflate
 
 from gateway.interfaces import Refusal
-from gateway.net.websocket import Frames, Upgrade, close_frame, message
+from gateway.net.websocket_frames import FrameDecoder, binary_message, close_frame
 
 LIMIT = 1 << 20
 
@@ -43,162 +38,12 @@ def frame(
     return bytes((fin << 7 | opcode,)) + length + mask + masked
 
 
-def client(**request: object) -> tuple[WSConnection, bytes]:
-    """wsproto's client and its request."""
-    connection = WSConnection(ConnectionType.CLIENT)
-    defaults = {"host": "gw", "target": "/rs"}
-    return connection, connection.send(Request(**(defaults | request)))  # type: ignore[arg-type]
+def connected() -> tuple[Connection, FrameDecoder]:
+    """wsproto's client once the upgrade is granted, and what reads it."""
+    return Connection(ConnectionType.CLIENT), FrameDecoder(LIMIT)
 
 
-def refused(upgrade: Upgrade, request: bytes) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        upgrade.feed(request)
-    return caught.value
-
-
-# The request
-
-
-def test_a_request_is_granted_in_any_slicing() -> None:
-    """The answer satisfies the client, and the frame right behind is not lost."""
-    connection, request = client()
-    request += frame(2, b"early")
-    for cut in range(len(request)):
-        upgrade = Upgrade("/rs")
-        first, rest = upgrade.feed(request[:cut]), request[cut:]
-        granted = first or upgrade.feed(rest)
-        assert granted is not None
-        behind = granted.rest + (rest if first else b"")
-        assert Frames(LIMIT).feed(behind) == b"early"
-    connection.receive_data(granted.answer)
-    assert list(connection.events()) == [AcceptConnection()]
-
-
-def test_byte_by_byte() -> None:
-    """The last byte of the head brings the verdict."""
-    _, request = client()
-    upgrade = Upgrade("/rs")
-    for at in range(len(request) - 1):
-        assert upgrade.feed(request[at : at + 1]) is None
-    assert upgrade.feed(request[-1:]) is not None
-
-
-def test_the_first_subprotocol_of_ours_is_chosen() -> None:
-    """Our order decides; without overlap the client gets none."""
-    _, request = client(subprotocols=["x", "b", "a"])
-    granted = Upgrade("/rs", subprotocols=["a", "b"]).feed(request)
-    assert granted is not None
-    assert granted.subprotocol == "a"
-    assert b"sec-websocket-protocol: a\r\n" in granted.answer.lower()
-    granted = Upgrade("/rs", subprotocols=["c"]).feed(request)
-    assert granted is not None
-    assert granted.subprotocol is None
-
-
-def test_compression_is_never_agreed_to() -> None:
-    """permessage-deflate is offered and not taken."""
-    _, request = client(extensions=[PerMessageDeflate()])
-    assert b"permessage-deflate" in request
-    granted = Upgrade("/rs").feed(request)
-    assert granted is not None
-    assert b"xtensions" not in granted.answer
-
-
-def test_another_path_is_not_found() -> None:
-    """404, and a query does not count."""
-    _, request = client(target="/other")
-    why = refused(Upgrade("/rs"), request)
-    assert why.reply.startswith(b"HTTP/1.1 404 ")
-    assert why.key == "websocket.path"
-    _, request = client(target="/rs?token=1")
-    assert Upgrade("/rs").feed(request) is not None
-
-
-@pytest.mark.parametrize(
-    ("allowed", "origin", "granted"),
-    [
-        ([], None, True),
-        ([], b"https://evil.example", False),
-        (["https://App.example/"], b"https://app.example", True),
-        (["https://app.example"], b"https://app.example.evil.example", False),
-        (["https://app.example"], b"http://app.example", False),
-        (["https://app.example"], None, True),
-        (["*"], b"null", True),
-    ],
-)
-def test_pages_connect_only_from_the_listed_origins(
-    allowed: list[str], origin: bytes | None, granted: bool
-) -> None:
-    """Programs have no Origin and may; a page may if it is listed."""
-    headers = [] if origin is None else [(b"Origin", origin)]
-    _, request = client(extra_headers=headers)
-    upgrade = Upgrade("/rs", allowed)
-    if granted:
-        assert upgrade.feed(request) is not None
-    else:
-        why = refused(upgrade, request)
-        assert why.reply.startswith(b"HTTP/1.1 403 ")
-        assert why.key == "websocket.origins"
-
-
-def test_plain_http_is_told_to_upgrade() -> None:
-    """426 for a request that asks for no WebSocket."""
-    why = refused(Upgrade("/rs"), b"GET /rs HTTP/1.1\r\nHost: gw\r\n\r\n")
-    assert why.reply.startswith(b"HTTP/1.1 426 ")
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        b"Upgrade: websocket\r\nConnection: upgrade\r\n",
-        (
-            b"Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 8\r\n"
-            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-        ),
-        b"Upgrade: websocket\r\nbad header\r\n",
-        b"\xff\xfe: \x00\r\nUpgrade: websocket\r\n",
-    ],
-)
-def test_a_bad_upgrade_gets_400(headers: bytes) -> None:
-    """Wrong version, missing key, broken HTTP."""
-    why = refused(
-        Upgrade("/rs"), b"GET /rs HTTP/1.1\r\nHost: gw\r\n" + headers + b"\r\n"
-    )
-    assert why.reply.startswith(b"HTTP/1.1 400 ")
-
-
-def test_an_endless_head_is_refused() -> None:
-    """8 KiB of headers are enough, in one piece or many."""
-    upgrade = Upgrade("/rs")
-    assert upgrade.feed(b"GET /rs HTTP/1.1\r\n") is None
-    for _ in range(8192 - 18):
-        assert upgrade.feed(b"x") is None
-    assert refused(upgrade, b"x").reply.startswith(b"HTTP/1.1 431 ")
-    _, request = client(extra_headers=[(b"X", b"y" * 9000)])
-    assert refused(Upgrade("/rs"), request).reply.startswith(b"HTTP/1.1 431 ")
-
-
-@given(st.binary(max_size=200))
-def test_any_request_is_read_or_refused(data: bytes) -> None:
-    """Nothing but a refusal comes out of the request's parser."""
-    head = b"GET /rs HTTP/1.1\r\nUpgrade: websocket\r\n"
-    with suppress(Refusal):
-        Upgrade("/rs").feed(head + data + b"\r\n\r\n")
-
-
-# The frames
-
-
-def connected() -> tuple[WSConnection, Frames]:
-    connection, request = client()
-    granted = Upgrade("/rs").feed(request)
-    assert granted is not None
-    connection.receive_data(granted.answer)
-    list(connection.events())
-    return connection, Frames(LIMIT)
-
-
-def heard(connection: WSConnection, data: bytes) -> list[Event]:
+def heard(connection: Connection, data: bytes) -> list[Event]:
     connection.receive_data(data)
     return list(connection.events())
 
@@ -229,7 +74,7 @@ def test_frames_come_byte_by_byte() -> None:
     """Every head, mask and payload may be cut anywhere."""
     sizes = (0, 1, 125, 126, 127, 600, 65_535, 65_536)
     stream = b"".join(frame(2, bytes((size % 251,)) * size) for size in sizes)
-    frames = Frames(LIMIT)
+    frames = FrameDecoder(LIMIT)
     got = b"".join(frames.feed(stream[at : at + 1]) for at in range(len(stream)))
     assert got == b"".join(bytes((size % 251,)) * size for size in sizes)
 
@@ -237,9 +82,9 @@ def test_frames_come_byte_by_byte() -> None:
 def test_text_messages_where_they_are_taken() -> None:
     """They count for their bytes, in parts too; elsewhere they end the connection."""
     stream = frame(1, b"a", fin=False) + frame(0, b"b") + frame(2, b"c")
-    assert Frames(LIMIT, text=True).feed(stream) == b"abc"
+    assert FrameDecoder(LIMIT, text=True).feed(stream) == b"abc"
     with pytest.raises(Refusal, match="text message"):
-        Frames(LIMIT).feed(stream)
+        FrameDecoder(LIMIT).feed(stream)
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
@@ -249,7 +94,7 @@ def test_our_messages_are_read_by_the_client(size: int) -> None:
     payload = bytes(size)
     got = b"".join(
         bytes(event.data)
-        for event in heard(connection, message(payload))
+        for event in heard(connection, binary_message(payload))
         if isinstance(event, BytesMessage)
     )
     assert got == payload
@@ -279,7 +124,7 @@ def test_a_close_is_answered_with_its_code() -> None:
 
 def test_an_empty_close_is_answered_with_an_empty_one() -> None:
     """No status in, no status out."""
-    frames = Frames(LIMIT)
+    frames = FrameDecoder(LIMIT)
     frames.feed(frame(8, b""))
     assert frames.output() == b"\x88\x00"
 
@@ -324,7 +169,7 @@ def test_it_is_refused_with_the_right_code(name: str) -> None:
 
 def test_a_flood_of_pings_is_refused() -> None:
     """A thousand between two ticks; an honest client that pings for hours is fine."""
-    frames = Frames(LIMIT)
+    frames = FrameDecoder(LIMIT)
     for _ in range(5):
         frames.feed(frame(9, b"") * 1000)
         frames.tick()
@@ -335,13 +180,13 @@ def test_a_flood_of_pings_is_refused() -> None:
 def test_a_flood_of_empty_messages_is_refused() -> None:
     """They cost as much as pings and carry as little."""
     with pytest.raises(Refusal, match="flood"):
-        Frames(LIMIT).feed(frame(2, b"") * 1001)
+        FrameDecoder(LIMIT).feed(frame(2, b"") * 1001)
 
 
 def test_a_message_costs_no_memory() -> None:
     """Its bytes are handed on as they come; nothing is kept."""
     whole = frame(2, bytes(LIMIT))
-    frames = Frames(LIMIT)
+    frames = FrameDecoder(LIMIT)
     got = 0
     for at in range(0, len(whole), 1000):
         got += len(frames.feed(whole[at : at + 1000]))
@@ -354,7 +199,7 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
     """Nothing but a refusal comes out, whole or byte by byte, and both agree."""
 
     def outcome(pieces: list[bytes]) -> tuple[bytes, bool]:
-        frames, got = Frames(LIMIT), b""
+        frames, got = FrameDecoder(LIMIT), b""
         try:
             for piece in pieces:
                 got += frames.feed(piece)
@@ -382,11 +227,3 @@ def test_text_of_the_client_is_refused_as_unsupported() -> None:
     [event] = heard(connection, caught.value.reply)
     assert isinstance(event, CloseConnection)
     assert event.code == 1003
-
-
-def test_a_refused_request_is_a_rejection_for_the_client() -> None:
-    """wsproto's client understands our HTTP."""
-    connection, request = client(target="/other")
-    events = heard(connection, refused(Upgrade("/rs"), request).reply)
-    assert isinstance(events[0], RejectConnection)
-    assert events[0].status_code == 404

@@ -1,4 +1,4 @@
-"""The wrong language is recognised; the right one is never touched."""
+"""HTTP, TLS and PROXY are detected; the port's own protocol is never touched."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.net.detect import Expected, ForeignProtocol, detect, mismatch, undecided
 from gateway.net.proxy import SIGNATURE_V2
-from gateway.net.recognise import Language, Port, recognise, undecided, wrong
 
 
 def client_hello() -> bytes:
@@ -23,12 +23,12 @@ def client_hello() -> bytes:
 
 
 FOREIGN = [
-    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", Language.HTTP),
-    (b"POST /x HTTP/1.1\r\n", Language.HTTP),
-    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Language.HTTP),
-    (client_hello(), Language.TLS),
-    (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", Language.PROXY),
-    (SIGNATURE_V2 + b"\x21\x11\0\x0c", Language.PROXY),
+    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", ForeignProtocol.HTTP),
+    (b"POST /x HTTP/1.1\r\n", ForeignProtocol.HTTP),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ForeignProtocol.HTTP),
+    (client_hello(), ForeignProtocol.TLS),
+    (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", ForeignProtocol.PROXY),
+    (SIGNATURE_V2 + b"\x21\x11\0\x0c", ForeignProtocol.PROXY),
 ]
 
 OURS = [
@@ -38,15 +38,17 @@ OURS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("head", "language"), FOREIGN)
-def test_it_is_recognised_in_any_slicing(head: bytes, language: Language) -> None:
-    """Every prefix is either undecided or already the same verdict."""
+@pytest.mark.parametrize(("head", "protocol"), FOREIGN)
+def test_it_is_recognised_in_any_slicing(
+    head: bytes, protocol: ForeignProtocol
+) -> None:
+    """Every prefix is either undecided or already detected as the same."""
     verdicts = [
-        recognise(head[:size])
+        detect(head[:size])
         for size in range(1, len(head) + 1)
         if not undecided(head[:size])
     ]
-    assert set(verdicts) == {language}
+    assert set(verdicts) == {protocol}
 
 
 @pytest.mark.parametrize("head", OURS)
@@ -54,7 +56,7 @@ def test_our_protocols_are_neither_held_back_nor_accused(head: bytes) -> None:
     """From the first byte on, ours is let through at once."""
     for size in range(1, len(head) + 1):
         assert not undecided(head[:size])
-        assert recognise(head[:size]) is None
+        assert detect(head[:size]) is None
 
 
 @given(st.binary(min_size=1, max_size=64))
@@ -63,12 +65,12 @@ def test_what_is_held_back_is_short(data: bytes) -> None:
     assert not undecided(data) or len(data) < len(SIGNATURE_V2)
 
 
-PLAIN = Port("lumberjack", sealed=False, websocket=False, proxied=False)
+PLAIN = Expected("lumberjack", tls=False, websocket=False, proxy=False)
 
 
 def test_http_gets_an_answer_in_http() -> None:
     """A browser reads why it is in the wrong place."""
-    why = wrong(Language.HTTP, b"GET / HTTP/1.1\r\n", PLAIN)
+    why = mismatch(ForeignProtocol.HTTP, b"GET / HTTP/1.1\r\n", PLAIN)
     assert why.reply.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert why.reply.endswith(b"an HTTP request on a port that speaks lumberjack.\n")
 
@@ -76,14 +78,14 @@ def test_http_gets_an_answer_in_http() -> None:
 def test_a_websocket_on_a_plain_port_is_named() -> None:
     """An upgrade request is told apart from other HTTP."""
     head = b"GET /rs HTTP/1.1\r\nUpgrade: WebSocket\r\n"
-    why = wrong(Language.HTTP, head, PLAIN)
+    why = mismatch(ForeignProtocol.HTTP, head, PLAIN)
     assert why.rule == "a WebSocket upgrade on a port that speaks lumberjack"
     assert why.key == "websocket"
 
 
 def test_tls_on_a_plain_port_gets_an_alert() -> None:
     """A TLS client reports handshake_failure instead of a broken connection."""
-    why = wrong(Language.TLS, client_hello(), PLAIN)
+    why = mismatch(ForeignProtocol.TLS, client_hello(), PLAIN)
     assert why.key == "tls"
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
@@ -98,13 +100,15 @@ def test_tls_on_a_plain_port_gets_an_alert() -> None:
 def test_a_header_from_a_stranger_is_told_from_one_that_nobody_wants() -> None:
     """The key to change is `trusted` where PROXY is on, the section where it is off."""
     head = b"PROXY TCP4 "
-    assert wrong(Language.PROXY, head, PLAIN).key == "proxy_protocol"
-    port = PLAIN._replace(proxied=True)
-    assert wrong(Language.PROXY, head, port).key == "proxy_protocol.trusted"
+    assert mismatch(ForeignProtocol.PROXY, head, PLAIN).key == "proxy_protocol"
+    expected = PLAIN._replace(proxy=True)
+    assert (
+        mismatch(ForeignProtocol.PROXY, head, expected).key == "proxy_protocol.trusted"
+    )
 
 
 def test_unknown_bytes_are_shown() -> None:
-    """What is no known language is quoted, a little of it."""
-    why = wrong(None, b"2W" + bytes(100), PLAIN._replace(sealed=True))
+    """What is no known protocol is quoted, a little of it."""
+    why = mismatch(None, b"2W" + bytes(100), PLAIN._replace(tls=True))
     assert str(why).startswith(repr(b"2W" + bytes(14)))
     assert why.key == "tls"

@@ -1,0 +1,119 @@
+"""Counts and logs the connections that a listener rejects, and those that fail.
+
+A peer that breaks a rule, and a protocol whose code raises, end one connection each.
+All of them are counted; lines in the log are rate-limited by host.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.interfaces import Refusal
+from gateway.net.limits import RejectionLog
+
+__all__ = ["Rejections"]
+
+_MAX_ERROR_TEXT = 500
+_MAX_TRACEBACKS = 1000
+
+_Place = tuple[type[BaseException], str, int]
+
+
+class Rejections:
+    """Those of one listener.
+
+    *log* is shared by all listeners.  *on_refused* is called with the configuration key
+    of every refusal, None if it has none.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        listener: str,
+        protocol: str,
+        log: RejectionLog,
+        on_refused: Callable[[str | None], None],
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        """By reason."""
+        self._listener = listener
+        self._protocol = protocol
+        self._rate = log
+        self._on_refused = on_refused
+        self._traced: set[_Place] = set()
+
+    def count(self, reason: str) -> None:
+        """Count a connection that needs no line in the log."""
+        self.counts[reason] += 1
+
+    def refused(self, host: str, peer: str, why: Refusal, reason: str) -> None:
+        """Count and log a connection that broke a rule."""
+        self.count(reason)
+        self._on_refused(why.key)
+        suppressed = self._rate.admit(host)
+        if suppressed is None:
+            return
+        self._log.warn(
+            "{listener}: {peer} refused: {why}{more}",
+            listener=self._listener,
+            peer=peer,
+            why=str(why),
+            more=_more(suppressed),
+            rule=why.rule,
+            limit=why.limit,
+            key=why.key,
+            suppressed=suppressed,
+        )
+
+    def failed(self, host: str, peer: str, what: str, error: BaseException) -> None:
+        """Count and log a connection that ended because *what* raised *error*.
+
+        The first line about each place in the code comes with its traceback.
+        """
+        self.count("failure")
+        suppressed = self._rate.admit(host)
+        if suppressed is None:
+            return
+        failure = Failure(error)
+        self._log.error(
+            "{listener}: {peer} dropped: {what} of {protocol} raised {error}{more}",
+            listener=self._listener,
+            protocol=self._protocol,
+            peer=peer,
+            what=what,
+            error=_text(failure),
+            more=_more(suppressed),
+            suppressed=suppressed,
+            **({"log_failure": failure} if self._is_new(error) else {}),
+        )
+
+    def _is_new(self, error: BaseException) -> bool:
+        place = _place(error)
+        if place in self._traced or len(self._traced) >= _MAX_TRACEBACKS:
+            return False
+        self._traced.add(place)
+        return True
+
+
+def _more(suppressed: int) -> str:
+    return f" ({suppressed} more of this peer not logged)" if suppressed else ""
+
+
+def _text(failure: Failure) -> str:
+    kind, text = type(failure.value).__name__, failure.getErrorMessage()
+    return f"{kind}: {text[:_MAX_ERROR_TEXT]}" if text else kind
+
+
+def _place(error: BaseException) -> _Place:
+    """Where it was raised."""
+    file, line = "", 0
+    traceback = error.__traceback__
+    while traceback is not None:
+        file, line = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return type(error), file, line

@@ -1,0 +1,117 @@
+"""One connection's TLS: Twisted's memory-BIO protocol between transport and connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from OpenSSL import SSL
+from twisted.internet.interfaces import IHandshakeListener, IProtocol, ITransport
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from gateway.net.tls import ServerTls, error_text
+from gateway.net.transport import Transport
+
+__all__ = ["TlsConnection"]
+
+
+class _TlsTransport:
+    """The transport that Twisted's TLS protocol sees.
+
+    `loseConnection` only notes that TLS has ended: the connection closes the transport,
+    with FIN, and lingers.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.write = transport.write
+        self.abortConnection = transport.abortConnection
+        self.over = False
+
+    def writeSequence(self, pieces: Sequence[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def loseConnection(self) -> None:
+        self.over = True
+
+    def getPeer(self) -> None:
+        return None
+
+    def getHost(self) -> None:
+        return None
+
+
+@implementer(IProtocol, IHandshakeListener)
+class TlsConnection:
+    """Decrypts what it is fed; encrypts and sends what is written."""
+
+    def __init__(self, tls: ServerTls, transport: Transport) -> None:
+        self.established = False
+        """The handshake is done, the peer's certificate known."""
+        self.failure: str | None = None
+        """Why the handshake failed, once `stop` was called."""
+        self._tls = tls
+        self._plain: list[bytes] = []
+        self._below = _TlsTransport(transport)
+        self._above = tls.factory.protocol(tls.factory, self)
+        self._above.makeConnection(cast(ITransport, self._below))
+
+    @property
+    def over(self) -> bool:
+        """The peer sent close_notify, or the handshake failed: close."""
+        return self._below.over
+
+    def feed(self, data: bytes) -> bytes:
+        """*data* decrypted, in one piece."""
+        self._above.dataReceived(data)
+        plain = self._plain
+        if not plain:
+            return b""
+        self._plain = []
+        return plain[0] if len(plain) == 1 else b"".join(plain)
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send."""
+        self._above.write(data)
+
+    def close(self) -> None:
+        """Send close_notify; the transport is not closed."""
+        if self.established and not self.over:
+            self._above.loseConnection()
+
+    def stop(self, reason: Failure) -> None:
+        """The transport is gone."""
+        self._above.connectionLost(reason)
+
+    def principal(self) -> str | None:
+        """See `ServerTls.principal`."""
+        certificate = self._above.getPeerCertificate()
+        if certificate is None:
+            return None
+        return self._tls.principal(certificate.to_cryptography())
+
+    @property
+    def version(self) -> str:
+        """`TLSv1.3`."""
+        return str(self._above.getHandle().get_protocol_version_name())
+
+    # Called by Twisted's TLS protocol, as the protocol above it
+
+    def makeConnection(self, transport: object) -> None:
+        """See IProtocol."""
+
+    def connectionMade(self) -> None:
+        """See IProtocol."""
+
+    def handshakeCompleted(self) -> None:
+        """See IHandshakeListener."""
+        self.established = True
+
+    def dataReceived(self, data: bytes) -> None:
+        """See IProtocol."""
+        self._plain.append(data)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """See IProtocol."""
+        if isinstance(reason.value, SSL.Error):
+            self.failure = error_text(reason.value)
