@@ -173,7 +173,11 @@ class Connection(Protocol):
 
 
 class Server(Protocol):
-    """One connection's protocol: made by an `Accept`, fed by the network."""
+    """One connection's protocol: made by an `Accept`, fed by the network.
+
+    Whatever its methods raise ends its connection and no other: a `Refusal` is answered,
+    anything else is logged and counted as a failure.
+    """
 
     def received(self, data: bytes) -> None:
         """Take any slicing of the stream.  May raise `Refusal`."""
