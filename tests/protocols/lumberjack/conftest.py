@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -202,16 +201,7 @@ def streams(draw: st.DrawFn) -> bytes:
     return stream
 
 
-@st.composite
-def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
-    """Some bytes, in pieces."""
-    data = draw(source)
-    cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
-    edges = [0, *cuts, len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
 @pytest.fixture(scope="session", name="strategies")
-def _strategies() -> SimpleNamespace:
+def _strategies(sliced: Any) -> SimpleNamespace:
     """The hypothesis strategies, for `data.draw`."""
     return SimpleNamespace(frames=FRAMES, streams=streams(), sliced=sliced)

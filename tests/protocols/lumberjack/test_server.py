@@ -51,16 +51,9 @@ def test_nothing_to_store(reader: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_a_journal_that_stores_at_once(reader: Any) -> None:
+def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
     """Deferreds that have fired already are fine."""
-    submit = reader.journal.submit
-
-    def eager(batch: Any) -> Any:
-        done = submit(batch)
-        reader.journal.store()
-        return done
-
-    reader.journal.submit = eager
+    store_at_once(reader.journal)
     reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
     assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 0) + wire.ack(_V2, 2)
 

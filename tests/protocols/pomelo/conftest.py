@@ -147,15 +147,6 @@ def settings(**changes: Any) -> SimpleNamespace:
     )
 
 
-class Wire(FakeConnection):
-    """A connection that knows how much of its output is unsent, and what a message is."""
-
-    def __init__(self, session: str, *, framed: bool = False) -> None:
-        super().__init__(Origin("pomelo", "game", session, "192.0.2.1:4000"))
-        self.framed = framed
-        self.unsent_bytes = 0
-
-
 class Reader:
     """A server on doubles, and the doubles."""
 
@@ -167,9 +158,11 @@ class Reader:
         self._sessions = itertools.count(1)
         self.connection, self.server = self.connect()
 
-    def connect(self, *, framed: bool = False) -> tuple[Wire, PomeloServer]:
+    def connect(self, *, framed: bool = False) -> tuple[FakeConnection, PomeloServer]:
         """One more connection to the same listener."""
-        connection = Wire(f"s-{next(self._sessions)}", framed=framed)
+        session = f"s-{next(self._sessions)}"
+        connection = FakeConnection(Origin("pomelo", "game", session, "192.0.2.1:4000"))
+        connection.framed = framed
         server = self.listener(connection)
         connection.serve(server)
         return connection, server
@@ -268,16 +261,7 @@ def streams(draw: st.DrawFn) -> bytes:
     return hello() + b"".join(draw(st.lists(PACKAGES, max_size=9)))
 
 
-@st.composite
-def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
-    """Some bytes, in pieces."""
-    data = draw(source)
-    cuts = sorted(draw(st.sets(st.integers(0, len(data)), max_size=12)))
-    edges = [0, *cuts, len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
 @pytest.fixture(scope="session", name="strategies")
-def _strategies() -> SimpleNamespace:
+def _strategies(sliced: Any) -> SimpleNamespace:
     """The hypothesis strategies, for `data.draw`."""
     return SimpleNamespace(packages=PACKAGES, streams=streams(), sliced=sliced)

@@ -76,16 +76,9 @@ def test_what_can_not_be_stored(reader: Any) -> None:
     assert reader.connection.counted == 1
 
 
-def test_a_journal_that_stores_at_once(reader: Any) -> None:
+def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
     """Deferreds that have fired already are fine."""
-    submit = reader.journal.submit
-
-    def eager(batch: Any) -> Any:
-        done = submit(batch)
-        reader.journal.store()
-        return done
-
-    reader.journal.submit = eager
+    store_at_once(reader.journal)
     reader.greet()
     reader.deliver(STREAM)
     assert reader.sent == wire.response(1, OK) + wire.response(2, OK)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -215,14 +214,3 @@ def _happened() -> Callable[..., Any]:
 def vectors() -> list[dict[str, Any]]:
     """All of tests/vectors/rsio.jsonl."""
     return [json.loads(line) for line in VECTORS.read_text().splitlines()]
-
-
-def slices(data: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """*data* in pieces."""
-    edges = [0, *sorted(cuts), len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
-@pytest.fixture(scope="session", name="slices")
-def _slices() -> Callable[..., list[bytes]]:
-    return slices
