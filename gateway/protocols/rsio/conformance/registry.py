@@ -116,7 +116,7 @@ TESTS: dict[int, Test] = {
         (
             55,
             "webSocket",
-            "all checks can be run over one; framing: tests/net/test_websocket.py",
+            "all checks can be run over one; framing: tests/net/test_websocket_frames.py",
         ),
         (
             56,
