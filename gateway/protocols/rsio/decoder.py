@@ -25,7 +25,7 @@ from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
-from gateway.protocols.rsio.wire import Short, read_varint
+from gateway.protocols.rsio.wire import Incomplete, read_varint
 
 __all__ = ["Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
 
@@ -144,7 +144,7 @@ class Decoder:
                 return None
             try:
                 token = self._token()
-            except Short as short:
+            except Incomplete as short:
                 self._need = short.need
                 self._wait()
                 return None
@@ -224,7 +224,7 @@ class Decoder:
         if size > self._limits.element_bytes:
             return Oversized(stream, size)
         if len(self._buffer) < head + size:
-            raise Short(head + size)
+            raise Incomplete(head + size)
         if stream.size:
             return self._fixed(stream, at - self._at)
         return self._variable(stream, at - self._at)
@@ -256,7 +256,7 @@ class Decoder:
                     place += 2
                 else:
                     size, place = read_varint(buffer, place)
-            except (IndexError, Short):
+            except (IndexError, Incomplete):
                 break
             if size > most or place + size > end:
                 break
@@ -296,7 +296,7 @@ class Decoder:
             return Overrun(stream)
         count = min(left, stream.room, (len(self._buffer) - at) // size)
         if not count:
-            raise Short(at + size)
+            raise Incomplete(at + size)
         octets = bytes(self._buffer[at : at + count * size])
         self._at += len(octets)
         self._packed = (stream, left - count) if left > count else None
@@ -312,7 +312,7 @@ class Decoder:
         if size > self._limits.part_bytes:
             raise Refusal(f"block of {size} octets", limit=self._limits.part_bytes)
         if at + size > len(self._buffer):
-            raise Short(at + size)
+            raise Incomplete(at + size)
         try:
             inflated = self._inflater.decompress(
                 bytes(self._buffer[at : at + size]), limit

@@ -1,4 +1,4 @@
-"""RS.io messages: their codes, their fields, and which extension they belong to.
+"""RS.io messages: types, fields, and the extension that each belongs to.
 
     either side -> clientHello, serverHello, goodbye, goodbyeAck
     subscriber  -> subscribe, request, cancel
@@ -7,15 +7,20 @@
     extensions  -> ping, pong, subscribeFrom, stored, token,
                    compress, compressAck, block
 
-Whole elements (onNext, onNextPacked) have no class here: how they end depends on their
-stream, and there are too many of them for an object each.  They are `decoder`'s.
+A class declares the fields of its message in the order of the wire, and how each is
+written; `wire` encodes and parses them all from these declarations.
+
+Whole elements (onNext, onNextPacked) and blocks have no class.  How an element ends
+depends on its stream, and there are too many elements for an object each: they are
+`decoder.Run`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TypeAlias
+from enum import Enum, IntEnum
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
 
 __all__ = [
     "CORE",
@@ -27,6 +32,7 @@ __all__ = [
     "Compress",
     "CompressAck",
     "Extension",
+    "Form",
     "Goodbye",
     "GoodbyeAck",
     "Message",
@@ -49,7 +55,7 @@ VERSION = 0
 
 
 class Code(IntEnum):
-    """The first octet of a message."""
+    """The type of a message: its first octet."""
 
     CLIENT_HELLO = 0x01
     SERVER_HELLO = 0x02
@@ -76,7 +82,7 @@ class Code(IntEnum):
 
 
 class Extension(IntEnum):
-    """What both hellos must list before it may be used."""
+    """An extension is in use if both hellos list it."""
 
     KEEPALIVE = 1
     OFFSETS = 2
@@ -86,14 +92,14 @@ class Extension(IntEnum):
     COMPRESSION = 6
 
 
-#: Legal on every connection, once both have said hello.
+#: Types that are legal on every connection, once both hellos were exchanged.
 CORE = frozenset(
     code
     for code in Code
     if code < Code.PING and code not in (Code.CLIENT_HELLO, Code.SERVER_HELLO)
 )
 
-#: Legal if the extension was agreed on.
+#: Types that are legal if the extension is in use.
 EXTENSION: dict[Extension, frozenset[Code]] = {
     Extension.KEEPALIVE: frozenset({Code.PING, Code.PONG}),
     Extension.OFFSETS: frozenset({Code.SUBSCRIBE_FROM, Code.STORED}),
@@ -102,154 +108,181 @@ EXTENSION: dict[Extension, frozenset[Code]] = {
 }
 
 
-@dataclass(slots=True, frozen=True)
-class ClientHello:
-    """From the side that opened the connection; its first message."""
+class Form(Enum):
+    """How a field is written, and which of `Limits` holds for it."""
 
-    version: int
-    extensions: tuple[int, ...]
-
-
-@dataclass(slots=True, frozen=True)
-class ServerHello:
-    """From the other side, when it likes."""
-
-    version: int
-    extensions: tuple[int, ...]
+    BYTE = "byte"
+    VARINT = "varint"
+    IDS = "Array of Id, extensions"
+    NAME = "String, name_bytes"
+    TEXT = "String, text_bytes"
+    SHORT = "bytes, text_bytes"
+    PART = "bytes, part_bytes"
 
 
-@dataclass(slots=True, frozen=True)
-class Goodbye:
-    """All streams end here; answered with the same, then the connection closes."""
-
-    reason: str
-
-
-@dataclass(slots=True, frozen=True)
-class GoodbyeAck:
-    """The answer in extension 3."""
-
-    message: str
+_Byte = Annotated[int, Form.BYTE]
+_Id = Annotated[int, Form.VARINT]
+_Long = Annotated[int, Form.VARINT]
+_Varint = Annotated[int, Form.VARINT]
+_Ids = Annotated[tuple[int, ...], Form.IDS]
+_Name = Annotated[str, Form.NAME]
+_Text = Annotated[str, Form.TEXT]
+_Short = Annotated[bytes, Form.SHORT]
+_Part = Annotated[bytes, Form.PART]
 
 
-@dataclass(slots=True, frozen=True)
-class Subscribe:
-    """The subscriber names the stream, here and in all that follows."""
-
-    publisher: str
-    subscriber: int
-    demand: int
+class _Message(msgspec.Struct, frozen=True):
+    code: ClassVar[Code]
 
 
-@dataclass(slots=True, frozen=True)
-class Request:
-    """So many elements more."""
+class ClientHello(_Message, frozen=True):
+    """The first message of the side that opened the connection."""
 
-    subscriber: int
-    demand: int
-
-
-@dataclass(slots=True, frozen=True)
-class Cancel:
-    """No more elements."""
-
-    subscriber: int
+    code = Code.CLIENT_HELLO
+    version: _Byte
+    extensions: _Ids
 
 
-@dataclass(slots=True, frozen=True)
-class OnSubscribe:
-    """The answer to a subscribe, even when an error follows (rule 1.9)."""
+class ServerHello(_Message, frozen=True):
+    """The first message of the other side; it need not wait for clientHello."""
 
-    subscriber: int
-    size: int
-    """Of every element; 0: each says its own."""
-
-
-@dataclass(slots=True, frozen=True)
-class OnComplete:
-    """The stream has ended well."""
-
-    subscriber: int
+    code = Code.SERVER_HELLO
+    version: _Byte
+    extensions: _Ids
 
 
-@dataclass(slots=True, frozen=True)
-class OnError:
-    """The stream has ended otherwise."""
+class Goodbye(_Message, frozen=True):
+    """Ends the connection and all its streams; answered with goodbye."""
 
-    subscriber: int
-    error: str
-
-
-@dataclass(slots=True, frozen=True)
-class OnNextPart:
-    """More of an element that comes in parts."""
-
-    subscriber: int
-    element: int
-    data: bytes
+    code = Code.GOODBYE
+    reason: _Text
 
 
-@dataclass(slots=True, frozen=True)
-class OnNextLastPart:
-    """The rest of it."""
+class GoodbyeAck(_Message, frozen=True):
+    """The answer to goodbye if extension 3 is in use."""
 
-    subscriber: int
-    element: int
-    data: bytes
+    code = Code.GOODBYE_ACK
+    message: _Text
 
 
-@dataclass(slots=True, frozen=True)
-class Ping:
-    """Are you there?"""
+class Subscribe(_Message, frozen=True):
+    """Asks for a stream; the subscriber chooses the Id that names it from now on."""
 
-    data: bytes
-
-
-@dataclass(slots=True, frozen=True)
-class Pong:
-    """Yes; with the same octets."""
-
-    data: bytes
+    code = Code.SUBSCRIBE
+    publisher: _Name
+    subscriber: _Id
+    demand: _Long
 
 
-@dataclass(slots=True, frozen=True)
-class SubscribeFrom:
-    """Subscribe, to what comes after the publisher's first *offset* elements."""
+class Request(_Message, frozen=True):
+    """Adds *demand* elements to what the publisher may send."""
 
-    publisher: str
-    subscriber: int
-    demand: int
-    offset: int
+    code = Code.REQUEST
+    subscriber: _Id
+    demand: _Long
 
 
-@dataclass(slots=True, frozen=True)
-class Stored:
-    """The subscriber has the publisher's first *offset* elements safe."""
+class Cancel(_Message, frozen=True):
+    """The subscriber wants no more elements."""
 
-    subscriber: int
-    offset: int
-
-
-@dataclass(slots=True, frozen=True)
-class Token:
-    """Who the client is."""
-
-    scheme: str
-    data: bytes
+    code = Code.CANCEL
+    subscriber: _Id
 
 
-@dataclass(slots=True, frozen=True)
-class Compress:
-    """May I send blocks of this algorithm?"""
+class OnSubscribe(_Message, frozen=True):
+    """Answers subscribe; always, even if onError follows at once (1.9)."""
 
-    algorithm: int
+    code = Code.ON_SUBSCRIBE
+    subscriber: _Id
+    size: _Varint
+    """Octets of every element; 0: each element has its own length."""
 
 
-@dataclass(slots=True, frozen=True)
-class CompressAck:
-    """Yes; or, with 0, no."""
+class OnComplete(_Message, frozen=True):
+    """The stream is complete."""
 
-    algorithm: int
+    code = Code.ON_COMPLETE
+    subscriber: _Id
+
+
+class OnError(_Message, frozen=True):
+    """The stream failed, or was never accepted."""
+
+    code = Code.ON_ERROR
+    subscriber: _Id
+    error: _Text
+
+
+class OnNextPart(_Message, frozen=True):
+    """A part of an element, and not the last one."""
+
+    code = Code.ON_NEXT_PART
+    subscriber: _Id
+    element: _Id
+    data: _Part
+
+
+class OnNextLastPart(_Message, frozen=True):
+    """The last part of an element."""
+
+    code = Code.ON_NEXT_LAST_PART
+    subscriber: _Id
+    element: _Id
+    data: _Part
+
+
+class Ping(_Message, frozen=True):
+    """Asks for a pong, as a sign of life (extension 1)."""
+
+    code = Code.PING
+    data: _Short
+
+
+class Pong(_Message, frozen=True):
+    """Answers ping with the same octets."""
+
+    code = Code.PONG
+    data: _Short
+
+
+class SubscribeFrom(_Message, frozen=True):
+    """Subscribes to what follows the first *offset* elements (extension 2)."""
+
+    code = Code.SUBSCRIBE_FROM
+    publisher: _Name
+    subscriber: _Id
+    demand: _Long
+    offset: _Long
+
+
+class Stored(_Message, frozen=True):
+    """The subscriber has the first *offset* elements safe (extension 2)."""
+
+    code = Code.STORED
+    subscriber: _Id
+    offset: _Long
+
+
+class Token(_Message, frozen=True):
+    """Says who the client is (extension 4)."""
+
+    code = Code.TOKEN
+    scheme: _Name
+    data: _Short
+
+
+class Compress(_Message, frozen=True):
+    """Asks to send blocks that are compressed with *algorithm* (extension 6)."""
+
+    code = Code.COMPRESS
+    algorithm: _Varint
+
+
+class CompressAck(_Message, frozen=True):
+    """Answers compress: the same algorithm to allow it, 0 to refuse it."""
+
+    code = Code.COMPRESS_ACK
+    algorithm: _Varint
 
 
 Message: TypeAlias = (
