@@ -1,9 +1,9 @@
-"""The streams of a connection that we subscribed to.
+"""Subscriber side of a session: the streams that we subscribed to.
 
-A publisher may send what we asked for and no more (1.1), an onSubscribe before
-anything else (1.9) and only one (2.5), and nothing behind the end (1.7).  Where it
-fails, its stream is cancelled, because that is all a subscriber can say (2.13), or the
-connection ends, because it can not be understood any more.
+A publisher may send what we requested and no more (1.1), onSubscribe before anything
+else (1.9) and only once (2.5), and nothing after a terminal (1.7).  One that breaks a
+rule has its stream cancelled, because a subscriber has no other complaint (2.13); or
+the connection ends, where what follows could not be understood.
 
 No I/O, no clock.
 """
@@ -23,7 +23,7 @@ __all__ = ["Consumer"]
 
 
 class Consumer:
-    """A subscriber to any number of the peer's publishers."""
+    """Subscribes to any number of the peer's publishers."""
 
     __slots__ = (
         "_cancelled",
@@ -36,7 +36,7 @@ class Consumer:
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Consumed] = {}
-        """Cancelled ones included, until their end is seen."""
+        """By Id.  A cancelled stream stays here until its terminal arrives."""
         self._outbound = outbound
         self._unfinished = Reassembly(outbound.limits)
         self._next_id = 1
@@ -45,15 +45,15 @@ class Consumer:
 
     @property
     def held_bytes(self) -> int:
-        """What is held of elements that come in parts."""
+        """Bytes held of elements that come in parts."""
         return self._unfinished.octets
 
-    # -- what we say ----------------------------------------------------------
+    # -- what we send ---------------------------------------------------------
 
     def subscribe(
         self, publisher: str, demand: int = 0, *, offset: int | None = None
     ) -> Consumed:
-        """Ask for a stream; with *offset*, in extension 2, for its continuation."""
+        """Subscribe; with *offset*, to what follows so many elements (extension 2)."""
         outbound = self._outbound
         outbound.check_open()
         stream = Consumed(self._next_id, publisher, demand, offset or 0)
@@ -67,7 +67,7 @@ class Consumer:
         return stream
 
     def request(self, stream: Consumed, more: int) -> None:
-        """Ask for *more* elements; nothing happens if the stream is over (3.6)."""
+        """Request *more* elements; does nothing if the stream is over (3.6)."""
         if not_positive(more):
             raise ValueError(f"demand of {more} is not positive (3.9)")
         if not stream.dropped:
@@ -75,7 +75,7 @@ class Consumer:
             self._outbound.send(messages.Request(stream.id, more))
 
     def cancel(self, stream: Consumed) -> None:
-        """Ask for no more; nothing happens if the stream is over (3.7)."""
+        """Cancel; does nothing if the stream is over (3.7)."""
         if stream.dropped:
             return
         self._drop(stream)
@@ -92,10 +92,10 @@ class Consumer:
         if not stream.dropped:
             self._outbound.send(messages.Stored(stream.id, offset))
 
-    # -- what publishers say --------------------------------------------------
+    # -- what arrives ---------------------------------------------------------
 
     def on_subscribe(self, started: messages.OnSubscribe) -> Signal | None:
-        """A stream was accepted, or is about to be rejected."""
+        """The peer answered a subscription of ours; an onError may follow at once."""
         stream = self._find(started.subscriber, "onSubscribe")
         limits = self._outbound.limits
         if stream.size != UNKNOWN:
@@ -115,11 +115,11 @@ class Consumer:
         return Accepted(stream)
 
     def on_complete(self, done: messages.OnComplete) -> Signal | None:
-        """A stream has ended."""
+        """A stream is complete."""
         return self._terminal(done.subscriber, "onComplete", None)
 
     def on_error(self, failed: messages.OnError) -> Signal | None:
-        """A stream has failed."""
+        """A stream failed, or was rejected."""
         return self._terminal(failed.subscriber, "onError", failed.error)
 
     def _terminal(self, number: int, what: str, error: str | None) -> Signal | None:
@@ -136,7 +136,7 @@ class Consumer:
     def part(
         self, part: messages.OnNextPart | messages.OnNextLastPart
     ) -> Signal | None:
-        """A part of an element; it takes its unit of demand with the first one."""
+        """A part of an element arrived; the first one takes a unit of demand."""
         stream = self._find(part.subscriber, "element")
         if stream.size == UNKNOWN:
             raise Refusal(f"element of stream {stream.id} before its onSubscribe (1.9)")
@@ -160,7 +160,7 @@ class Consumer:
         return Run(stream, 1, len(joined), message)
 
     def overrun(self, token: Overrun) -> Signal:
-        """More than we asked for: that stream goes; next time, the connection."""
+        """More elements than requested: cancels the stream; the second time, fatal."""
         if self._overran:
             raise Refusal("more elements than were asked for, again (1.1)")
         self._overran = True
@@ -168,7 +168,7 @@ class Consumer:
         return self._violated(token.stream, why)
 
     def oversized(self, token: Oversized) -> Signal:
-        """An element larger than we take: its stream goes."""
+        """An element beyond `limits.element_bytes`: cancels the stream."""
         why = Refusal(
             f"element of {token.size} octets",
             limit=self._outbound.limits.element_bytes,
@@ -177,7 +177,7 @@ class Consumer:
         return self._violated(token.stream, why)
 
     def end(self) -> None:
-        """The conversation is over; what still arrives is dropped."""
+        """The connection is over; what still arrives is dropped."""
         for stream in self.streams.values():
             self._drop(stream)
 

@@ -1,14 +1,14 @@
-"""What a peer sends, in any slicing, as tokens: single messages, and runs of elements.
+"""Incremental decoder: bytes, however they were cut, to messages and runs of elements.
 
-The one thing that reading depends on is the table of streams: an onNext does not say
-how long it is when its stream has a fixed size, and keeps that size after we cancelled
-the stream.  The decoder reads `size` and `dropped` there, and counts `room` down, so
-that a run never has more elements than we asked for.
+Decoding depends on the table of streams: the onNext of a stream with a fixed size has
+no length, and keeps that size after we cancelled the stream.  The decoder reads `size`
+and `dropped` there, and counts `room` down, so that a run never has more elements than
+were requested.
 
-Cost decides the shape.  Elements are small and many, so like ones that lie together
-are one `Run`: the messages as they came, walked once, copied once, with no object for
-an element.  Packed elements are taken as they arrive, however many were announced.
-What nobody wants is skipped without being held.
+Elements are small and many, so consecutive ones of a stream are one `Run`: their
+messages as they came, walked once, copied once, without an object for each element.
+Packed elements are taken as they arrive, however many were announced.  Elements of
+dropped streams are skipped without being buffered.
 
 No I/O, no clock.
 """
@@ -34,18 +34,18 @@ _ZlibError = cast("type[Exception]", isal_zlib.error)
 _PRINTABLE = range(0x20, 0x7F)
 
 _OCTET_SIGNALS = 4
-"""Messages that a block may hold for each of its octets, beside elements."""
+"""Messages other than elements that a block may hold for each of its octets."""
 
 
 class Streams(Protocol):
-    """Ids to the streams that we consume, or have cancelled."""
+    """The streams that we consume, or have cancelled, by Id."""
 
     def get(self, number: int, /) -> Consumed | None:
-        """None: we never used that Id."""
+        """None if we never used that Id."""
 
 
 class Run:
-    """Whole elements of one stream, one behind the other."""
+    """Consecutive whole elements of one stream."""
 
     __slots__ = ("count", "messages", "octets", "stream")
 
@@ -55,13 +55,13 @@ class Run:
         self.stream = stream
         self.count = count
         self.octets = octets
-        """Of the elements alone."""
+        """Bytes of the elements, without the messages around them."""
         self.messages = messages
-        """onNext messages, or one onNextPacked."""
+        """Their onNext messages as they came, or one onNextPacked."""
 
 
 class Overrun:
-    """The next element is one more than we asked for; drop its stream, or hang up."""
+    """The next element exceeds the demand: drop its stream, or end the connection."""
 
     __slots__ = ("stream",)
 
@@ -70,7 +70,7 @@ class Overrun:
 
 
 class Oversized:
-    """The next element is larger than we take; drop its stream."""
+    """The next element exceeds `limits.element_bytes`: drop its stream."""
 
     __slots__ = ("size", "stream")
 
@@ -83,40 +83,45 @@ Token: TypeAlias = Run | Overrun | Oversized | Message
 
 
 class Decoder:
-    """Raises `Refusal` only; then it is of no more use."""
+    """Call `feed`, then `next` until it returns None.
+
+    Raises nothing but `Refusal`, and is unusable afterwards.
+    """
 
     __slots__ = ("_at", "_buffer", "_inflater", "_limits", "_need", "_outer", "_packed",
                  "_signals", "_skip", "_streams", "legal")  # fmt: skip
 
     def __init__(self, streams: Streams, limits: Limits, legal: frozenset[int]) -> None:
         self.legal = legal
-        """The types of message that may come now."""
+        """The types of message that may arrive now."""
         self._streams = streams
         self._limits = limits
         self._buffer: bytes | bytearray = b""
-        self._at = 0  # what lies before was taken
-        self._need = 0  # the buffer must reach so far to be worth a look
-        self._skip = 0  # octets that nobody wants
-        self._packed: tuple[Consumed, int] | None = None  # elements to come
+        self._at = 0  # everything before it was decoded
+        self._need = 0  # length that the buffer must have before the next try
+        self._skip = 0  # octets still to arrive that are not wanted
+        self._packed: tuple[Consumed, int] | None = None  # elements still to arrive
         self._inflater: isal_zlib.Decompress | None = None
-        self._outer: tuple[bytes | bytearray, int] | None = None  # around a block
-        self._signals = limits.block_signals  # that blocks may hold now
+        self._outer: tuple[bytes | bytearray, int] | None = (
+            None  # the buffer that a block lies in
+        )
+        self._signals = limits.block_signals  # messages that blocks may still hold
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered."""
+        """Bytes buffered."""
         return len(self._buffer)
 
     def inflate(self) -> None:
-        """Blocks may come now."""
+        """Accept blocks from now on (extension 6)."""
         self._inflater = isal_zlib.decompressobj()
 
     def allow(self, more: int) -> None:
-        """Blocks may hold *more* messages, beside elements."""
+        """Blocks may hold *more* messages other than elements."""
         self._signals = min(self._signals + more, self._limits.block_signals)
 
     def feed(self, more: bytes) -> None:
-        """The stream goes on."""
+        """Take the next bytes."""
         buffer, at = self._buffer, self._at
         if at == len(buffer):
             self._buffer = more
@@ -130,7 +135,7 @@ class Decoder:
         self._at = 0
 
     def next(self) -> Token | None:
-        """The next token; None until more is fed."""
+        """The next message or run; None until more is fed."""
         while True:
             if self._skip:
                 self._skip_on()
@@ -144,8 +149,8 @@ class Decoder:
                 return None
             try:
                 token = self._token()
-            except Incomplete as short:
-                self._need = short.need
+            except Incomplete as more:
+                self._need = more.need
                 self._wait()
                 return None
             if self._outer is not None and type(token) is not Run:
@@ -154,9 +159,9 @@ class Decoder:
                 return token
 
     def _count(self) -> None:
-        """A message in a block costs its sender nothing, and us as much as any other.
+        """Limit the messages in blocks: they cost their sender almost nothing to send.
 
-        Elements are not counted: they need our demand.
+        Elements are not counted, they are limited by our demand.
         """
         if self._packed is None:
             self._signals -= 1
@@ -178,7 +183,7 @@ class Decoder:
         self._at += skipped
 
     def _token(self) -> Token | None:
-        """The next token; None if there was something to do instead."""
+        """One step: a token, or None if nothing came of it but the state changed."""
         if self._packed is not None:
             return self._more_packed(*self._packed)
         code = self._buffer[self._at]
@@ -195,7 +200,7 @@ class Decoder:
         return token
 
     def _stream(self) -> tuple[Consumed, int]:
-        """Whose elements come, and where the Id ends."""
+        """The stream of the element at hand, and the position behind its Id."""
         number, at = read_varint(self._buffer, self._at + 1)
         stream = self._streams.get(number)
         if stream is None:
@@ -339,7 +344,7 @@ def _unknown(code: int, *, greeted: bool) -> str:
 
 
 def elements(messages: bytes, size: int) -> Iterator[bytes]:
-    """The elements of a run of a stream with elements of *size*."""
+    """The elements in a run's *messages*; *size* is that of its stream, 0 if they differ."""
     at, end = 0, len(messages)
     while at < end:
         code = messages[at]

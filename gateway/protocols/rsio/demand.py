@@ -1,10 +1,10 @@
-"""Demand: what a subscriber has asked for and not got.
+"""Demand: how many elements a subscriber requested and has not got yet.
 
-Reactive Streams in three sentences.  Asking adds up (3.8), asking for nothing or less
-is an error (3.9), and from 2^63 - 1 on the demand has no bound any more: it saturates,
-never wraps, never is an error (3.17).
+Requests add up (3.8); one that is not positive is an error (3.9); at 2^63 - 1 and above
+demand is unbounded: it saturates, and never wraps or fails (3.17).
 
-`Credit` is a subscriber's side where asking for more *is* the acknowledgement.
+`Demand` is the publisher's account of a stream.  `Credit` is the account of a
+subscriber whose requests are its acknowledgements.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from __future__ import annotations
 __all__ = ["UNBOUNDED", "Credit", "Demand", "not_positive", "saturating_add"]
 
 UNBOUNDED = 2**63 - 1
-"""The demand at and above which all is wanted, for ever."""
+"""The demand at and above which a stream is unbounded, for good."""
 
 
 def not_positive(number: int) -> bool:
-    """Whether a Long is not positive: 0, or what a peer's negative one looks like."""
+    """Whether a Long is 0, or 2^63 and above: a negative number on the wire."""
     return number == 0 or number > UNBOUNDED
 
 
 def saturating_add(one: int, other: int) -> int:
-    """Their sum, or no bound."""
+    """Their sum, or `UNBOUNDED` if it is above."""
     return min(one + other, UNBOUNDED)
 
 
 class Demand:
-    """What may be published on a stream now."""
+    """How many elements may be published on a stream now."""
 
     __slots__ = ("left",)
 
     def __init__(self, left: int = 0) -> None:
         self.left = min(left, UNBOUNDED)
-        """So many elements; `UNBOUNDED` stays as it is."""
+        """Elements; `UNBOUNDED` is not used up."""
 
     def add(self, more: int) -> None:
-        """The subscriber asks for *more*."""
+        """The subscriber requested *more* elements."""
         self.left = saturating_add(self.left, more)
 
     def take(self, count: int) -> None:
-        """*count* elements are on their way (1.1); ValueError if that is too many."""
+        """*count* elements are sent; ValueError if they exceed the demand (1.1)."""
         if count > self.left:
             raise ValueError(f"{count} elements for a demand of {self.left} (1.1)")
         if self.left != UNBOUNDED:
@@ -47,10 +47,10 @@ class Demand:
 
 
 class Credit:
-    """The demand of a subscriber that asks for k more when k more are durable.
+    """Demand as acknowledgement: k more elements are requested when k more are durable.
 
-    So its publisher knows: durable >= all demand it ever got - the first demand.
-    Always: durable <= arrived <= granted = window + acknowledged.
+    So the publisher knows: durable >= all demand it ever got - the first demand.
+    Invariant: durable <= arrived <= granted = window + acknowledged.
     """
 
     __slots__ = ("acknowledged", "arrived", "durable", "window")
@@ -61,22 +61,21 @@ class Credit:
         self.arrived = 0
         self.durable = 0
         self.acknowledged = 0
-        """Durable, and the publisher knows."""
+        """Durable, and requested again: the publisher knows."""
 
     @property
     def due(self) -> bool:
-        """Half the window is durable and not acknowledged, or all that arrived is.
+        """Whether to request now.
 
-        Half, because a request for every element would cost more than the elements;
-        all, because nothing may be withheld for want of company.
+        Yes if half the window is durable and not acknowledged: a request for every
+        element would cost more than the elements.  Yes if all that arrived is durable:
+        a publisher that sends nothing more must not wait for its acknowledgement.
         """
-        unsaid = self.durable - self.acknowledged
-        return unsaid > 0 and (
-            unsaid * 2 >= self.window or self.durable == self.arrived
-        )
+        owed = self.durable - self.acknowledged
+        return owed > 0 and (owed * 2 >= self.window or self.durable == self.arrived)
 
     def grant(self) -> int:
-        """What to ask for now; it counts as asked for."""
+        """How many elements to request now; they count as requested."""
         more = self.durable - self.acknowledged
         self.acknowledged = self.durable
         return more

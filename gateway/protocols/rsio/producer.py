@@ -1,8 +1,8 @@
-"""The streams of a connection that the peer subscribed to.
+"""Publisher side of a session: the streams that the peer subscribed to.
 
 We answer every subscribe with an onSubscribe, even if an onError follows (1.9), send
-nothing that was not asked for (1.1) and nothing behind the end (1.7).  Requests and
-cancels that crossed the end of their stream are counted, and nothing else (3.6, 3.7).
+no more than was requested (1.1) and nothing after a terminal (1.7).  Requests and
+cancels for streams that are over are ignored: they crossed the end (3.6, 3.7).
 
 No I/O, no clock.
 """
@@ -28,28 +28,26 @@ from gateway.protocols.rsio.streams import UNKNOWN, Served
 __all__ = ["Producer"]
 
 _PART_BYTES = 1 << 16
-"""Larger elements leave in parts of this size."""
+"""Larger elements are sent in parts of this size."""
 
 
 class Producer:
-    """A publisher to any number of the peer's subscribers."""
+    """Publishes to any number of the peer's subscribers."""
 
-    __slots__ = ("_outbound", "ignored", "sent", "streams")
+    __slots__ = ("_outbound", "sent", "streams")
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Served] = {}
-        self.ignored = 0
-        """Messages for streams that were over."""
         self.sent = 0
-        """Elements, since its user set it to 0."""
+        """Elements sent since the session last reset this to 0."""
         self._outbound = outbound
 
-    # -- what subscribers say -------------------------------------------------
+    # -- what arrives ---------------------------------------------------------
 
     def subscribe(
         self, asked: messages.Subscribe | messages.SubscribeFrom
     ) -> Signal | None:
-        """A new stream."""
+        """The peer subscribes."""
         outbound, number = self._outbound, asked.subscriber
         if outbound.state is State.LEAVING:
             return None
@@ -70,7 +68,7 @@ class Producer:
         return SubscribeReceived(stream)
 
     def request(self, request: messages.Request) -> Signal | None:
-        """More demand."""
+        """The peer requests more elements."""
         stream = self._find(request.subscriber)
         if stream is None:
             return None
@@ -80,7 +78,7 @@ class Producer:
         return DemandAdded(stream)
 
     def cancel(self, cancel: messages.Cancel) -> Signal | None:
-        """The end of a stream."""
+        """The peer cancels."""
         stream = self._find(cancel.subscriber)
         if stream is None:
             return None
@@ -89,31 +87,28 @@ class Producer:
         return Cancelled(stream)
 
     def stored(self, stored: messages.Stored) -> Signal | None:
-        """A subscriber has elements safe."""
+        """The peer has elements safe (extension 2)."""
         stream = self._find(stored.subscriber)
         return None if stream is None else StoredReceived(stream, stored.offset)
 
     def _find(self, number: int) -> Served | None:
-        stream = self.streams.get(number)
-        if stream is None:
-            self.ignored += 1
-        return stream
+        return self.streams.get(number)
 
     def _not_positive(self, stream: Served) -> Signal:
         self.fail(stream, self._outbound.with_code(400, "3.9: demand must be positive"))
         return Cancelled(stream)
 
-    # -- what we say ----------------------------------------------------------
+    # -- what we send ---------------------------------------------------------
 
     def accept(self, stream: Served, size: int = 0) -> None:
-        """Answer a subscribe: its elements follow, of *size* octets each unless 0."""
+        """Answer subscribe with onSubscribe; *size* octets per element, 0 if they differ."""
         if stream.size != UNKNOWN or not stream.live:
             raise ValueError(f"stream {stream.id} was answered")
         stream.size = size
         self._outbound.send(messages.OnSubscribe(stream.id, size))
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
-        """Publish *elements*, within the demand."""
+        """Publish *elements*; ValueError if they exceed the demand."""
         if stream.size > 0 and any(len(each) != stream.size for each in elements):
             raise ValueError(f"an element is not of {stream.size} octets")
         self._take(stream, len(elements))
@@ -127,7 +122,7 @@ class Producer:
                 self._send_in_parts(stream, element)
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
-        """Publish elements that lie one behind the other, within the demand."""
+        """Publish elements of the fixed size, joined; ValueError beyond the demand."""
         count, rest = divmod(len(octets), stream.size) if stream.size > 0 else (0, 1)
         if rest:
             raise ValueError("packed elements need a fixed size")
@@ -136,46 +131,35 @@ class Producer:
             self._outbound.send_encoded(wire.on_next_packed(stream.id, count, octets))
 
     def send_encoded(self, stream: Served, messages: bytes, count: int) -> None:
-        """Publish *count* elements that are onNext messages of this stream already."""
+        """Publish *count* elements, given as onNext messages of this stream."""
         self._take(stream, count)
         self._outbound.send_encoded(messages)
-
-    def send_part(
-        self, stream: Served, element: int, data: bytes, *, first: bool, last: bool
-    ) -> None:
-        """Publish an element piece by piece; *element* is its Id."""
-        if first:
-            self._take(stream, 1)
-        elif not stream.live:
-            raise ValueError(f"stream {stream.id} is over (1.7)")
-        kind = messages.OnNextLastPart if last else messages.OnNextPart
-        self._outbound.send(kind(stream.id, element, data))
 
     def _send_in_parts(self, stream: Served, element: bytes) -> None:
         if len(element) <= _PART_BYTES:
             self._outbound.send_encoded(wire.on_next(stream.id, (element,)))
             return
-        stream.next_part += 1
+        stream.split_elements += 1
         for at in range(0, len(element), _PART_BYTES):
             part = element[at : at + _PART_BYTES]
             last = at + _PART_BYTES >= len(element)
             kind = messages.OnNextLastPart if last else messages.OnNextPart
-            self._outbound.send(kind(stream.id, stream.next_part, part))
+            self._outbound.send(kind(stream.id, stream.split_elements, part))
 
     def complete(self, stream: Served) -> None:
-        """The stream has ended; nothing happens if it is over already (1.7)."""
+        """Send onComplete; does nothing if the stream is over already (1.7)."""
         if self._finish(stream):
             self._outbound.send(messages.OnComplete(stream.id))
 
     def fail(self, stream: Served, error: str) -> None:
-        """… and not well."""
+        """Send onError; does nothing if the stream is over already (1.7)."""
         if self._finish(stream):
             self._outbound.send(
                 messages.OnError(stream.id, self._outbound.shortened(error))
             )
 
     def end(self) -> None:
-        """The conversation is over."""
+        """The connection is over."""
         for stream in self.streams.values():
             stream.live = False
         self.streams.clear()
@@ -183,7 +167,7 @@ class Producer:
     def _finish(self, stream: Served) -> bool:
         if not stream.live:
             return False
-        if stream.size == UNKNOWN:  # a rejection is an onSubscribe and an onError (1.9)
+        if stream.size == UNKNOWN:  # a rejection is onSubscribe and onError (1.9)
             self.accept(stream)
         stream.live = False
         del self.streams[stream.id]

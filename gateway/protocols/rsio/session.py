@@ -1,15 +1,15 @@
-"""One connection, from either end: greeting, streams both ways, the end.
+"""An RS.io connection's state machine, client or server side: hello, streams, goodbye.
 
     new -- our hello --> greeting -- their hello --> open -- goodbye --> leaving
     leaving -- goodbye | goodbyeAck --> closed        open -- their goodbye --> closed
 
-`received` takes bytes and tells what happened; the other methods say something, and
-`take` is what is to be written because of it.  `consumer` has the streams that we
-subscribe to, `producer` those that the peer subscribes to; a connection may have both.
-What we must not do raises ValueError, what the peer must not have done raises
-`Refusal`, whose reply holds our goodbye.
+`received` takes bytes and yields `signals`; the other methods send messages, whose
+bytes `take` returns.  `consumer` has the streams that we subscribe to, `producer`
+those that the peer subscribes to; a connection may have both.  Wrong use by our own
+side raises ValueError.  A violation by the peer raises `Refusal`, whose reply holds
+our goodbye.
 
-The rules are those of Reactive Streams; a number like 1.9 is one of them.
+A number like 1.9 is a rule of the Reactive Streams specification.
 
 No I/O, no clock.
 """
@@ -36,8 +36,8 @@ from gateway.protocols.rsio.signals import (
 
 __all__ = ["Session", "State"]
 
-_DEFLATE = 1
-"""The one algorithm there is: zlib, flushed after each block."""
+_ZLIB = 1
+"""The only compression algorithm: zlib, flushed after each block."""
 
 
 class Session:
@@ -59,25 +59,25 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Where we are."""
+        """The state of the connection."""
         return self._outbound.state
 
     @property
     def extensions(self) -> frozenset[Extension]:
-        """What both sides know; empty until `Opened`."""
+        """Those that both hellos listed; empty until `Opened`."""
         return self._outbound.extensions
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered of messages and elements that are not complete."""
+        """Bytes buffered of incomplete messages and elements."""
         return self._decoder.held_bytes + self.consumer.held_bytes
 
-    # -- what the peer says ---------------------------------------------------
+    # -- what arrives ---------------------------------------------------------
 
     def received(self, data: bytes) -> Iterator[Signal]:
-        """Take any slicing of the stream; what happened, in order.
+        """Take the next bytes, however the transport cut them; yields their signals.
 
-        Then maybe `Refusal`, and the conversation is over.
+        Raises `Refusal` if the peer broke the protocol; then the conversation is over.
         """
         outbound, decoder = self._outbound, self._decoder
         if outbound.state is State.CLOSED:
@@ -91,9 +91,9 @@ class Session:
                 if type(token) is Run:
                     token.stream.arrived += token.count
                     yield token
-                elif (event := _HANDLERS[type(token)](self, token)) is not None:
-                    yield event
-                if self.state is State.CLOSED:  # after whatever the event led to
+                elif (signal := _HANDLERS[type(token)](self, token)) is not None:
+                    yield signal
+                if self.state is State.CLOSED:  # after whatever the signal led to
                     return
         except Refusal as why:
             if outbound.state is not State.LEAVING:
@@ -113,7 +113,7 @@ class Session:
             if self.server:
                 self.greet()
             outbound.state = State.OPEN
-        if not (leaving and self.server):  # who was not greeted uses none
+        if not (leaving and self.server):  # without our hello none is in use
             outbound.extensions = frozenset(
                 each for each in self._offered if each in hello.extensions
             )
@@ -138,7 +138,7 @@ class Session:
         self._outbound.send(messages.Pong(ping.data))
 
     def _pong(self, pong: messages.Pong) -> None:
-        """That its octets arrived was all it had to say."""
+        """Nothing to do: any octet that arrives is a sign of life."""
 
     def _token(self, token: messages.Token) -> Signal:
         if not self.server:
@@ -146,23 +146,23 @@ class Session:
         return TokenReceived(token.scheme, token.data)
 
     def _compress(self, compress: messages.Compress) -> None:
-        known = compress.algorithm == _DEFLATE
+        known = compress.algorithm == _ZLIB
         if known:
             self._decoder.inflate()
-        self._outbound.send(messages.CompressAck(_DEFLATE if known else 0))
+        self._outbound.send(messages.CompressAck(_ZLIB if known else 0))
 
     def _compress_ack(self, ack: messages.CompressAck) -> None:
-        if ack.algorithm == _DEFLATE:
+        if ack.algorithm == _ZLIB:
             self._outbound.compress()
 
-    # -- what we say ----------------------------------------------------------
+    # -- what we send ---------------------------------------------------------
 
     def take(self) -> bytes:
-        """What is to be written now."""
+        """The bytes to write now."""
         return self._outbound.take()
 
     def greet(self) -> None:
-        """Say hello: a client at once; a server does when it was greeted."""
+        """Send our hello.  For clients; a server answers clientHello by itself."""
         outbound = self._outbound
         if self.server:
             outbound.send(messages.ServerHello(messages.VERSION, self._offered))
@@ -171,7 +171,7 @@ class Session:
             outbound.state = State.GREETING
 
     def goodbye(self, reason: str) -> None:
-        """Leave: nothing of any stream is wanted or said any more."""
+        """End all streams of both directions, and wait for the peer's answer."""
         outbound = self._outbound
         if outbound.state in (State.LEAVING, State.CLOSED):
             return
@@ -181,22 +181,22 @@ class Session:
         self.producer.end()
 
     def identify(self, scheme: str, data: bytes) -> None:
-        """Say who we are, in extension 4."""
+        """Send a token: who we are (extension 4)."""
         self._outbound.require(Extension.AUTH)
         self._outbound.send(messages.Token(scheme, data))
 
     def ping(self, data: bytes = b"") -> None:
-        """Ask for a sign of life, in extension 1."""
+        """Ask for a sign of life (extension 1)."""
         self._outbound.require(Extension.KEEPALIVE)
         self._outbound.send(messages.Ping(data))
 
     def compress(self) -> None:
-        """Compress what we say, as soon as the peer agrees, in extension 6."""
+        """Compress what we send as soon as the peer agrees (extension 6)."""
         self._outbound.require(Extension.COMPRESSION)
-        self._outbound.send(messages.Compress(_DEFLATE))
+        self._outbound.send(messages.Compress(_ZLIB))
 
     def lost(self) -> None:
-        """The transport is gone, or will be, and with it everything."""
+        """The transport is gone, or about to be closed: all streams end."""
         self._outbound.state = State.CLOSED
         self.consumer.end()
         self.producer.end()

@@ -1,13 +1,14 @@
-"""The two kinds of stream of a connection, and elements that come in parts.
+"""State of single streams, consumed and served, and reassembly of split elements.
 
-We consume streams that we subscribed to, under Ids that we chose; we serve streams
-that the peer subscribed to, under Ids that it chose.  The two have nothing to do with
-each other: the same Id may be in use both ways.
+We consume the streams that we subscribed to, under Ids that we chose; we serve those
+that the peer subscribed to, under Ids that it chose.  The two are independent: the same
+Id may be in use in both directions.
 
-    Consumed:  asked -- onSubscribe -> flowing -- onComplete | onError -> gone
-               asked | flowing -- cancel -> dropped: its late elements are read and
-               forgotten, with the size they had, until its terminal or for good
-    Served:    offered -- onSubscribe -> flowing -- onComplete | onError | cancel -> gone
+    Consumed:  subscribed -- onSubscribe -> flowing -- onComplete | onError -> gone
+               subscribed | flowing -- cancel -> dropped: late elements are skipped,
+               with the size that they had, until the terminal arrives
+    Served:    subscribed -- onSubscribe -> flowing -- onComplete | onError | cancel
+               -> gone
 """
 
 from __future__ import annotations
@@ -32,52 +33,55 @@ class Consumed:
         self.id = number
         self.publisher = publisher
         self.room = room
-        """Elements granted that have not begun to arrive."""
+        """Elements that were requested and have not begun to arrive."""
         self.offset = offset
-        """Elements of the publisher that come before the first of this stream."""
+        """How many of the publisher's elements precede this stream (extension 2)."""
         self.size = UNKNOWN
-        """Octets of each element; 0: they differ."""
+        """Octets of each element; 0 if they differ, `UNKNOWN` before onSubscribe."""
         self.arrived = 0
-        """Elements, whole or with all their parts."""
+        """Elements that have arrived, whole or with all their parts."""
         self.dropped = False
-        """Cancelled, or the connection is ending: nobody wants what still arrives."""
+        """Cancelled or terminated: what still arrives is skipped."""
         self.parts: dict[int, bytearray] | None = None
+        """Unfinished split elements by Id; `Reassembly` keeps them."""
         self.context: object = None
-        """Whatever its user likes."""
+        """For the session's user."""
 
 
 class Served:
     """A stream that the peer subscribed to."""
 
-    __slots__ = ("context", "demand", "first", "granted", "id", "live", "next_part",
-                 "offset", "publisher", "size")  # fmt: skip
+    __slots__ = ("context", "demand", "first", "granted", "id", "live", "offset",
+                 "publisher", "size", "split_elements")  # fmt: skip
 
     def __init__(self, number: int, publisher: str, offset: int | None) -> None:
         self.id = number
         self.publisher = publisher
         self.demand = Demand()
-        """What may be sent now."""
+        """How many elements may be sent now."""
         self.first = 0
         """The demand that came with the subscribe."""
         self.granted = 0
-        """All the demand there ever was."""
+        """All the demand so far, the first included."""
         self.offset = offset
         """How many elements the subscriber has already; None if it did not say."""
         self.size = UNKNOWN
+        """As in `Consumed`."""
         self.live = True
         """Neither terminated nor cancelled."""
-        self.next_part = 0
+        self.split_elements = 0
+        """How many elements were sent in parts; the Id of the latest."""
         self.context: object = None
-        """Whatever its user likes."""
+        """For the session's user."""
 
     def wanted(self, more: int) -> None:
-        """The subscriber asks for *more*."""
+        """The subscriber requested *more* elements."""
         self.demand.add(more)
         self.granted = saturating_add(self.granted, more)
 
 
 class LimitExceeded(Exception):
-    """A stream's parts exceed a limit: it is to be cancelled."""
+    """A stream's split elements exceed a limit: the stream is to be cancelled."""
 
     def __init__(self, rule: str, limit: int, key: str | None = None) -> None:
         super().__init__(rule)
@@ -87,23 +91,28 @@ class LimitExceeded(Exception):
 
 
 class Reassembly:
-    """The split elements of a connection that are still arriving."""
+    """Joins the parts of split elements, for all streams of a connection."""
 
     __slots__ = ("_limits", "elements", "octets")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.elements = 0
+        """Unfinished elements."""
         self.octets = 0
+        """Bytes held of them."""
 
     def begins(self, stream: Consumed, element: int) -> bool:
-        """Whether this would be an element's first part."""
+        """Whether a part with this element Id would be the element's first."""
         return stream.parts is None or element not in stream.parts
 
     def add(
         self, stream: Consumed, element: int, data: bytes, *, last: bool
     ) -> bytes | None:
-        """The element, with its last part.  Raises `LimitExceeded`, or `Refusal`."""
+        """Add a part; returns the whole element if it is the *last* one.
+
+        Raises `LimitExceeded`, or `Refusal`.
+        """
         parts = stream.parts
         if parts is None:
             parts = stream.parts = {}
@@ -127,7 +136,7 @@ class Reassembly:
         return None
 
     def drop(self, stream: Consumed) -> None:
-        """Forget what has not arrived of a stream."""
+        """Forget a stream's unfinished elements."""
         parts, stream.parts = stream.parts, None
         for joined in (parts or {}).values():
             self.elements -= 1

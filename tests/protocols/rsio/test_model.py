@@ -361,11 +361,22 @@ class Conversation(RuleBasedStateMachine):
         self._part(side, stream, number, octets, first=False, last=last)
 
     def _part(
-        self, side: Side, stream: Stream, number: int, octets: bytes, **kind: bool
+        self,
+        side: Side,
+        stream: Stream,
+        number: int,
+        octets: bytes,
+        *,
+        first: bool,
+        last: bool,
     ) -> None:
+        """Our producer splits large elements only; others may split any."""
         assert stream.served is not None
-        producer = self._other(side).session.producer
-        producer.send_part(stream.served, number, octets, **kind)
+        session = self._other(side).session
+        if first:
+            session.producer._take(stream.served, 1)
+        kind = messages.OnNextLastPart if last else messages.OnNextPart
+        session._outbound.send(kind(stream.served.id, number, octets))
         self._write()
 
     @some(lambda stream: stream.live)
