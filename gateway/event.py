@@ -55,7 +55,7 @@ class Origin:
     """
 
     protocol: str
-    """`lumberjack`, `pravega`, `pomelo` or `rsio`; names the decoder too."""
+    """The protocol's name, which is its decoder's too."""
     listener: str
     """The listener's name in the configuration."""
     session: str

@@ -3,41 +3,59 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-LEAVES = {"event", "interfaces", "config"}
+SHARED = {"event", "interfaces", "config", "plugins", "protocol"}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
     "event": set(),
     "interfaces": {"event"},
-    "config": set(),
-    "store": LEAVES,
-    "net": LEAVES,
-    "admin": LEAVES,
-    "protocols": LEAVES | {"admin", "feeds", "store"},
-    "feeds": LEAVES | {"admin", "store"},
-    "spark": LEAVES | {"daemon", "store"},
-    "audit": LEAVES | {"store"},
+    "plugins": {"protocol"},
+    "protocol": set(),
+    "config": {"plugins"},
+    "store": SHARED,
+    "net": SHARED,
+    "admin": SHARED,
+    "feeds": SHARED | {"admin", "store"},
+    "protocols": SHARED | {"admin", "feeds", "store"},
+    "daemon": SHARED | {"admin", "feeds", "net", "store"},
+    "spark": SHARED | {"daemon", "store"},
+    "audit": SHARED | {"store"},
 }
+#: A protocol's part of the command line.
+COMMANDS = ("sending.py", "send_command.py", "commands/tap.py", "commands/check.py")
+#: Rooms that serve any protocol, and so name none.
+NAMELESS = ("daemon", "store", "net", "config", "admin", "cli")
 
 
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
 
 def imported(path: Path) -> set[str]:
-    """Full names of what a module imports, in functions too."""
+    """Full names of what a module imports when it runs, in functions too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in running(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """Its nodes, without `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from running(child)
 
 
 def tops(path: Path) -> set[str]:
@@ -60,7 +78,22 @@ def test_arrows(part: str) -> None:
     mine = [path for path in MODULES if own_part(path) == part]
     assert mine
     for path in mine:
-        assert parts_of_ours(path) <= MAY[part], path
+        more = {"cli"} if path.as_posix().endswith(COMMANDS) else set()
+        assert parts_of_ours(path) <= MAY[part] | more, path
+
+
+@pytest.mark.parametrize("room", NAMELESS)
+def test_no_protocol_is_named(room: str) -> None:
+    """The daemon and its commands know protocols through their plug-ins only."""
+    names = re.compile(
+        r"lumberjack|pomelo|pravega|(?<![a-z])rsio|rs\.io\b", re.IGNORECASE
+    )
+    files = [path for path in (ROOT / room).rglob("*.*") if path.suffix != ".pyc"]
+    assert files
+    for path in files:
+        if path.name != "demo.py":
+            found = names.search(path.read_text())
+            assert found is None, f"{path}: {found}"
 
 
 def test_the_core_of_a_protocol_has_no_io() -> None:
@@ -79,7 +112,7 @@ def test_the_core_of_a_protocol_has_no_io() -> None:
 def test_protocols_do_not_know_the_columns() -> None:
     """A protocol gives rows; only the spool and its readers speak pyarrow."""
     for path in MODULES:
-        reads_files = path.name in ("history.py", "runs.py", "rows.py")
+        reads_files = path.name in ("history.py", "runs.py", "rows.py", "tap.py")
         if own_part(path) in ("protocols", "net") and not reads_files:
             assert "pyarrow" not in tops(path), path
 

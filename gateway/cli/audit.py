@@ -86,10 +86,9 @@ def _run(args: argparse.Namespace) -> int:
     searched = None
     if args.acknowledged:
         from gateway.audit.acknowledged import search
-        from gateway.daemon.protocols import PROTOCOLS
+        from gateway.plugins import decoders
 
-        decoders = {name: each.decode for name, each in PROTOCOLS.items()}
-        searched = search(places, ids, decoders)
+        searched = search(places, ids, decoders())
     if args.json:
         json.dump(_plain(report, searched), sys.stdout, indent=2)
         print()

@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway import config
 from gateway.config.problems import spell
+from gateway.plugins import installed
 
 HELP = """\
 Read a configuration as the daemon would and say everything that is wrong with it.
@@ -96,12 +97,8 @@ def _about(listener: config.Listener) -> list[str]:
             about.append(f"client certificates {listener.tls.client_auth}")
     if listener.proxy_protocol:
         about.append("behind a PROXY protocol balancer")
-    options = listener.options
-    if isinstance(options, config.PravegaOptions) and options.controller:
-        about.append(f"controller on {options.controller}")
-    if isinstance(options, config.RsioOptions) and options.publish:
-        about.append(f"publishes {' and '.join(options.publish)}")
-    return about
+    protocol = installed().protocols[listener.protocol]
+    return [*about, *protocol.describe(listener.options)]
 
 
 def _print_json(value: dict[str, Any]) -> None:

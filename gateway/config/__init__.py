@@ -14,13 +14,6 @@ from gateway.config.dump import dump
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.load import load
 from gateway.config.model import Config, Limits, Listener
-from gateway.config.options import (
-    LumberjackOptions,
-    Outbox,
-    PomeloOptions,
-    PravegaOptions,
-    RsioOptions,
-)
 from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.config.schema import json_schema
 
@@ -30,12 +23,7 @@ __all__ = [
     "Invalid",
     "Limits",
     "Listener",
-    "LumberjackOptions",
-    "Outbox",
-    "PomeloOptions",
-    "PravegaOptions",
     "Problem",
-    "RsioOptions",
     "Systemd",
     "Tcp",
     "Unix",

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from gateway.config.model import Config
-from gateway.config.options import OPTIONS
+from gateway import plugins
+from gateway.config.model import Config, Listener, options_of
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
 
@@ -160,10 +160,10 @@ def _section_at(place: Place, file: object) -> type[Section] | None:
         if section is None or isinstance(step, int):
             continue
         field = section.model_fields.get(step)
-        found = _sections_in(field.annotation) if field else []
-        if len(found) > 1:  # a listener's options
-            section = OPTIONS.get(_inside(outer, "protocol"))
+        if section is Listener and step == "options":
+            section = options_of(_inside(outer, "protocol"))
         else:
+            found = _sections_in(field.annotation) if field else []
             section = found[0] if found else None
     return section
 
@@ -189,7 +189,11 @@ def _homes() -> dict[str, list[str]]:
     def visit(section: type[Section], place: Place) -> None:
         for key, field in section.model_fields.items():
             homes.setdefault(key, []).append(spell(place) or "the top level")
-            for inner in _sections_in(field.annotation):
+            inside = _sections_in(field.annotation)
+            if section is Listener and key == "options":
+                known = plugins.installed().protocols.values()
+                inside = [kind for one in known if (kind := one.options())]
+            for inner in inside:
                 listed = "[]" if key == "listeners" else ""
                 visit(inner, (*place, key + listed))
 

@@ -26,6 +26,7 @@ from gateway.config.reader import Filled
 from gateway.config.units import Number, Size, Time
 
 __all__ = [
+    "BELOW_DATA_DIR",
     "ByteCount",
     "Count",
     "Definition",
@@ -37,7 +38,6 @@ __all__ = [
     "Name",
     "Network",
     "NodeName",
-    "PomeloProfile",
     "Seconds",
     "Secret",
     "SparkValue",
@@ -48,7 +48,6 @@ __all__ = [
     "default_node",
 ]
 
-_PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
@@ -187,11 +186,8 @@ def _definition(value: object, info: ValidationInfo) -> object:
     return _file(value, info)
 
 
-def _profile(value: object) -> str:
-    if value in _PROFILES:
-        return str(value)
-    raise ValueError(f"must be one of {', '.join(_PROFILES)}, not {value!r}")
-
+#: Marks the fields that name a directory below `data_dir`: no two may overlap.
+BELOW_DATA_DIR = object()
 
 _TEXT = WithJsonSchema({"type": "string", "minLength": 1})
 _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})
@@ -215,7 +211,9 @@ Definition = Annotated[
     WithJsonSchema({"type": ["array", "object", "string", "null"]}),
 ]
 FolderPath = Annotated[Path, PlainValidator(_path), PlainSerializer(str), _TEXT]
-FolderName = Annotated[Path, PlainValidator(_plain_path), PlainSerializer(str), _TEXT]
+FolderName = Annotated[
+    Path, PlainValidator(_plain_path), PlainSerializer(str), _TEXT, BELOW_DATA_DIR
+]
 Listen = Annotated[
     Endpoint,
     PlainValidator(_endpoint),
@@ -229,6 +227,5 @@ WebOrigin = Annotated[str, PlainValidator(_origin), _TEXT]
 UrlPath = Annotated[str, PlainValidator(_url_path), _TEXT]
 Name = Annotated[str, PlainValidator(_name), _TEXT]
 JvmMemory = Annotated[str, PlainValidator(_jvm_memory), _TEXT]
-PomeloProfile = Annotated[str, PlainValidator(_profile), _TEXT]
 NodeName = Annotated[str, PlainValidator(_node), _TEXT]
 SparkValue = Annotated[str, PlainValidator(_spark_value), _SCALAR]

@@ -5,7 +5,8 @@ bytes, times are floats of seconds.  Everything is frozen: a configuration is re
 once, and reading it again makes another one.
 
 Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
-tests hold both.  A protocol that joins adds its options to `options.OPTIONS`.
+tests hold both.  What `listeners[].options` takes is the installed protocol's to say
+(`gateway.protocol`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
+    SerializeAsAny,
     ValidationInfo,
     field_serializer,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix, conflict
+from gateway import plugins
+from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
+    BELOW_DATA_DIR,
     ByteCount,
     Count,
     FilePath,
@@ -43,14 +48,6 @@ from gateway.config.fields import (
     UrlPath,
     WebOrigin,
     default_node,
-)
-from gateway.config.options import (
-    OPTIONS,
-    LumberjackOptions,
-    Outbox,
-    PomeloOptions,
-    PravegaOptions,
-    RsioOptions,
 )
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
@@ -157,20 +154,21 @@ class Limits(Section):
     )
 
 
+class NoOptions(Section):
+    """`options` of a protocol that takes none."""
+
+
 class Listener(Section):
     """One place to listen and the protocol that is spoken there."""
 
     name: Name = Field(description="Yours to choose; events and metrics carry it")
-    protocol: Text = Field(
-        json_schema_extra={"enum": list(OPTIONS)},
-        description="What is spoken: lumberjack, pravega, pomelo or rsio",
-    )
+    protocol: Text = Field(description="What is spoken: the name of an installed one")
     listen: Listen = Field(
         description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
     )
     websocket: WebSocket | None = Field(
         default=None,
-        description="false, or where WebSocket clients upgrade; pomelo: / if absent",
+        description="false, or where WebSocket clients upgrade; default: the protocol's",
     )
     proxy_protocol: ProxyProtocol | None = Field(
         default=None, description="false, or which load balancers to believe"
@@ -179,7 +177,7 @@ class Listener(Section):
     limits: Limits = Field(
         default_factory=Limits, description="What peers may take of us"
     )
-    options: LumberjackOptions | PomeloOptions | PravegaOptions | RsioOptions = Field(
+    options: SerializeAsAny[Section] = Field(
         default_factory=lambda: None,  # the validator knows which
         validate_default=True,
         description="The protocol's own",
@@ -187,28 +185,29 @@ class Listener(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _both_on_one_port(cls, value: object) -> object:
-        """Pomelo's clients are half TCP, half WebSocket, and do not say which."""
-        if isinstance(value, dict) and value.get("protocol") == "pomelo":
-            return {"websocket": {}, **value}
+    def _websocket_by_default(cls, value: object) -> object:
+        """Some protocols' clients come over WebSocket, and do not say so."""
+        if isinstance(value, dict):
+            name = value.get("protocol")
+            known = plugins.installed().protocols.get(name or "")
+            if known is not None and known.websocket:
+                return {"websocket": {}, **value}
         return value
 
     @field_validator("protocol")
     @classmethod
-    def _in_this_version(cls, protocol: str) -> str:
-        if protocol not in OPTIONS:
-            raise ValueError(
-                f"protocol {protocol!r} is not part of this version, which has: "
-                + ", ".join(OPTIONS)
-            )
+    def _installed(cls, protocol: str) -> str:
+        found = plugins.installed()
+        if protocol not in found.protocols:
+            raise ValueError(found.why_not(protocol))
         return protocol
 
     @field_validator("options", mode="before")
     @classmethod
     def _of_the_protocol(cls, value: object, info: ValidationInfo) -> object:
-        kind = OPTIONS.get(info.data.get("protocol", ""))
-        if kind is None:  # which is complained about already
-            return LumberjackOptions()
+        kind = options_of(info.data.get("protocol", ""))
+        if kind is None:  # the protocol is a problem already
+            return NoOptions()
         return kind.model_validate(value or {}, context=info.context)
 
     @field_validator("tls", mode="before")
@@ -383,7 +382,11 @@ class Config(Section):
         yield from self._too_small_a_spool()
         yield from self._same_directories()
         yield from self._admin_in_the_open()
-        yield from self._one_container()
+        for name, protocol in plugins.installed().protocols.items():
+            own = {
+                i: one for i, one in enumerate(self.listeners) if one.protocol == name
+            }
+            yield from protocol.misfits(own)
 
     def _same_names(self) -> Iterator[tuple[Place, str]]:
         first: dict[str, int] = {}
@@ -396,51 +399,13 @@ class Config(Section):
                 )
 
     def _same_endpoints(self) -> Iterator[tuple[Place, str]]:
-        listens: list[tuple[Place, Endpoint]] = [
-            (("listeners", index, "listen"), listener.listen)
-            for index, listener in enumerate(self.listeners)
-        ]
-        listens += [
-            (("listeners", index, "options", "controller"), options.controller)
-            for index, options in self._pravega()
-            if options.controller is not None
-        ]
-        listens.append((("admin", "listen"), self.admin.listen))
+        listens = [
+            (place, value) for place, _, value in values(self)
+            if isinstance(value, Endpoint)
+        ]  # fmt: skip
         for (first, one), (second, other) in combinations(listens, 2):
             if conflict(one, other):
                 yield second, f"{other} is taken by {spell(first)}: {one}"
-
-    def _pravega(self) -> Iterator[tuple[int, PravegaOptions]]:
-        for index, listener in enumerate(self.listeners):
-            if isinstance(listener.options, PravegaOptions):
-                yield index, listener.options
-
-    def _one_container(self) -> Iterator[tuple[Place, str]]:
-        found = list(self._pravega())
-        controlled = [i for i, options in found if options.controller is not None]
-        for index in controlled[1:]:
-            yield (
-                ("listeners", index, "options", "controller"),
-                f"listeners[{controlled[0]}] has one already: there is one for all",
-            )
-        for index, options in found:
-            listen = self.listeners[index].listen
-            if (
-                options.controller
-                and not options.advertise
-                and isinstance(listen, Unix)
-            ):
-                yield (
-                    ("listeners", index, "options", "advertise"),
-                    f"is needed, because the controller has no port to tell for {listen}",
-                )
-        for index, options in found[1:]:
-            for key in PravegaOptions.together:
-                if getattr(options, key) != getattr(found[0][1], key):
-                    yield (
-                        ("listeners", index, "options", key),
-                        f"must be as in listeners[{found[0][0]}]: one container",
-                    )
 
     def _admin_in_the_open(self) -> Iterator[tuple[Place, str]]:
         listen = self.admin.listen
@@ -465,23 +430,40 @@ class Config(Section):
                     f"{format_size(size)} is more than spool.max_bytes: {limit}",
                 )
 
-    def _outboxes(self) -> Iterator[tuple[Place, Outbox]]:
-        for index, listener in enumerate(self.listeners):
-            options = listener.options
-            if isinstance(options, PomeloOptions) and options.outbox is not None:
-                yield (
-                    ("listeners", index, "options", "outbox", "directory"),
-                    options.outbox,
-                )
-
     def _same_directories(self) -> Iterator[tuple[Place, str]]:
         places: dict[Place, Path] = {
             (name,): self.data_dir / name for name in ("archive", "lake", "checkpoint")
         }
-        places["journal", "directory"] = self.data_dir / self.journal.directory
-        places["spool", "directory"] = self.data_dir / self.spool.directory
-        for place, outbox in self._outboxes():
-            places[place] = self.data_dir / outbox.directory
-        for (first, one), (second, other) in combinations(places.items(), 2):
+        places |= {
+            place: self.data_dir / value for place, field, value in values(self)
+            if BELOW_DATA_DIR in field.metadata
+        }  # fmt: skip
+        # what a listener adds is at fault, not the gateway's own directory
+        ordered = sorted(places.items(), key=lambda item: item[0][0] == "listeners")
+        for (first, one), (second, other) in combinations(ordered, 2):
             if one == other or one in other.parents or other in one.parents:
                 yield second, f"{other} overlaps with {spell(first)}: {one}"
+
+
+def options_of(protocol: object) -> type[Section] | None:
+    """The type of `listeners[].options` for a protocol; None if it is not installed."""
+    known = plugins.installed().protocols.get(str(protocol))
+    return None if known is None else known.options() or NoOptions
+
+
+def values(section: Section, at: Place = ()) -> Iterator[tuple[Place, FieldInfo, Any]]:
+    """Every value of a section and of those in it: its place, its field, itself."""
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        yield (*at, key), field, value
+        for step, inner in _sections(value):
+            yield from values(inner, (*at, key, *step))
+
+
+def _sections(value: object) -> Iterator[tuple[Place, Section]]:
+    if isinstance(value, Section):
+        yield (), value
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            if isinstance(one, Section):
+                yield (index,), one

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.config.model import Config
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from gateway import plugins
+from gateway.config.model import Config, NoOptions
 from gateway.config.units import PLACEHOLDER_PATTERN, format_size, format_time
 
 __all__ = ["json_schema"]
@@ -16,7 +20,27 @@ _PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
 
 def json_schema() -> dict[str, Any]:
     """Made from the same types that read the file; `${env:NAME}` fits everywhere."""
-    schema = Config.model_json_schema(mode="validation")
+    kinds: dict[str, type[BaseModel]] = {
+        name: one.options() or NoOptions
+        for name, one in plugins.installed().protocols.items()
+    }
+    found, defs = models_json_schema(
+        [(Config, "validation"), *((kind, "validation") for kind in kinds.values())],
+        ref_template="#/$defs/{model}",
+    )
+    refs = {name: found[kind, "validation"] for name, kind in kinds.items()}
+    schema = {"$defs": defs["$defs"], **defs["$defs"].pop("Config")}
+    del schema["$defs"]["Section"]
+    listener = schema["$defs"]["Listener"]
+    listener["properties"]["protocol"]["enum"] = list(kinds)
+    listener["properties"]["options"].pop("$ref", None)
+    listener["allOf"] = [
+        {
+            "if": {"properties": {"protocol": {"const": name}}},
+            "then": {"properties": {"options": ref}},
+        }
+        for name, ref in refs.items()
+    ]
     for section in (schema, *schema["$defs"].values()):
         section.pop("title", None)
         for key, value in section.get("properties", {}).items():

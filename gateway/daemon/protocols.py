@@ -1,193 +1,182 @@
-"""The protocols of this version: who serves their connections, who reads their batches,
-and what their ports are like.
+"""The protocols of one running daemon: starts the services of the installed plug-ins.
 
-Part of the composition root: nothing but `tap` and `cli` imports it.
+A plug-in is somebody else's code.  What it raises at the start ends the start, with a
+sentence that names it; what it raises later is logged once for each kind of call, and
+counted, and everything else goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypedDict, TypeVar, cast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
-from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
-from gateway import config
-from gateway.daemon.shared import Shared, pravega_options, revealed
-from gateway.event import Decode
-from gateway.feeds.publisher import Publishers
-from gateway.interfaces import Accept
-from gateway.protocols import lumberjack, pomelo, pravega, rsio
-from gateway.protocols.pravega import controller
+from gateway.protocol import Context, Port, Service, Statistics, Unusable
 
-__all__ = ["PROTOCOLS", "Door", "Port", "Protocol", "Unusable", "decoders", "doors"]
+if TYPE_CHECKING:
+    from gateway.admin.site import Post
+    from gateway.config import Listener
+    from gateway.event import Decode
+    from gateway.interfaces import Memory
+    from gateway.plugins import Installed
 
-_MiB = 2**20
-_Options = TypeVar("_Options")
+__all__ = ["Broken", "Protocols"]
 
-
-class Port(TypedDict, total=False):
-    """What `net.Listener` takes beside the configuration."""
-
-    subprotocols: Sequence[str]
-    alpn: Sequence[bytes]
-    mixed: bool
-    text: bool
-    http2: bool
-    unread_bytes: int
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """One protocol."""
-
-    accept: Callable[[config.Listener, Shared], Accept]
-    """May raise `pomelo.Unusable` or `pomelo.Unavailable`."""
-    decode: Decode
-    port: Callable[[config.Listener], Port]
-    remembers: bool = False
-    """It has a memory: `Shared.memories`."""
+class Broken(Exception):
+    """A plug-in failed at the start; the text names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings(Generic[_Options]):
-    """A listener's configuration, its options in the protocol's own words."""
+class Protocols:
+    """The protocols that are served, and those that only keep what they remember."""
 
-    limits: config.Limits
-    options: _Options
+    _log = Logger()
 
+    def __init__(
+        self,
+        installed: Installed,
+        listeners: Iterable[Listener],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """*on_failure* is told the protocol's name whenever one of its calls fails."""
+        self._installed = installed.protocols
+        self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
+        for listener in listeners:
+            self._listeners[listener.protocol].append(listener)
+        self._services: dict[str, Service] = {}
+        self._served: list[tuple[str, Service]] = []
+        self._on_failure = on_failure
+        self._told: set[tuple[str, str]] = set()
+        for why in installed.broken.values():
+            self._log.error("left out: {why}", why=why)
 
-def _accept_lumberjack(listener: config.Listener, shared: Shared) -> Accept:
-    settings: Any = listener  # whose options are Lumberjack's
-    return lumberjack.accept(settings, shared.journal, shared.reactor)
+    @property
+    def remember(self) -> bool:
+        """Whether a protocol that is served has a memory."""
+        return any(self._installed[name].remembers for name in self._listeners)
 
+    def decoders(self) -> dict[str, Decode]:
+        """What reads the batches of each installed protocol, as configured.
 
-def _accept_pomelo(listener: config.Listener, shared: Shared) -> Accept:
-    settings = _Settings(listener.limits, pomelo_options(listener.options))
-    clock = cast(IReactorTime, shared.reactor)
-    return pomelo.accept(settings, shared.journal, clock, shared.registry)
+        Raises `Broken`.
+        """
+        return {
+            name: self._ask(
+                name,
+                protocol.decoder,
+                [listener.options for listener in self._listeners.get(name, ())],
+            )
+            for name, protocol in self._installed.items()
+        }
 
+    def open(
+        self, remembered: Iterable[str], lend: Callable[[str, list[Listener]], Context]
+    ) -> dict[str, Memory]:
+        """Make the services; returns what they remember, by protocol.
 
-def pomelo_options(options: object) -> pomelo.Options:
-    """Where secrets stop being secret types."""
-    assert isinstance(options, config.PomeloOptions)
-    given = {
-        name: getattr(options, name)
-        for name in type(options).model_fields
-        if name not in ("heartbeat", "token", "jwt", "outbox")
-    }
-    token, jwt = options.token, options.jwt
-    return pomelo.Options(
-        heartbeat=int(options.heartbeat),
-        token=None if token is None else token.get_secret_value(),
-        jwt=None
-        if jwt is None
-        else pomelo.Jwt(
-            key=jwt.key.get_secret_value(),
-            algorithms=jwt.algorithms,
-            audience=jwt.audience,
-            issuer=jwt.issuer,
-            leeway=jwt.leeway,
-            claim=jwt.claim,
-        ),
-        **given,
-    )
+        *remembered* names the protocols that have state on disk: it is kept even where
+        no listener serves them.  Raises `Broken`.
+        """
+        for name, listeners in self._listeners.items():
+            service = self._ask(
+                name, self._installed[name].service, lend(name, listeners)
+            )
+            self._services[name] = service
+            self._served.append((name, service))
+        for name in remembered:
+            if name in self._installed and name not in self._services:
+                self._services[name] = self._ask(
+                    name, self._installed[name].service, lend(name, [])
+                )
+        return {
+            name: service.memory
+            for name, service in self._services.items()
+            if service.memory is not None
+        }
 
+    def ports(self, listener: Listener) -> list[Port]:
+        """What one of `listeners` opens.  Raises `Unusable`, `Broken`."""
+        name = listener.protocol
 
-def _pomelo_port(listener: config.Listener) -> Port:
-    assert isinstance(listener.options, config.PomeloOptions)
-    # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
-    return {
-        "mixed": True,
-        "text": True,
-        "unread_bytes": 8 * listener.options.push_bytes + 16 * _MiB,
-    }
+        def ports() -> list[Port]:
+            return list(self._services[name].ports(listener))
 
+        try:
+            return self._ask(name, ports)
+        except Unusable as why:
+            raise Unusable(f"listener {listener.name}: {why}") from None
 
-def _accept_pravega(listener: config.Listener, shared: Shared) -> Accept:
-    settings: Any = listener  # whose options are Pravega's
-    # The check keeps everybody out of our own segments, too.
-    return pravega.accept(settings, shared.container, shared.controller.tokens.check)
+    def start(self) -> None:
+        """The journal takes batches.  Raises `Broken`."""
+        for name, service in self._served:
+            self._ask(name, service.start)
 
+    async def stop(self) -> None:
+        """Connections are about to be drained."""
+        for name, service in self._served:
+            try:
+                await service.stop()
+            except Exception:
+                self._failed(name, "stop")
 
-def _accept_rsio(listener: config.Listener, shared: Shared) -> Accept:
-    assert isinstance(listener.options, config.RsioOptions)
-    return rsio.accept(
-        _Settings(listener.limits, rsio_options(listener.options)),
-        shared.journal,
-        cast(IReactorTime, shared.reactor),
-        publishers=Publishers(
-            {name: shared.publishers[name] for name in listener.options.publish}
-        ),
-        offsets=shared.offsets,
-    )
+    def close(self) -> None:
+        """All connections are gone."""
+        self._each("close", lambda service: service.close())
 
+    def reload(self) -> None:
+        """SIGHUP."""
+        self._each("reload", lambda service: service.reload())
 
-def rsio_options(options: object) -> rsio.Options:
-    """Where secrets stop being secret types."""
-    assert isinstance(options, config.RsioOptions)
-    given = {
-        name: getattr(options, name)
-        for name in type(options).model_fields
-        if name not in ("tokens", "publish")
-    }
-    return rsio.Options(tokens=revealed(options.tokens), **given)
+    def files_removed(self) -> None:
+        """The archive has dropped old files.  Any thread may call."""
+        self._each("files_removed", lambda service: service.files_removed())
 
+    def statistics(self) -> Iterator[Statistics]:
+        """What they show."""
+        found = self._each("statistics", lambda service: list(service.statistics()))
+        return (section for sections in found for section in sections)
 
-def _rsio_port(_: config.Listener) -> Port:
-    return {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"], "mixed": True}
+    def posts(self) -> dict[str, Post]:
+        """What answers POST on the admin port, by path.  Raises `Broken`."""
+        posts: dict[str, Post] = {}
+        for name, service in self._served:
+            for path, post in self._ask(name, service.posts).items():
+                if path in posts:
+                    raise Broken(f"protocol {name!r}: {path} is taken by another")
+                posts[path] = post
+        return posts
 
+    def _ask(self, name: str, call: Callable[..., _T], *arguments: object) -> _T:
+        """At the start: its failure is the daemon's."""
+        try:
+            return call(*arguments)
+        except (Unusable, OSError):
+            raise
+        except Exception as why:
+            self._log.failure("protocol {name}", name=name)
+            raise Broken(
+                f"protocol {name!r} fails in {call.__qualname__}: "
+                f"{type(why).__name__}: {why}"
+            ) from why
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    "lumberjack": Protocol(_accept_lumberjack, lumberjack.decode, lambda _: {}),
-    "pomelo": Protocol(_accept_pomelo, pomelo.decode, _pomelo_port),
-    "pravega": Protocol(_accept_pravega, pravega.decode, lambda _: {}, remembers=True),
-    "rsio": Protocol(_accept_rsio, rsio.decode, _rsio_port, remembers=True),
-}
+    def _each(self, what: str, call: Callable[[Service], _T]) -> list[_T]:
+        """While the daemon runs: a failure is the protocol's own."""
+        found = []
+        for name, service in self._served:
+            try:
+                found.append(call(service))
+            except Exception:
+                self._failed(name, what)
+        return found
 
-
-def decoders(settings: config.Config) -> Mapping[str, Decode]:
-    """Who turns stored batches into rows, as configured."""
-    plain = {name: each.decode for name, each in PROTOCOLS.items()}
-    content_type = pravega_options(settings).content_type
-    return {**plain, "pravega": partial(pravega.decode, content_type=content_type)}
-
-
-class Unusable(Exception):
-    """A listener's options can not be had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Something to listen on."""
-
-    settings: config.Listener
-    accept: Accept
-    port: Port
-
-
-def doors(listener: config.Listener, shared: Shared) -> Iterator[Door]:
-    """What one entry of `listeners` opens: itself, and Pravega's controller.
-
-    Raises `Unusable`.
-    """
-    protocol = PROTOCOLS[listener.protocol]
-    try:
-        accept = protocol.accept(listener, shared)
-    except (pomelo.Unusable, pomelo.Unavailable) as why:
-        raise Unusable(f"listener {listener.name}: {why}") from None
-    yield Door(listener, accept, protocol.port(listener))
-    options = listener.options
-    if isinstance(options, config.PravegaOptions) and options.controller is not None:
-        yield Door(
-            listener.model_copy(
-                update={
-                    "name": f"{listener.name}.controller",
-                    "listen": options.controller,
-                    "websocket": None,  # gRPC is never carried over one
-                }
-            ),
-            controller.accept(listener, shared.controller),
-            {"alpn": [b"h2"], "http2": True, "unread_bytes": 4 * _MiB},
-        )
+    def _failed(self, name: str, what: str) -> None:
+        self._on_failure(name)
+        if (name, what) not in self._told:
+            self._told.add((name, what))
+            self._log.failure(
+                "protocol {name} fails in {what}; told once", name=name, what=what
+            )

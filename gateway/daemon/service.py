@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,11 +26,10 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import __version__, config
+from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
-from gateway.admin.site import Post
 from gateway.admin.status import (
     ArchiveStatus,
     JournalStatus,
@@ -39,18 +37,15 @@ from gateway.admin.status import (
     SpoolStatus,
     Status,
 )
-from gateway.daemon import figures, logs, notify
-from gateway.daemon.protocols import PROTOCOLS, Unusable, decoders, doors
-from gateway.daemon.shared import share
+from gateway.daemon import logs, notify, statistics
+from gateway.daemon.protocols import Broken, Protocols
 from gateway.event import Stored
-from gateway.feeds.live import Live
+from gateway.feeds.live import Live, Tap
 from gateway.feeds.page import tap_page
+from gateway.feeds.replay import Replay
 from gateway.net import CannotListen, Listener, RejectionLog, raise_descriptor_limit
-from gateway.protocols import pomelo
-from gateway.protocols.pomelo.push import page as push
-from gateway.protocols.pomelo.push.folder import Folder
-from gateway.protocols.pomelo.push.outbox import Outbox
-from gateway.protocols.pomelo.push.outbox import status as pushes
+from gateway.net.connection import READ_BYTES
+from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Commit, segment
@@ -116,15 +111,15 @@ class Gateway(MultiService):
         super().__init__()
         self.settings = settings
         self.listeners: list[Listener] = []
-        self.outboxes: list[Outbox] = []
         self._reactor = reactor
         self._disk = disk
         self._begun = time.time()
         self._phase: str | None = "starting"
-        self._served = {one.protocol for one in settings.listeners}
-        self._remembers = any(PROTOCOLS[name].remembers for name in self._served)
         self._watchdog = LoopingCall(notify.watchdog)
         self.metrics = Metrics(self.status)
+        self.protocols = Protocols(
+            plugins.installed(), settings.listeners, self.metrics.protocol_failed
+        )
 
     # -- start ----------------------------------------------------------------
 
@@ -134,8 +129,8 @@ class Gateway(MultiService):
             self._open()
             self._bind()
         except (
-            CannotListenError, CannotListen, Locked, Misconfigured, OSError, segment.Newer,
-            Unreadable, Unusable,
+            Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
+            segment.Newer, Unreadable, Unusable,
         ) as why:  # fmt: skip
             _leave(f"gateway can not start: {why}")
         super().privilegedStartService()
@@ -147,12 +142,12 @@ class Gateway(MultiService):
         except CannotListenError as why:
             _leave(f"gateway can not start: admin: {why}")
         self.storage.start()
-        if "pravega" in self._served:
-            self.shared.controller.start()
+        try:
+            self.protocols.start()
+        except Broken as why:
+            _leave(f"gateway can not start: {why}")
         for listener in self.listeners:
             listener.start()
-        for outbox in self.outboxes:
-            outbox.start()
         self._phase = None
         if (seconds := notify.watchdog_seconds()) is not None:
             self._watchdog.start(seconds, now=False)
@@ -173,7 +168,7 @@ class Gateway(MultiService):
 
     def _open(self) -> None:
         settings = self.settings
-        known = decoders(settings)
+        known = self.protocols.decoders()
         self.storage = storage = Storage(
             settings,
             self._disk,
@@ -183,10 +178,10 @@ class Gateway(MultiService):
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
-                expired=self._expired,
+                expired=self.protocols.files_removed,
                 fatal=self._fatal,
             ),
-            remembering=self._remembers,
+            remembering=self.protocols.remember,
         )
         for loss in storage.losses:
             self.metrics.corrupt_records(1)
@@ -204,24 +199,25 @@ class Gateway(MultiService):
             in_thread=deferToThread,
             clock=self._reactor,
         )
-        self.shared = share(
-            settings,
-            storage,
-            self.live,
-            self._reactor,
-            decoders=known,
-            advertise=self._advertise,
-        )
-        storage.recover(
-            {
-                name: memory
-                for name, memory in self.shared.memories.items()
-                if name in self._served or name in storage.remembered
-            }
+        self._tap = Tap(self.live)
+        self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
+        storage.recover(self.protocols.open(storage.remembered, self._lend))
+
+    def _lend(self, protocol: str, listeners: list[config.Listener]) -> Context:
+        return Context(
+            node=self.settings.node,
+            listeners=listeners,
+            journal=self.storage.journal,
+            reactor=self._reactor,
+            decode=self.live.decoders[protocol],
+            feeds={"tap": self._tap, "events": self._replay},
+            data_dir=self.settings.data_dir,
+            directories=self.storage.directories,
+            address=self._address,
         )
 
     def _bind(self) -> None:
-        settings, shared = self.settings, self.shared
+        settings = self.settings
         raise_descriptor_limit()
         token = settings.admin.token
         self.admin = Admin(
@@ -230,60 +226,34 @@ class Gateway(MultiService):
             self.status,
             self.metrics,
             self._reactor,
-            posts=self._posts(),
-            more={"/api/tap": tap_page(shared.tap, self._reactor)},
+            posts=self.protocols.posts(),
+            more={"/api/tap": tap_page(self._tap, self._reactor)},
         )
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         rejection_log = RejectionLog(self._reactor)
-        for door in chain.from_iterable(
-            doors(one, shared) for one in settings.listeners
-        ):
-            listener = Listener(
-                door.settings,
-                door.accept,
-                self._reactor,
-                sessions,
-                **door.port,
-                rejection_log=rejection_log,
-                on_refused=self.metrics.refused,
-            )
-            listener.bind()
-            self.listeners.append(listener)
-
-    def _advertise(self, host: str) -> tuple[str, int]:
-        """Where Pravega's segments are, for who called the controller by *host*."""
-        for listener in self.settings.listeners:
-            options = listener.options
-            if isinstance(options, config.PravegaOptions) and options.controller:
-                [bound] = (
-                    each for each in self.listeners if each.name == listener.name
+        for configured in settings.listeners:
+            for port in self.protocols.ports(configured):
+                listener = Listener(
+                    _settings(configured, port),
+                    port.accept,
+                    self._reactor,
+                    sessions,
+                    subprotocols=port.subprotocols,
+                    alpn=port.alpn,
+                    mixed=port.mixed,
+                    text=port.text,
+                    http2=port.http2,
+                    unread_bytes=max(port.unread_bytes, READ_BYTES),
+                    rejection_log=rejection_log,
+                    on_refused=self.metrics.refused,
                 )
-                told = options.advertise or f"{host}:{bound.address.rpartition(':')[2]}"
-                name, _, port = told.rpartition(":")
-                return name.strip("[]"), int(port)
-        raise LookupError("no listener has a controller")
+                listener.bind()
+                self.listeners.append(listener)
 
-    def _posts(self) -> dict[str, Post]:
-        """Pushes, where there is somebody to push to."""
-        games = [
-            one.options
-            for one in self.settings.listeners
-            if isinstance(one.options, config.PomeloOptions)
-        ]
-        for options in games:
-            if options.outbox is not None:
-                self._open_outbox(options.outbox)
-        return {"/api/push": push.page(self.shared.registry)} if games else {}
-
-    def _open_outbox(self, settings: config.Outbox) -> None:
-        folder = Folder(
-            self.settings.data_dir / settings.directory,
-            settings.retention,
-            settings.file_bytes,
-        )
-        folder.prepare()
-        self.outboxes.append(Outbox(folder, self.shared.registry, self._reactor))
+    def _address(self, name: str) -> str:
+        [address] = [one.address for one in self.listeners if one.name == name]
+        return address
 
     # -- while it runs --------------------------------------------------------
 
@@ -319,18 +289,11 @@ class Gateway(MultiService):
                 self.settings.spool.max_bytes,
             ),
             archive=ArchiveStatus(spool.archived.files, spool.archived.bytes),
-            pushes=(
-                pushes(self.shared.registry, self.outboxes)
-                if "pomelo" in self._served
-                else None
-            ),
-            state=(
-                figures.of_state(self.storage.checkpoint) if self._remembers else None
-            ),
-            pravega=(
-                figures.of_pravega(self.shared) if "pravega" in self._served else None
-            ),
-            feeds=figures.of_feeds(self.live, self.shared),
+            more=[
+                *self.protocols.statistics(),
+                *statistics.of_state(self.storage.checkpoint),
+                statistics.of_feeds(self.live, self._replay),
+            ],
         )
 
     def reload(self) -> None:
@@ -341,8 +304,7 @@ class Gateway(MultiService):
         notify.reloading()
         for listener in self.listeners:
             listener.reload()
-            if isinstance(listener.accept, pomelo.Pomelo):
-                listener.accept.reload()
+        self.protocols.reload()
         self._log.info("Certificates and definitions read again")
         notify.ready()
 
@@ -364,10 +326,6 @@ class Gateway(MultiService):
         for flaw, events in file.flaws.items():
             self.metrics.flawed(flaw, events)
 
-    def _expired(self) -> None:
-        """Readers who begin now are told where there is something."""
-        self.shared.history.refresh()
-
     def _fatal(self, why: str) -> None:
         """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""
         self._log.critical("the journal is lost: {why}; exit status 74", why=why)
@@ -388,19 +346,27 @@ class Gateway(MultiService):
             self._watchdog.stop()
         for listener in self.listeners:
             await listener.stop()
-        for outbox in self.outboxes:
-            await outbox.stop()
+        await self.protocols.stop()
         drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
         for one in drained:
             await one
-        if "pravega" in self._served:
-            self.shared.controller.stop()
+        self.protocols.close()
         await self.storage.stop()
         self._log.info(
             "Stopped: everything acknowledged (lsn {lsn}) is published",
             lsn=self.storage.journal.durable_lsn,
         )
         await super().stopService()
+
+
+def _settings(listener: config.Listener, port: Port) -> config.Listener:
+    """The listener's settings, as they are for one of its ports."""
+    change: dict[str, Any] = {"name": listener.name + port.suffix}
+    if port.listen is not None:
+        change["listen"] = port.listen
+    if not port.websocket:
+        change["websocket"] = None
+    return listener.model_copy(update=change)
 
 
 def _sessions(begun: float) -> Callable[[], str]:

@@ -1,7 +1,7 @@
 """What protocols remember beside their events, saved so that the journal can shrink.
 
-A protocol whose state is more than its events (Pravega's segments, how far RS.io's
-senders are) has a `Memory`.  It is rebuilt at a start from its *state file* and from
+A protocol whose state is more than its events (which streams there are, how far each
+sender is) has a `Memory`.  It is rebuilt at a start from its *state file* and from
 what the journal still holds.  So a segment of the journal may only go when it is
 published and every memory has been saved with all that the segment holds.
 
@@ -115,6 +115,11 @@ class Checkpoint:
         self._due: IDelayedCall | None = None
         self._failed = False
         self._stopped = False
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Whose memories they are."""
+        return list(self._memories)
 
     # -- start ----------------------------------------------------------------
 

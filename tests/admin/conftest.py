@@ -17,16 +17,13 @@ from gateway.admin.service import admin_site
 from gateway.admin.site import Page, Post
 from gateway.admin.status import (
     ArchiveStatus,
-    FeedStatus,
     JournalStatus,
     ListenerStatus,
-    PravegaStatus,
-    PushStatus,
     SpoolStatus,
-    StateStatus,
     Status,
 )
 from gateway.config.endpoint import parse_endpoint
+from gateway.protocol import Statistic, Statistics
 
 
 class Daemon:
@@ -52,23 +49,37 @@ class Daemon:
             journal=JournalStatus(durable_lsn=4096, bytes=500_000),
             spool=SpoolStatus(published_lsn=4000, files=2, bytes=900, limit_bytes=9000),
             archive=ArchiveStatus(files=7, bytes=7000),
-            pushes=PushStatus(
-                clients=2,
-                pushes={"sent": 5, "dropped": 1, "nobody": 3, "refused": 4},
-                outbox_files={"pushed": 6, "set_aside": 8},
-                outbox_rows={"pushed": 9, "refused": 10},
-            ),
-            state=StateStatus(
-                bytes=11, kept_bytes=12, saved=13, failed=14, saved_at=15.5
-            ),
-            pravega=PravegaStatus(
-                segments=16,
-                transactions=17,
-                staged_bytes=18,
-                recent_bytes=19,
-                waiting_reads=20,
-            ),
-            feeds=FeedStatus(followers=21, replays=22, skipped=23),
+            more=[
+                Statistics(
+                    "wires",
+                    "Wires",
+                    [
+                        Statistic(
+                            "cut", "Cut ones.", 16, "gateway_wires_cut", card="cut"
+                        ),
+                        Statistic(
+                            "held",
+                            "Memory.",
+                            2048,
+                            "gateway_wires_bytes",
+                            card="held",
+                            unit="bytes",
+                        ),
+                        Statistic(
+                            "sent",
+                            "By outcome.",
+                            {"good": 5, "bad": 1},
+                            "gateway_wires_total",
+                            label="outcome",
+                            counter=True,
+                            card="sent",
+                        ),
+                        Statistic("seen", "When.", None, "gateway_wires_timestamp"),
+                        Statistic("inner", "Not for metrics.", 7),
+                    ],
+                ),
+                Statistics("plain", "", [Statistic("n", "N.", 3, "gateway_plain")]),
+            ],
         )
         self.broken: Exception | None = None
         self.asked = 0

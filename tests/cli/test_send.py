@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway import cli
-from gateway.cli._source import Lines
-from gateway.protocols.lumberjack import decode
+from gateway.cli.source import Lines
+from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Limits, Session
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pomelo import decode
 from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Greeter, Greeting
 from gateway.protocols.pomelo.routes import NONE
 from gateway.protocols.pomelo.session import Ready, Session

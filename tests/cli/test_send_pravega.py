@@ -13,7 +13,9 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.protocols.pravega import Container, accept, decode
+from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.records import decode
+from gateway.protocols.pravega.server import accept
 from gateway.testing import ManualJournal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

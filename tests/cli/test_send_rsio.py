@@ -7,16 +7,17 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.protocols.rsio import accept, decode
-from gateway.protocols.rsio.limits import Options
+from gateway.protocols.rsio.events import decode
+from gateway.protocols.rsio.options import Options
+from gateway.protocols.rsio.server import accept
 from gateway.testing import ManualJournal
+from gateway.testing.settings import settings as settings_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -30,8 +31,7 @@ class Gate:
         clock = Clock()
         clock.advance(1_700_000_000)
         self.journal = ManualJournal()
-        limits = SimpleNamespace(message_bytes=1 << 20, unacknowledged_bytes=1 << 20)
-        settings: Any = SimpleNamespace(limits=limits, options=Options(**options))
+        settings = settings_of(Options, {}, **options)
         listener = accept(settings, self.journal, clock)
         daemon = make_daemon(listener, self.journal, clock, mishap=mishap)
         self.address: str = serve(daemon.talk)

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from gateway import cli
-from gateway.cli import WrongUse, tap
+from gateway.cli import WrongUse
 from gateway.event import SCHEMA
 from gateway.feeds import columns
+from gateway.protocols.rsio.commands import tap
 
 
 def parsed(*words: str) -> argparse.Namespace:

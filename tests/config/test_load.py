@@ -11,6 +11,8 @@ from pydantic import SecretStr, ValidationError
 
 from gateway import config
 from gateway.config import Tcp, Unix
+from gateway.protocols.lumberjack.options import Options as Lumberjack
+from gateway.protocols.pomelo.options import Options as Pomelo
 
 Load = Callable[..., config.Config]
 Problems = Callable[..., list[str]]
@@ -31,7 +33,7 @@ def test_a_listener_is_enough(load: Load) -> None:
     assert listener.websocket is listener.proxy_protocol is listener.tls is None
     assert listener.limits.message_bytes == 16 << 20
     assert listener.limits.idle == 900.0
-    assert listener.options == config.LumberjackOptions()
+    assert listener.options == Lumberjack()
     assert listener.options.keepalive_interval == 3.0
     assert loaded.data_dir == Path("/var/lib/gateway")
     assert loaded.journal.directory == Path("journal")
@@ -270,8 +272,8 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("protocol: kafka", ("protocol 'kafka' is not part of this version, which "
-         "has: lumberjack, pomelo, pravega, rsio")),
+        ("protocol: kafka", ("protocol 'kafka' is not installed; installed: "
+         "lumberjack, pomelo, pravega, rsio.  Install the package that brings it")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),
@@ -465,11 +467,11 @@ def test_options_are_those_of_the_protocol(
     (tmp_path / "routes.json").write_text("[]")
     text = POMELO + "    options: {routes: routes.json, heartbeat: 5s}\n"
     [game] = load(text, listeners=False).listeners
-    assert isinstance(game.options, config.PomeloOptions)
+    assert isinstance(game.options, Pomelo)
     assert game.options.routes == tmp_path / "routes.json"
     assert game.options.heartbeat == 5.0
     [plain] = load(POMELO, listeners=False).listeners
-    assert isinstance(plain.options, config.PomeloOptions)
+    assert isinstance(plain.options, Pomelo)
 
 
 @pytest.mark.parametrize(

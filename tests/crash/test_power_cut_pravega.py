@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Stored
-from gateway.protocols.pravega import Container, decode
+from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.segments import Change
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.journal import Log, recover

@@ -1,39 +1,29 @@
-"""The table of protocols: what the configuration says reaches those it is for."""
+"""The protocols of one daemon: what the configuration says reaches those it is for, and
+what a plug-in gets wrong costs nobody else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from twisted.internet.defer import maybeDeferred
-from twisted.internet.task import Clock
+from pydantic import SecretStr
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
 
 from gateway import config
-from gateway.daemon.protocols import (
-    PROTOCOLS,
-    Unusable,
-    decoders,
-    doors,
-    pomelo,
-    pomelo_options,
-    pravega,
-    rsio,
-    rsio_options,
-)
-from gateway.daemon.shared import Shared
-from gateway.feeds.live import Live, Tap
+from gateway.daemon.protocols import Broken, Protocols
 from gateway.feeds.publisher import Fault
-from gateway.feeds.replay import Replay
 from gateway.interfaces import Memory
-from gateway.protocols.pravega.controller import Controller
+from gateway.plugins import Installed, installed
+from gateway.protocol import Port, Protocol, Service, Unusable
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.rsio.offsets import Offsets
-from gateway.store.directories import Directories
-from gateway.testing import FakeConnection, ManualJournal
+from gateway.testing import FakeConnection
+from gateway.testing.plugins import lend
 
 Load = Callable[..., config.Listener]
+BUILT_IN = ("lumberjack", "pomelo", "pravega", "rsio")
 
 
 @pytest.fixture
@@ -52,142 +42,254 @@ def load(tmp_path: Path) -> Load:
     return load_options
 
 
-def shared_by_all() -> Shared:
-    """What `tap` makes, on a journal in memory."""
-    journal, clock = ManualJournal(), Clock()
-    container = pravega.Container(journal, clock)
-    live = Live(
-        "n",
-        {},
-        durable_lsn=lambda: 0,
-        in_thread=maybeDeferred,
-        clock=clock,
-    )
-    return Shared(
-        journal=journal,
-        reactor=clock,
-        registry=pomelo.Registry(),
-        container=container,
-        history=cast(Any, None),
-        controller=Controller(container, clock, advertise=lambda host: (host, 1)),
-        offsets=Offsets(),
-        tap=Tap(live),
-        replay=Replay(live, Directories.under(Path("none")), in_thread=maybeDeferred),
-        publishers={"tap": Tap(live)},
-    )
+@pytest.fixture
+def serve(tmp_path: Path) -> Callable[..., Any]:
+    """The service of a built-in protocol for these listeners."""
+
+    def make(name: str, *listeners: config.Listener) -> Any:
+        protocol = installed().protocols[name]
+        return protocol.service(lend(protocol, tmp_path, listeners))
+
+    return make
 
 
-def test_every_option_reaches_pomelo(load: Load, tmp_path: Path) -> None:
-    """In the types that it takes; defaults are the same on both sides."""
-    assert pomelo_options(load("{}").options) == pomelo.Options()
+# What the built-in ones make of their options
+
+
+def test_every_option_of_pomelo(load: Load, serve: Any, tmp_path: Path) -> None:
+    """Reaches its server, in its own unit."""
     routes = tmp_path / "routes.json"
     routes.write_text("[]")
-    assert pomelo_options(
-        load(
-            "{heartbeat: 0s, token: t, routes: routes.json, profiles: {a: c2}, "
-            "jwt: {key: k, leeway: 5s}, push_bytes: 1KiB, push_policy: kick}"
-        ).options
-    ) == pomelo.Options(
-        heartbeat=0,
-        token="t",
-        routes=routes,
-        profiles={"a": "c2"},
-        jwt=pomelo.Jwt(key="k", algorithms=["HS256"], leeway=5.0),
-        push_bytes=1024,
-        push_policy="kick",
+    listener = load(
+        "{heartbeat: 0s, token: t, routes: routes.json, profiles: {a: c2}, "
+        "jwt: {key: k, leeway: 5s}, push_bytes: 1KiB, push_policy: kick}"
     )
+    [port] = serve("pomelo", listener).ports(listener)
+    options = port.accept.options
+    assert options.heartbeat == 0
+    assert options.token == SecretStr("t")
+    assert options.routes == routes
+    assert options.profiles == {"a": "c2"}
+    assert (options.jwt.key, options.jwt.leeway) == (SecretStr("k"), 5.0)
+    assert (options.push_bytes, options.push_policy) == (1024, "kick")
 
 
-def test_every_option_reaches_rsio(load: Load) -> None:
-    """… likewise."""
-    assert rsio_options(load("{}", "rsio").options) == rsio.Options(
-        subscribe=["events"]
-    )
-    assert rsio_options(
-        load("{subscribe: [a, b], tokens: {x: secret}, window: 7}", "rsio").options
-    ) == rsio.Options(subscribe=["a", "b"], tokens={"x": "secret"}, window=7)
-
-
-def test_pravega_listeners_share_their_segments(load: Load) -> None:
+def test_pravega_listeners_share_their_segments(load: Load, serve: Any) -> None:
     """Every one serves the same container."""
-    shared = shared_by_all()
-    one, other = (
-        PROTOCOLS["pravega"].accept(load("{}", "pravega"), shared) for _ in range(2)
-    )
-    assert one.container is other.container is shared.container  # type: ignore[attr-defined]
+    listener = load("{}", "pravega")
+    service = serve("pravega", listener, listener)
+    one, other = (next(iter(service.ports(listener))).accept for _ in range(2))
+    assert one.container is other.container is service.container
 
 
-def test_what_pravega_writers_write(tmp_path: Path) -> None:
+def test_what_pravega_writers_write(load: Load) -> None:
     """Octets, unless the configuration knows better."""
-    file = tmp_path / "gateway.yaml"
-    listener = "{name: a, protocol: pravega, listen: tcp:1, options: {%s}}"
     state = Segments()
     state.create("s", 0)
     last = state.segments["s"].number_of(b"w" * 16)
     event = b"\0\0\0\0\0\0\0\x02{}"
     body = state.append("s", b"w" * 16, 1, event, 0, claimed=1, last=last).body
     for options, expected in (
-        ("", "application/octet-stream"),
-        ("content_type: application/json", "application/json"),
+        ("{}", "application/octet-stream"),
+        ("{content_type: application/json}", "application/json"),
     ):
-        file.write_text(f"listeners: [{listener % options}]")
-        assert decoders(config.load(file))["pravega"](body).content_type == expected
+        listener = load(options, "pravega")
+        decoders = Protocols(installed(), [listener], lambda name: None).decoders()
+        assert decoders["pravega"](body).content_type == expected
 
 
-def test_clients_of_all_listeners_are_reached(load: Load) -> None:
+def test_clients_of_all_listeners_are_reached(load: Load, serve: Any) -> None:
     """Listeners share the registry that pushes look at."""
-    shared = shared_by_all()
-    accept = PROTOCOLS["pomelo"].accept(load("{}"), shared)
+    listener = load("{}")
+    service = serve("pomelo", listener)
+    [port] = service.ports(listener)
     connection = FakeConnection(protocol="pomelo")
-    connection.serve(accept(connection))
+    connection.serve(port.accept(connection))
     connection.deliver(b"\x01\0\0\x0a" + b'{"sys":{}}' + b"\x02\0\0\0")
-    assert len(shared.registry) == 1
+    assert len(service.registry) == 1
 
 
-def test_definitions_that_can_not_be_used(load: Load) -> None:
-    """… are an error of the start, which names the listener and the option."""
-    with pytest.raises(Unusable, match=r"listener game: .*there twice"):
-        list(doors(load("{routes: [a, a]}"), shared_by_all()))
-
-
-def test_a_controller_is_a_door_of_its_own(load: Load) -> None:
-    """With the listener's limits and certificate, HTTP/2, and a name that tells."""
+def test_a_controller_is_a_port_of_its_own(load: Load, serve: Any) -> None:
+    """HTTP/2, never over WebSocket, with a name that tells."""
     listener = load("{controller: tcp:9090}, websocket: {}", "pravega")
-    segments, controller = doors(listener, shared_by_all())
-    assert segments.settings is listener
-    assert controller.settings.name == "game.controller"
-    assert str(controller.settings.listen) == "tcp:9090"
-    assert controller.settings.limits == listener.limits
-    assert segments.settings.websocket is not None
-    assert controller.settings.websocket is None
-    assert controller.port["http2"]
-    assert len(list(doors(load("{}", "pravega"), shared_by_all()))) == 1
+    segments, controller = serve("pravega", listener).ports(listener)
+    assert (segments.suffix, segments.listen) == ("", None)
+    assert controller.suffix == ".controller"
+    assert str(controller.listen) == "tcp:9090"
+    assert not controller.websocket
+    assert controller.http2
+    listener = load("{}", "pravega")
+    assert len(list(serve("pravega", listener).ports(listener))) == 1
 
 
-def test_nothing_is_published_unasked(load: Load) -> None:
+def test_nothing_is_published_unasked(load: Load, serve: Any) -> None:
     """Whoever may write events may not read everybody's."""
-    shared = shared_by_all()
     origin = FakeConnection(protocol="rsio").origin
-    closed: Any = PROTOCOLS["rsio"].accept(load("{}", "rsio"), shared)
+
+    def publishers(options: str) -> Any:
+        listener = load(options, "rsio")
+        [port] = serve("rsio", listener).ports(listener)
+        return port.accept.publishers
+
     with pytest.raises(Fault, match="404"):
-        closed.publishers.subscribe("tap", None, origin, lambda: None)
-    opened: Any = PROTOCOLS["rsio"].accept(load("{publish: [tap]}", "rsio"), shared)
-    assert opened.publishers.subscribe("tap", None, origin, lambda: None)
+        publishers("{}").subscribe("tap", None, origin, lambda: None)
+    found = publishers("{publish: [tap]}").subscribe("tap", None, origin, lambda: None)
+    assert found
 
 
-def test_who_remembers(load: Load) -> None:
-    """What protocols are said to remember is what the checkpoint is given."""
-    memories = shared_by_all().memories
-    assert set(memories) == {name for name, one in PROTOCOLS.items() if one.remembers}
-    names = [name for name in vars(Memory) if not name.startswith("_")]
-    assert all(
-        callable(getattr(one, name)) for one in memories.values() for name in names
-    )
-
-
-def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load: Load) -> None:
+def test_a_slow_reader_is_cut_off_after_its_pushes_stop(load: Load, serve: Any) -> None:
     """The network's patience is well above what is ever pushed."""
-    port = PROTOCOLS["pomelo"].port(load("{push_bytes: 64MiB}"))
-    assert port["unread_bytes"] > 2 * 64 * 2**20
-    assert port["mixed"]
-    assert port["text"]
+    listener = load("{push_bytes: 64MiB}")
+    [port] = serve("pomelo", listener).ports(listener)
+    assert port.unread_bytes > 2 * 64 * 2**20
+    assert port.mixed
+    assert port.text
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_who_remembers(name: str, serve: Any) -> None:
+    """A protocol has a memory exactly if it says so, without any listener too."""
+    memory = serve(name).memory
+    assert (memory is not None) == installed().protocols[name].remembers
+    if memory is not None:
+        calls = [call for call in vars(Memory) if not call.startswith("_")]
+        assert all(callable(getattr(memory, call)) for call in calls)
+
+
+# What a plug-in gets wrong
+
+
+class Clumsy(Service):
+    """Whatever is in `raising` raises."""
+
+    def __init__(self, raising: set[str]) -> None:
+        self.raising = raising
+        self.called: list[str] = []
+
+    def _call(self, name: str) -> None:
+        self.called.append(name)
+        if name in self.raising:
+            raise RuntimeError(f"{name} is broken")
+
+    def ports(self, listener: Any) -> Iterator[Port]:
+        self._call("ports")
+        yield Port(accept=lambda connection: None)  # type: ignore[arg-type, return-value]
+
+    def start(self) -> None:
+        self._call("start")
+
+    async def stop(self) -> None:
+        self._call("stop")
+
+    def close(self) -> None:
+        self._call("close")
+
+    def reload(self) -> None:
+        self._call("reload")
+
+    def files_removed(self) -> None:
+        self._call("files_removed")
+
+    def statistics(self) -> Any:
+        self._call("statistics")
+        return ()
+
+    def posts(self) -> Any:
+        self._call("posts")
+        return {}
+
+
+class World:
+    """Two protocols in a daemon, of which `clumsy` raises."""
+
+    def __init__(self, raising: str) -> None:
+        self.clumsy, self.sound = Clumsy({raising}), Clumsy(set())
+        self.failures: list[str] = []
+        self.protocols = Protocols(
+            Installed({"clumsy": self._plugin(self.clumsy),
+                       "sound": self._plugin(self.sound)}, {}),
+            [self._listener("clumsy"), self._listener("sound")],
+            self.failures.append,
+        )  # fmt: skip
+        self.protocols.open([], lambda name, listeners: None)  # type: ignore[arg-type, return-value]
+
+    def _plugin(self, made: Service) -> Protocol:
+        class Plugin(Protocol):
+            def service(self, context: Any) -> Service:
+                return made
+
+        return Plugin()
+
+    def _listener(self, protocol: str) -> config.Listener:
+        return config.Listener.model_construct(
+            name=f"on-{protocol}", protocol=protocol, options=None
+        )
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What is logged meanwhile."""
+    lines: list[str] = []
+
+    def observe(event: Any) -> None:
+        lines.append((event.get("log_format") or "").format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+@pytest.mark.parametrize("call", ["ports", "start", "posts"])
+def test_at_the_start(call: str) -> None:
+    """A plug-in that raises ends the start, by its name and with the reason."""
+    world = World(call)
+
+    def ask() -> None:
+        if call == "ports":
+            world.protocols.ports(world._listener("clumsy"))
+        else:
+            getattr(world.protocols, call)()
+
+    with pytest.raises(Broken, match=f"'clumsy' fails.*RuntimeError: {call} is broken"):
+        ask()
+
+
+@pytest.mark.parametrize("call", ["close", "reload", "files_removed", "statistics"])
+def test_while_it_runs(call: str, logged: list[str]) -> None:
+    """It is counted each time and told once; the other protocol is called all the same."""
+    world = World(call)
+    for _ in range(3):
+        getattr(world.protocols, call)()
+    assert world.sound.called == [call] * 3
+    assert world.failures == ["clumsy"] * 3
+    assert logged == [f"protocol clumsy fails in {call}; told once"]
+
+
+def test_at_the_end(logged: list[str]) -> None:
+    """All the others stop, too."""
+    world = World("stop")
+    done = Deferred.fromCoroutine(world.protocols.stop())
+    assert done.called
+    assert world.sound.called == ["stop"]
+    assert logged == ["protocol clumsy fails in stop; told once"]
+
+
+def test_options_that_can_not_be_used(load: Load, tmp_path: Path) -> None:
+    """… are an error of the start, which names the listener and the option."""
+    listener = load("{routes: [a, a]}")
+    protocols = Protocols(installed(), [listener], lambda name: None)
+    protocol = installed().protocols["pomelo"]
+    protocols.open([], lambda name, own: lend(protocol, tmp_path, own))
+    with pytest.raises(Unusable, match=r"listener game: .*there twice"):
+        protocols.ports(listener)
+
+
+def test_what_is_remembered_is_kept_unserved(load: Load, tmp_path: Path) -> None:
+    """A protocol with state on disk is opened though no listener serves it."""
+    protocols = Protocols(installed(), [load("{}")], lambda name: None)
+    memories = protocols.open(
+        ["rsio"],
+        lambda name, own: lend(installed().protocols[name], tmp_path, own),
+    )
+    assert set(memories) == {"rsio"}
+    assert not protocols.remember

@@ -10,6 +10,8 @@ from gateway import config
 from gateway.demo.players import PLAYERS
 from gateway.demo.processes import Process, Processes
 from gateway.demo.setup import NotADemo, prepare
+from gateway.protocols.pomelo.options import Options as Pomelo
+from gateway.protocols.rsio.options import Options as Rsio
 
 
 def test_its_configuration_is_one(tmp_path: Path) -> None:
@@ -20,7 +22,7 @@ def test_its_configuration_is_one(tmp_path: Path) -> None:
     for traffic in setup.traffic:
         assert listeners[traffic.listener].protocol == traffic.protocol
     options = listeners["game"].options
-    assert isinstance(options, config.PomeloOptions)
+    assert isinstance(options, Pomelo)
     assert options.outbox is not None
     assert set(PLAYERS.values()) == {True, False}
 
@@ -35,7 +37,7 @@ def test_every_protocol_takes_part(tmp_path: Path) -> None:
     assert len(set(titles)) == len(titles)
     listeners = {one.name: one.options for one in config.load(setup.config).listeners}
     options = listeners["meters"]
-    assert isinstance(options, config.RsioOptions)
+    assert isinstance(options, Rsio)
     assert "tap" in options.publish
 
 

@@ -19,7 +19,7 @@ import atheris
 
 with atheris.instrument_imports(include=["gateway.protocols.lumberjack"]):
     from gateway.interfaces import Refusal
-    from gateway.protocols.lumberjack import decode
+    from gateway.protocols.lumberjack.events import decode
     from gateway.protocols.lumberjack.session import Limits, Session
 
 _LIMITS = Limits(

@@ -18,8 +18,9 @@ import atheris
 
 with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.interfaces import Refusal
-    from gateway.protocols.pomelo import decode, wire
+    from gateway.protocols.pomelo import wire
     from gateway.protocols.pomelo.auth import admission
+    from gateway.protocols.pomelo.events import decode
     from gateway.protocols.pomelo.handshake import Greeter
     from gateway.protocols.pomelo.routes import load
     from gateway.protocols.pomelo.session import Ready, Session

@@ -21,7 +21,7 @@ import atheris
 
 with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.interfaces import Refusal
-    from gateway.protocols.pravega import decode, draft_wire, snapshot
+    from gateway.protocols.pravega import draft_wire, snapshot
     from gateway.protocols.pravega import wire_segments as ws
     from gateway.protocols.pravega import wire_tables as wt
     from gateway.protocols.pravega.cache import TailCache
@@ -29,6 +29,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.protocols.pravega.draft_session import DraftSession
     from gateway.protocols.pravega.limits import Limits
     from gateway.protocols.pravega.reads import Fetch, Read, look
+    from gateway.protocols.pravega.records import decode
     from gateway.protocols.pravega.segments import Change, Segments, Written
     from gateway.protocols.pravega.session import Session, Step
     from gateway.protocols.pravega.wire import (

@@ -11,10 +11,9 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 
-from gateway.daemon.protocols import PROTOCOLS
-
 Make = Callable[..., Any]
-PORT: dict[str, Any] = {**PROTOCOLS["rsio"].port(SimpleNamespace())}  # type: ignore[arg-type]
+#: As `gateway.protocols.rsio` has it.
+PORT: dict[str, Any] = {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"], "mixed": True}
 HELLO, ANSWER = b"\x01\x00\x00", b"\x02\x00\x00"
 
 
@@ -104,14 +103,15 @@ def test_websocket(
 def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
     """A socket in the file system, real server: greeted and asked for events."""
     result = with_reactor("""
-        from gateway.protocols import rsio
+        from gateway.protocols.rsio.options import Options
+        from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
 
         def talk():
             path = os.environ["SCRATCH"] + "/rs.sock"
             limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
-            settings = SimpleNamespace(limits=limits, options=rsio.Options(window=2))
-            accept = rsio.accept(settings, ManualJournal(), reactor)
+            settings = SimpleNamespace(limits=limits, options=Options(window=2))
+            accept = rsio(settings, ManualJournal(), reactor)
             listener = make(accept, listen=f"unix:{path}", protocol="rsio")
             in_reactor(listener.bind)
             in_reactor(listener.start)
@@ -137,18 +137,19 @@ def test_a_subscriber_that_does_not_read_is_heard(
 ) -> None:
     """We hold little for it, hear its cancel, and what it reads later is whole."""
     result = with_reactor("""
-        from gateway.protocols import rsio
+        from gateway.protocols.rsio.options import Options
+        from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
 
         def talk():
             limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
-            options = rsio.Options(check_publishers=True)
+            options = Options(check_publishers=True)
             settings = SimpleNamespace(limits=limits, options=options)
             made = []
             def accept(connection):
                 made.append((connection, serve(connection)))
                 return made[-1][1]
-            serve = rsio.accept(settings, ManualJournal(), reactor)
+            serve = rsio(settings, ManualJournal(), reactor)
             listener = make(accept, protocol="rsio")
             in_reactor(listener.bind)
             in_reactor(listener.start)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -19,8 +18,10 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocol import Settings
 from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.session import Limits, Ready, Session
 from gateway.protocols.pressure import Unfinished, Valve
 
@@ -31,40 +32,6 @@ _KEEPALIVE = wire.ack(_V2, 0)
 
 #: What a window costs in memory beside its body; else tiny windows would count little.
 _WINDOW_BYTES = 512
-
-
-class _Limits(Protocol):
-    @property
-    def message_bytes(self) -> int: ...
-    @property
-    def inflated_bytes(self) -> int: ...
-    @property
-    def unacknowledged_bytes(self) -> int: ...
-
-
-class _Options(Protocol):
-    @property
-    def stall_timeout(self) -> float: ...
-    @property
-    def keepalive_interval(self) -> float: ...
-    @property
-    def window_events(self) -> int: ...
-    @property
-    def compressed_bytes(self) -> int: ...
-    @property
-    def pairs(self) -> int: ...
-
-
-class Settings(Protocol):
-    """One of `listeners` in the configuration, as far as it matters here."""
-
-    @property
-    def limits(self) -> _Limits:
-        """Sizes in bytes."""
-
-    @property
-    def options(self) -> _Options:
-        """Times in seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +48,7 @@ class Lumberjack:
     """What the connections of one listener share: limits, and one timer for all."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, clock: IReactorTime
+        self, settings: Settings[Options], journal: Journal, clock: IReactorTime
     ) -> None:
         limits, options = settings.limits, settings.options
         self.limits = Limits(
@@ -322,6 +289,8 @@ class LumberjackServer:
         self._end_to_wait()
 
 
-def accept(settings: Settings, journal: Journal, clock: IReactorTime) -> Lumberjack:
+def accept(
+    settings: Settings[Options], journal: Journal, clock: IReactorTime
+) -> Lumberjack:
     """What a listener calls with each connection: an `interfaces.Accept`."""
     return Lumberjack(settings, journal, clock)

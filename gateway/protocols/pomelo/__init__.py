@@ -1,25 +1,46 @@
 """Pomelo's hybridconnector: what game and mobile clients speak, and how to push to them.
 
-`accept` makes what a listener needs, `decode` turns a stored batch into rows, the
-`Registry` reaches connected clients; the other way round, `client` is one.
-docs/pomelo.md says what is accepted, what is refused, and which clients are known.
+`protocol` is the plug-in.  docs/pomelo.md says what is accepted, what is refused, and
+which clients are known.
 """
 
-from gateway.protocols.pomelo.auth import Unavailable
-from gateway.protocols.pomelo.events import decode
-from gateway.protocols.pomelo.options import Jwt, Options
-from gateway.protocols.pomelo.protobuf import Unusable
-from gateway.protocols.pomelo.registry import Pushed, Registry
-from gateway.protocols.pomelo.server import Pomelo, accept
+from __future__ import annotations
 
-__all__ = [
-    "Jwt",
-    "Options",
-    "Pomelo",
-    "Pushed",
-    "Registry",
-    "Unavailable",
-    "Unusable",
-    "accept",
-    "decode",
-]
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gateway.protocol import Context, Protocol, Sender, Service
+
+if TYPE_CHECKING:
+    from gateway.config.section import Section
+    from gateway.event import Decode
+
+__all__ = ["protocol"]
+
+
+class _Pomelo(Protocol):
+    name = "pomelo"
+    websocket = True  # half of its clients are, and do not say so
+
+    def options(self) -> type[Section]:
+        from gateway.protocols.pomelo.options import Options
+
+        return Options
+
+    def decoder(self, options: Sequence[object]) -> Decode:
+        from gateway.protocols.pomelo.events import decode
+
+        return decode
+
+    def service(self, context: Context) -> Service:
+        from gateway.protocols.pomelo.service import PomeloService
+
+        return PomeloService(context)
+
+    def sender(self) -> Sender:
+        from gateway.protocols.pomelo.send_command import SENDER
+
+        return SENDER
+
+
+protocol = _Pomelo()

@@ -80,7 +80,7 @@ def _verifier(about: Jwt) -> Callable[[str], str]:
         try:
             claims = jwt.decode(
                 token,
-                about.key,
+                about.key.get_secret_value(),
                 algorithms=list(about.algorithms),
                 audience=about.audience,
                 issuer=about.issuer,

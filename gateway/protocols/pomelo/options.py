@@ -1,60 +1,117 @@
-"""What `listeners[].options` says for Pomelo; defaults included."""
+"""Options of Pomelo listeners: `listeners[].options` in the configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-__all__ = ["Jwt", "Options"]
+from pydantic import Field, PlainValidator, WithJsonSchema
 
+from gateway.config.fields import ByteCount, Definition, FolderName, Secret, Text
+from gateway.config.problems import Place
+from gateway.config.section import Section
+from gateway.config.units import Size, Time
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Jwt:
-    """How to verify the JSON Web Token in `user.token` of a handshake."""
+__all__ = ["Jwt", "Options", "Outbox"]
 
-    key: str = field(repr=False)
-    """The shared secret, or a public key in PEM."""
-    algorithms: Sequence[str] = ("HS256",)
-    audience: str | None = None
-    issuer: str | None = None
-    leeway: float = 0.0
-    """Seconds by which clocks may differ."""
-    claim: str = "sub"
-    """Who the client is, and whom pushes to a uid reach."""
+KiB = 2**10
+MiB = 2**20
+
+#: The families of clients: `handshake.PROFILES`.
+_PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Options:
-    """Times in seconds, sizes in bytes."""
+def _profile(value: object) -> str:
+    if value in _PROFILES:
+        return str(value)
+    raise ValueError(f"must be one of {', '.join(_PROFILES)}, not {value!r}")
 
-    heartbeat: int = 3
-    """Whole seconds, because clients in C and Go parse no other; 0 for none."""
-    handshake_timeout: float = 10.0
-    """From the connection to the client's acknowledgement of the handshake."""
-    handshake_bytes: int = 1 << 16
-    """Largest handshake."""
-    user_bytes: int = 1024
-    """Of the handshake's user data that is kept with every event."""
-    routes: Sequence[str] | Mapping[str, int] | Path | None = None
-    """The dictionary: routes in the order of their codes, or with them."""
-    client_protos: Mapping[str, Any] | Path | None = None
-    """Of requests and notifies."""
-    server_protos: Mapping[str, Any] | Path | None = None
-    """Of responses and pushes."""
-    reload_interval: float = 5.0
-    """How often to look whether files of definitions changed; 0 for never."""
-    profiles: Mapping[str, str] = field(default_factory=dict)
-    """`sys.type` (or `sys.platform`) to the name of a profile; `*` for all others."""
-    clients: Mapping[str, str] = field(default_factory=dict)
-    """`sys.type` to the least version that may connect; `*` for all others.  Not
-    empty: others are told that they are too old (501)."""
-    token: str | None = field(default=None, repr=False)
-    """What `user.token` must be."""
-    jwt: Jwt | None = None
-    """Or what it must be signed with."""
-    push_bytes: int = 1 << 20
-    """Unsent output of a connection above which `push_policy` holds."""
-    push_policy: Literal["drop", "kick"] = "drop"
-    """Drop further pushes, or the client.  Responses are never dropped."""
+
+Profile = Annotated[
+    str, PlainValidator(_profile), WithJsonSchema({"enum": list(_PROFILES)})
+]
+
+
+class Jwt(Section):
+    """How to verify the JSON Web Token of a client (needs gateway[jwt])."""
+
+    key: Secret = Field(description="The shared secret, or a public key in PEM")
+    algorithms: list[Text] = Field(
+        default=["HS256"], min_length=1, description="Signatures that count"
+    )
+    audience: Text | None = Field(default=None, description="What aud must be")
+    issuer: Text | None = Field(default=None, description="What iss must be")
+    leeway: Annotated[float, Time("0s", "24h")] = Field(
+        default=0.0, description="How much clocks may differ (time)"
+    )
+    claim: Text = Field(default="sub", description="Who the client is: its uid")
+
+
+class Outbox(Section):
+    """Files of pushes, as a Spark job writes them."""
+
+    directory: FolderName = Field(
+        description="Below data_dir; pushes are read from its files"
+    )
+    retention: Annotated[float, Time("0s", "365d")] = Field(
+        default=0.0,
+        description="Keep files that were pushed in .done this long (time)",
+    )
+    file_bytes: ByteCount = Field(
+        default=64 * MiB, description="One file; larger ones are set aside (size)"
+    )
+
+
+class Options(Section):
+    """What is particular to Pomelo (pinus, pitaya): game and mobile clients."""
+
+    heartbeat: Annotated[float, Time("0s", "1h")] = Field(
+        default=3.0,
+        description="Between heartbeats, in whole seconds; 0s = none (time)",
+    )
+    handshake_timeout: Annotated[float, Time("100ms", "1h")] = Field(
+        default=10.0, description="To connect and acknowledge the handshake (time)"
+    )
+    handshake_bytes: Annotated[int, Size("256B", "16MiB")] = Field(
+        default=64 * KiB, description="One handshake (size)"
+    )
+    user_bytes: Annotated[int, Size("0B", "1MiB")] = Field(
+        default=KiB, description="User data kept with every event (size)"
+    )
+    routes: Definition = Field(
+        default=None,
+        description="Dictionary: list of routes, routes with codes, or a JSON file",
+    )
+    client_protos: Definition = Field(
+        default=None, description="Of requests and notifies: definitions or JSON file"
+    )
+    server_protos: Definition = Field(
+        default=None, description="Of answers and pushes: definitions or a JSON file"
+    )
+    reload_interval: Annotated[float, Time("0s", "24h")] = Field(
+        default=5.0, description="Look at those files this often; 0s = never (time)"
+    )
+    profiles: dict[str, Profile] = Field(
+        default={}, description="Client's sys.type to profile; '*' = all others"
+    )
+    clients: dict[str, Text] = Field(
+        default={}, description="Client's sys.type to its least version; {} = any"
+    )
+    token: Secret | None = Field(
+        default=None, description="What clients must say in user.token"
+    )
+    jwt: Jwt | None = Field(default=None, description="Or who must have signed it")
+    push_bytes: ByteCount = Field(
+        default=MiB, description="Push no more to clients with this unsent (size)"
+    )
+    push_policy: Literal["drop", "kick"] = Field(
+        default="drop", description="Then drop pushes, or kick the client"
+    )
+    outbox: Outbox | None = Field(
+        default=None, description="Where a Spark job puts pushes; absent = nowhere"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Clients read heartbeat as a whole number of seconds."""
+        if self.heartbeat != int(self.heartbeat):
+            yield ("heartbeat",), f"must be whole seconds, not {self.heartbeat:g}s"

@@ -11,14 +11,15 @@ Pushes may be, when a client does not read.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
+from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocol import Settings
 from gateway.protocols.pomelo import routes, wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.handshake import Greeter, Greeting, Terms
@@ -33,25 +34,6 @@ __all__ = ["Pomelo", "PomeloServer", "accept"]
 _MESSAGE_BYTES = 128
 
 
-class _Limits(Protocol):
-    @property
-    def message_bytes(self) -> int: ...
-    @property
-    def unacknowledged_bytes(self) -> int: ...
-
-
-class Settings(Protocol):
-    """One of `listeners` in the configuration, as far as it matters here."""
-
-    @property
-    def limits(self) -> _Limits:
-        """Sizes in bytes."""
-
-    @property
-    def options(self) -> Options:
-        """See there."""
-
-
 class Pomelo:
     """What the connections of one listener share: definitions, clients, one timer."""
 
@@ -59,7 +41,7 @@ class Pomelo:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings[Options],
         journal: Journal,
         clock: IReactorTime,
         registry: Registry | None = None,
@@ -73,8 +55,8 @@ class Pomelo:
         self.options = options
         self.greeter = Greeter(
             self._load(),
-            admission(options.token, options.jwt),
-            heartbeat=options.heartbeat,
+            admission(_revealed(options.token), options.jwt),
+            heartbeat=int(options.heartbeat),
             user_bytes=options.user_bytes,
             profiles=options.profiles,
             clients=options.clients,
@@ -384,8 +366,12 @@ class PomeloServer:
             self._connection.busy(False)
 
 
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
 def accept(
-    settings: Settings,
+    settings: Settings[Options],
     journal: Journal,
     clock: IReactorTime,
     registry: Registry | None = None,

@@ -1,13 +1,61 @@
-"""Pravega: what its clients speak to a segment store, in today's wire (version 17) and
-in that of its first proposal, the seed's.
+"""Pravega: what its clients speak to a segment store and to a controller.
 
-`accept` makes what a listener needs of a `Container`, which a daemon has one of;
-`decode` turns a stored batch into rows.  docs/pravega.md says what is accepted, what is
-refused, and what is stored where.
+`protocol` is the plug-in.  docs/pravega.md says what is accepted, what is refused, and
+what is stored where.
 """
 
-from gateway.protocols.pravega.container import Container, Reader
-from gateway.protocols.pravega.records import decode
-from gateway.protocols.pravega.server import accept
+from __future__ import annotations
 
-__all__ = ["Container", "Reader", "accept", "decode"]
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.protocol import Context, Protocol, Sender, Service
+
+if TYPE_CHECKING:
+    from gateway.config.model import Listener
+    from gateway.config.problems import Place
+    from gateway.config.section import Section
+    from gateway.event import Decode
+    from gateway.protocols.pravega.options import Options
+
+__all__ = ["protocol"]
+
+
+class _Pravega(Protocol):
+    name = "pravega"
+    remembers = True
+
+    def options(self) -> type[Section]:
+        from gateway.protocols.pravega.options import Options
+
+        return Options
+
+    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+        from gateway.protocols.pravega.options import misfits
+
+        return misfits(listeners)
+
+    def decoder(self, options: Sequence[Options]) -> Decode:
+        from gateway.protocols.pravega.options import Options
+        from gateway.protocols.pravega.records import decode
+
+        content_type = (options[0] if options else Options()).content_type
+        return partial(decode, content_type=content_type)
+
+    def describe(self, options: Options) -> Iterator[str]:
+        if options.controller:
+            yield f"controller on {options.controller}"
+
+    def service(self, context: Context) -> Service:
+        from gateway.protocols.pravega.service import PravegaService
+
+        return PravegaService(context)
+
+    def sender(self) -> Sender:
+        from gateway.protocols.pravega.send_command import SENDER
+
+        return SENDER
+
+
+protocol = _Pravega()

@@ -16,9 +16,11 @@ from twisted.logger import Logger
 
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
+from gateway.protocol import Settings
 from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
 from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
@@ -44,46 +46,12 @@ class _Dialect(Protocol):
     def closed(self, now: int) -> Iterator[Change]: ...
 
 
-class _Limits(Protocol):
-    @property
-    def message_bytes(self) -> int: ...
-    @property
-    def unacknowledged_bytes(self) -> int: ...
-
-
-class _Options(Protocol):
-    @property
-    def segments(self) -> int: ...
-    @property
-    def transaction_bytes(self) -> int: ...
-    @property
-    def table_bytes(self) -> int: ...
-    @property
-    def numbers(self) -> int: ...
-    @property
-    def writers(self) -> int: ...
-    @property
-    def reads(self) -> int: ...
-
-
-class Settings(Protocol):
-    """One of `listeners` in the configuration, as far as it matters here."""
-
-    @property
-    def limits(self) -> _Limits:
-        """Sizes in bytes."""
-
-    @property
-    def options(self) -> _Options:
-        """Pravega's own."""
-
-
 class Pravega:
     """What the connections of one listener share."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings[Options],
         container: Container,
         check: Check = anyone,
     ) -> None:
@@ -318,6 +286,8 @@ class PravegaServer:
         self._connection.busy(False)
 
 
-def accept(settings: Settings, container: Container, check: Check = anyone) -> Pravega:
+def accept(
+    settings: Settings[Options], container: Container, check: Check = anyone
+) -> Pravega:
     """What a listener calls with each connection: an `interfaces.Accept`."""
     return Pravega(settings, container, check)

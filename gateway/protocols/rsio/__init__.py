@@ -1,12 +1,92 @@
 """Reactive Streams IO, version 0: demand from the table to the sender's code.
 
-`accept` makes what a listener needs, `decode` turns a stored batch into rows; the
-other way round, `client` subscribes and publishes, on Twisted and on asyncio.
+`protocol` is the plug-in; `client` subscribes and publishes, on Twisted and on asyncio.
 docs/rsio-v0.md is the protocol, byte by byte.
 """
 
-from gateway.protocols.rsio.events import decode
-from gateway.protocols.rsio.limits import Options
-from gateway.protocols.rsio.server import accept
+from __future__ import annotations
 
-__all__ = ["Options", "accept", "decode"]
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from gateway.protocol import Command, Context, Port, Protocol, Sender, Service, Settings
+
+if TYPE_CHECKING:
+    from gateway.config.model import Listener
+    from gateway.config.section import Section
+    from gateway.event import Decode
+    from gateway.protocols.rsio.options import Options
+
+__all__ = ["protocol"]
+
+
+class _Rsio(Protocol):
+    name = "rsio"
+    remembers = True
+
+    def options(self) -> type[Section]:
+        from gateway.protocols.rsio.options import Options
+
+        return Options
+
+    def decoder(self, options: Sequence[object]) -> Decode:
+        from gateway.protocols.rsio.events import decode
+
+        return decode
+
+    def describe(self, options: Options) -> Iterator[str]:
+        if options.publish:
+            yield f"publishes {' and '.join(options.publish)}"
+
+    def service(self, context: Context) -> Service:
+        return _Service(context)
+
+    def sender(self) -> Sender:
+        from gateway.protocols.rsio.send_command import SENDER
+
+        return SENDER
+
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "tap": Command(
+                "gateway.protocols.rsio.commands.tap",
+                "show a gateway's events, live or from an lsn on",
+            ),
+            "rsio-check": Command(
+                "gateway.protocols.rsio.commands.check",
+                "test an implementation of RS.io",
+            ),
+        }
+
+
+class _Service(Service):
+    """All listeners share how far named senders are stored."""
+
+    def __init__(self, context: Context) -> None:
+        from gateway.protocols.rsio.offsets import Offsets
+
+        self._context = context
+        self.memory = self._offsets = Offsets()
+
+    def ports(self, listener: Listener) -> Iterator[Port]:
+        from gateway.feeds.publisher import Publishers
+        from gateway.protocols.rsio.server import accept
+
+        settings = cast("Settings[Options]", listener)
+        context = self._context
+        feeds = {str(name): context.feeds[name] for name in settings.options.publish}
+        yield Port(
+            accept=accept(
+                settings,
+                context.journal,
+                context.reactor,
+                publishers=Publishers(feeds),
+                offsets=self._offsets,
+            ),
+            alpn=[b"rsio/0"],
+            subprotocols=["rsio.v0"],
+            mixed=True,
+        )
+
+
+protocol = _Rsio()

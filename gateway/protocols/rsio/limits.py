@@ -1,14 +1,13 @@
-"""What one RS.io connection may ask for, and what a listener offers; defaults included.
+"""The limits of one RS.io connection, with their defaults.
 
 docs/rsio-v0.md says what becomes of a peer that asks for more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-__all__ = ["Limits", "Options"]
+__all__ = ["Limits"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -41,34 +40,3 @@ class Limits:
     with the elements that we send."""
     remembered: int = 1 << 16
     """Cancelled streams whose late elements are still recognised."""
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Options:
-    """Of a listener; times in seconds, sizes in bytes."""
-
-    subscribe: Sequence[str] = ("events",)
-    """The peer's publishers whose elements become events."""
-    window: int = 1024
-    """Elements of one stream that may be on their way and not yet durable."""
-    content_type: str = "application/json"
-    """What elements of variable size are; those of a fixed size are octets."""
-    element_bytes: int = 1 << 20
-    """One element, whole or joined."""
-    streams: int = 256
-    """Subscriptions of one connection to our publishers."""
-    hello_timeout: float = 10.0
-    """From the connection to the peer's hello."""
-    goodbye_timeout: float = 5.0
-    """From our goodbye to its answer."""
-    keepalive_interval: float = 30.0
-    """A peer that knows the extension is asked for a sign of life this often while it
-    is silent; 0 for never."""
-    offsets: bool = True
-    """Offer extension 2: senders that have a name resume without doubles."""
-    compression: bool = True
-    """Offer extension 6."""
-    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Who may connect: name to secret.  Empty: everyone who gets this far."""
-    check_publishers: bool = False
-    """Serve `check/…`, which `gateway rsio-check` subscribes to."""

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocol import Settings
 from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.pressure import Unfinished, Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
@@ -23,9 +24,9 @@ from gateway.protocols.rsio.ingest import Ingest
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import SOURCE, Offsets
+from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.serving import Serving
 from gateway.protocols.rsio.session import Session, State
-from gateway.protocols.rsio.settings import Settings
 from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,
@@ -50,7 +51,7 @@ class Rsio:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Settings[Options],
         journal: Journal,
         clock: IReactorTime,
         publishers: Publishers,
@@ -102,7 +103,7 @@ class Rsio:
         """Whose token it is."""
         found = None
         for name, token in self.options.tokens.items():
-            if hmac.compare_digest(token.encode(), secret):
+            if hmac.compare_digest(token.get_secret_value().encode(), secret):
                 found = name
         return found
 
@@ -416,7 +417,7 @@ def _printable(data: bytes) -> str | None:
 
 
 def accept(
-    settings: Settings,
+    settings: Settings[Options],
     journal: Journal,
     clock: IReactorTime,
     *,

@@ -16,8 +16,9 @@ from twisted.internet.task import Clock
 
 from gateway.event import Rows
 from gateway.interfaces import Refusal
-from gateway.protocols.lumberjack import accept, decode, wire
-from gateway.protocols.lumberjack.server import LumberjackServer
+from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.events import decode
+from gateway.protocols.lumberjack.server import LumberjackServer, accept
 from gateway.protocols.lumberjack.session import Limits, Ready, Session
 from gateway.testing import FakeConnection, ManualJournal
 

@@ -23,8 +23,9 @@ from wsproto.events import (
     Request,
 )
 
-from gateway.protocols.lumberjack import decode, wire
+from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.client import Client, Unacknowledged
+from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.sample import access_log
 from gateway.protocols.lumberjack.writer import Writer
 

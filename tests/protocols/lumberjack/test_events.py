@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.event import Rows
-from gateway.protocols.lumberjack import decode, events, wire
+from gateway.protocols.lumberjack import events, wire
+from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Limits, Session
 
 _V1, _V2 = b"12"

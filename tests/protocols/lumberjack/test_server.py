@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.lumberjack import decode, wire
+from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.events import decode
 
 _V1, _V2 = b"12"
 _KEEPALIVE = b"2A\0\0\0\0"

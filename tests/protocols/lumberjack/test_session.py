@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
-from gateway.protocols.lumberjack import decode, wire
-from gateway.protocols.lumberjack.events import HEADER
+from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.events import HEADER, decode
 from gateway.protocols.lumberjack.session import Limits, Session
 
 _V1, _V2 = b"12"

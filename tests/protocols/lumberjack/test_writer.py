@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols.lumberjack import decode, wire
+from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Limits, Session
 from gateway.protocols.lumberjack.writer import Lot, Writer, WrongAck
 

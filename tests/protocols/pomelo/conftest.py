@@ -16,13 +16,16 @@ from twisted.internet.task import Clock
 
 from gateway.event import Origin, Rows
 from gateway.interfaces import Refusal
-from gateway.protocols.pomelo import Options, accept, decode, wire
+from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Greeter, Greeting
+from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.routes import load
-from gateway.protocols.pomelo.server import PomeloServer
+from gateway.protocols.pomelo.server import PomeloServer, accept
 from gateway.protocols.pomelo.session import Ready, Session
 from gateway.testing import FakeConnection, ManualJournal
+from gateway.testing.settings import settings as settings_of
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -138,13 +141,11 @@ def take(result: Outcome, ready: Ready, session: Session) -> None:
     result.responses += b"".join(answers)
 
 
-def settings(**changes: Any) -> SimpleNamespace:
+def settings(**changes: Any) -> Any:
     """A listener's configuration; keyword arguments change limits or options."""
     limits = {"message_bytes": 1 << 16, "unacknowledged_bytes": 1 << 20}
     own = {key: changes.pop(key) for key in list(changes) if key in limits}
-    return SimpleNamespace(
-        limits=SimpleNamespace(**limits | own), options=Options(**changes)
-    )
+    return settings_of(Options, limits | own, **changes)
 
 
 class Reader:

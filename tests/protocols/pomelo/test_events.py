@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pomelo import decode, wire
-from gateway.protocols.pomelo.events import UNDECODABLE_ZLIB, head, plain_head, repacked
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.events import (
+    UNDECODABLE_ZLIB,
+    decode,
+    head,
+    plain_head,
+    repacked,
+)
 
 
 def test_a_uniform_batch_needs_no_overrides() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from gateway.protocols.pravega import Container, accept
-from gateway.protocols.pravega import decode as decode_rows
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
+from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.frames import MAX_LENGTH, Frames
+from gateway.protocols.pravega.records import decode as decode_rows
 from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.server import accept
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,18 +14,20 @@ from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.conformance import Target
 from gateway.protocols.rsio.decoder import Decoder, Run, elements
-from gateway.protocols.rsio.limits import Limits, Options
+from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.offsets import Offsets
+from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.server import RsioServer, accept
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
 from gateway.testing import FakeConnection, ManualJournal
+from gateway.testing.settings import settings as settings_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "rsio.jsonl"
 HELLO = wire.encode(messages.ClientHello(0, ()))
 
 
-def settings(**changes: Any) -> SimpleNamespace:
+def settings(**changes: Any) -> Any:
     """A listener's configuration; keyword arguments change limits or options."""
     limits = {
         name: changes.pop(name, default)
@@ -35,7 +36,7 @@ def settings(**changes: Any) -> SimpleNamespace:
             ("unacknowledged_bytes", 1 << 25),
         )
     }
-    return SimpleNamespace(limits=SimpleNamespace(**limits), options=Options(**changes))
+    return settings_of(Options, limits, **changes)
 
 
 class Gate:

@@ -13,11 +13,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from gateway.protocols.rsio import decode, wire
+from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.client import Disconnected, Outbox, StreamFailed, on_asyncio
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.client.sender import Sender
+from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
     Cancel,
     Goodbye,

@@ -8,7 +8,8 @@ from twisted.internet.defer import fail
 
 from gateway import event
 from gateway.interfaces import NotStored
-from gateway.protocols.rsio import decode, wire
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
     Cancel,
     ClientHello,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols.rsio import messages, wire
-from gateway.protocols.rsio.limits import Limits, Options
+from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension, OnSubscribe, Subscribe
+from gateway.protocols.rsio.options import Options
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rsio-v0.md").read_text()
 

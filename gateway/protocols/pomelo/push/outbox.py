@@ -6,7 +6,6 @@ is ever pushed twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -14,11 +13,10 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from gateway.admin.status import PushStatus
 from gateway.protocols.pomelo.push.folder import Batch, Folder
 from gateway.protocols.pomelo.registry import Registry
 
-__all__ = ["Outbox", "status"]
+__all__ = ["Outbox"]
 
 _POLL_SECONDS = 0.2
 _SWEEP_SECONDS = 10.0
@@ -112,18 +110,3 @@ class Outbox:
                 count=len(batch.pushes),
                 why=reason,
             )
-
-
-def status(registry: Registry, outboxes: Sequence[Outbox]) -> PushStatus:
-    """What became of all pushes, wherever they came from."""
-    rows = sum(one.rows for one in outboxes)
-    refused = sum(one.refused for one in outboxes)
-    return PushStatus(
-        clients=len(registry),
-        pushes=dict(registry.outcomes),
-        outbox_files={
-            "pushed": sum(one.files for one in outboxes),
-            "set_aside": sum(one.set_aside for one in outboxes),
-        },
-        outbox_rows={"pushed": rows - refused, "refused": refused},
-    )

@@ -7,17 +7,18 @@ passed; answers do not wait for each other.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
+from gateway.protocol import Settings
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
 from gateway.protocols.pravega.controller.methods import Caller
+from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pressure import Valve
 
@@ -34,23 +35,10 @@ _UNSENT_BYTES = 4 << 20
 """What waits for a client to take it, or for the disk; the next answers fail."""
 
 
-class _Limits(Protocol):
-    @property
-    def message_bytes(self) -> int: ...
-
-
-class Settings(Protocol):
-    """One of `listeners` in the configuration, as far as it matters here."""
-
-    @property
-    def limits(self) -> _Limits:
-        """Sizes in bytes."""
-
-
 class ControllerAccept:
     """What a listener calls with each connection: an `interfaces.Accept`."""
 
-    def __init__(self, settings: Settings, controller: Controller) -> None:
+    def __init__(self, settings: Settings[Options], controller: Controller) -> None:
         self._message_bytes = min(settings.limits.message_bytes, _MESSAGE_BYTES)
         self._controller = controller
 
@@ -253,6 +241,6 @@ class ControllerServer:
         self._connection.busy(False)
 
 
-def accept(settings: Settings, controller: Controller) -> ControllerAccept:
+def accept(settings: Settings[Options], controller: Controller) -> ControllerAccept:
     """What a listener calls with each connection: an `interfaces.Accept`."""
     return ControllerAccept(settings, controller)

@@ -11,9 +11,11 @@ from twisted.internet.task import Clock
 
 from gateway.config import Limits
 from gateway.event import Origin
-from gateway.protocols import pomelo
 from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
+from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.server import accept
 from gateway.testing import FakeConnection, ManualJournal
 
 
@@ -21,14 +23,14 @@ class Games:
     """Connected clients: alice twice, bob once."""
 
     def __init__(self) -> None:
-        settings = SimpleNamespace(limits=Limits(), options=pomelo.Options())
-        self.registry = pomelo.Registry()
-        accept = pomelo.accept(settings, ManualJournal(), Clock(), self.registry)
+        settings = SimpleNamespace(limits=Limits(), options=Options())
+        self.registry = Registry()
+        serve = accept(settings, ManualJournal(), Clock(), self.registry)
         self.clients = []
         for number, uid in enumerate(("alice", "alice", "bob")):
             origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")
             connection = FakeConnection(origin)
-            connection.serve(accept(connection))
+            connection.serve(serve(connection))
             user = json.dumps({"sys": {}, "user": {"uid": uid}}).encode()
             connection.deliver(wire.package(1, user) + wire.package(wire.ACK))
             connection.clear()

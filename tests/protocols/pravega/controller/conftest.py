@@ -21,7 +21,7 @@ from h2.events import (
 )
 from twisted.internet.task import Clock
 
-from gateway.protocols.pravega import Container
+from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller import Controller, accept
 from gateway.protocols.pravega.controller.messages import decode, new
 from gateway.protocols.pravega.segments import Segments

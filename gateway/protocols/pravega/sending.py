@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from uuid import uuid4
 
-from gateway.cli._sending import Feeding
-from gateway.cli._target import endpoint
+from gateway.cli.sending import Feeding
+from gateway.cli.target import endpoint
 from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.sample import readings
 from gateway.protocols.pravega.writer import Writer

@@ -7,8 +7,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gateway.cli import WrongUse
-from gateway.cli._sending import Feeding
-from gateway.cli._target import endpoint, websocket
+from gateway.cli.sending import Feeding
+from gateway.cli.target import endpoint, websocket
 from gateway.protocols.rsio.client.on_twisted import ALPN, connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.sample import meters

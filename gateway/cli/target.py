@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
 __all__ = [
-    "Target", "add_target", "add_transport", "check", "endpoint", "target", "websocket"
+    "Target", "add_target", "add_transport", "check", "endpoint", "positive", "target", "websocket"
 ]  # fmt: skip
 
 
@@ -88,3 +88,14 @@ def target(text: str) -> Target:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise argparse.ArgumentTypeError(f"not HOST:PORT, nor unix:PATH: {text!r}")
     return Target(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def positive(text: str) -> int:
+    """A whole number above 0; for `argparse`."""
+    try:
+        number = int(text.replace("_", ""))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text!r}")
+    return number

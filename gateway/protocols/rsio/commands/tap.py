@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
-from gateway.cli import INTERRUPTED, WrongUse, _target
+from gateway.cli import INTERRUPTED, WrongUse, target
 from gateway.cli._text import printable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _FILTERS = ("protocol", "listener", "channel", "kind")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    _target.add_target(parser)
+    target.add_target(parser)
     add = parser.add_argument
     add("--from", dest="first", metavar="LSN",
         help="begin there: an lsn, earliest, or latest; lose nothing from there on")  # fmt: skip
@@ -60,12 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     token.add_argument("--token", metavar="T",
                        help="what the gateway asks for (options.tokens)")  # fmt: skip
     token.add_argument("--token-file", type=Path, metavar="FILE", help="the same")
-    _target.add_transport(parser)
+    target.add_transport(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    _target.check(args)
+    target.check(args)
     publisher = _publisher(args)
     if args.count is not None and args.count < 1:
         raise WrongUse("--count must be above 0")
@@ -240,9 +240,9 @@ class _Tapping:
             element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
         )
         connection = connect(
-            _target.endpoint(self._reactor, self._args, [ALPN]),
+            target.endpoint(self._reactor, self._args, [ALPN]),
             clock=self._reactor,
-            websocket=_target.websocket(self._args),
+            websocket=target.websocket(self._args),
             token=self._token,
             limits=limits,
         )

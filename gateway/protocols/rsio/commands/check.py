@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.cli import WrongUse, _target
+from gateway.cli import WrongUse, target
 from gateway.cli._text import printable
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ _MARKS = {"passed": "[green]✓[/]", "failed": "[bold red]✗[/]", "skipped": "[
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     add = parser.add_argument
-    add("target", metavar="HOST:PORT", type=_target.target, nargs="?",
+    add("target", metavar="HOST:PORT", type=target.target, nargs="?",
         help="or unix:PATH")  # fmt: skip
     add("--as", dest="role", choices=("publisher", "subscriber", "both"),
         default="both", help="what of the target is looked at (default: both)")  # fmt: skip
     add("--only", action="append", metavar="NAME", default=[],
         help="run the tests with this number, or this in their name; may be repeated")  # fmt: skip
     add("--list", action="store_true", help="list the tests, and do nothing")
-    _target.add_transport(parser)
+    target.add_transport(parser)
     add("--json", action="store_true", help="print the results as JSON")
 
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.target is None:
         raise WrongUse("where is it? HOST:PORT or unix:PATH is missing")
-    _target.check(args)
+    target.check(args)
     return _judge(args, chosen)
 
 

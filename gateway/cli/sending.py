@@ -18,9 +18,9 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.cli._source import Events, Generated, Lines, Sample, source
 from gateway.cli._text import printable
-from gateway.cli._totals import Totals, progress
+from gateway.cli.source import Events, Generated, Lines, Sample, source
+from gateway.cli.totals import Totals, progress
 from gateway.protocols.sender import Unacknowledged
 
 if TYPE_CHECKING:

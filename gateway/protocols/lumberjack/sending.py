@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from gateway.cli._sending import Feeding
-from gateway.cli._target import endpoint, websocket
+from gateway.cli.sending import Feeding
+from gateway.cli.target import endpoint, websocket
 from gateway.protocols.lumberjack.client import Client
 from gateway.protocols.lumberjack.sample import access_log
 from gateway.protocols.lumberjack.writer import Writer

@@ -1,0 +1,125 @@
+"""Finds the installed protocols: the entry points of the group `gateway.protocols`.
+
+A package that is broken costs the others nothing: it is left out, and whoever asks for
+its protocol is told which package it is and why it can not be used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from gateway.protocol import Command, Protocol
+
+if TYPE_CHECKING:
+    from gateway.event import Decode
+
+__all__ = ["GROUP", "Installed", "decoders", "find", "installed"]
+
+GROUP = "gateway.protocols"
+
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,49}")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The protocols of this environment."""
+
+    protocols: Mapping[str, Protocol]
+    """By name, those that can be used."""
+    broken: Mapping[str, str]
+    """By name, why the others can not be: a sentence that names the package."""
+
+    def why_not(self, name: str) -> str:
+        """Why there is no protocol *name*, and what to do about it."""
+        if name in self.broken:
+            return self.broken[name]
+        known = ", ".join(self.protocols) or "none"
+        close = difflib.get_close_matches(name, self.protocols, n=1)
+        if close:
+            return f"protocol {name!r} is not installed; did you mean {close[0]!r}?"
+        return (
+            f"protocol {name!r} is not installed; installed: {known}.  Install the "
+            f"package that brings it, as in: pip install gateway-{_spelled(name)}"
+        )
+
+    def commands(self) -> dict[str, Command]:
+        """What all of them add to `gateway --help`."""
+        return {
+            name: command
+            for protocol in self.protocols.values()
+            for name, command in protocol.commands().items()
+        }
+
+
+def _spelled(name: str) -> str:
+    return name if _NAME.fullmatch(name) else "NAME"
+
+
+@cache
+def installed() -> Installed:
+    """What is installed here; looked up once."""
+    return find(entry_points(group=GROUP))
+
+
+def decoders() -> dict[str, Decode]:
+    """Every installed protocol's decoder with the options' defaults."""
+    return {name: one.decoder(()) for name, one in installed().protocols.items()}
+
+
+def find(points: Iterable[EntryPoint]) -> Installed:
+    """The protocols that these entry points name."""
+    by_name: defaultdict[str, list[EntryPoint]] = defaultdict(list)
+    for point in points:
+        # an installation over another may list an entry point twice
+        if point not in by_name[point.name]:
+            by_name[point.name].append(point)
+    protocols: dict[str, Protocol] = {}
+    broken: dict[str, str] = {}
+    for name, same in sorted(by_name.items()):
+        try:
+            protocols[name] = _load(name, same)
+        except Exception as why:  # whatever a stranger's module raises when imported
+            broken[name] = (
+                f"protocol {name!r} can not be used: "
+                f"{' and '.join(map(_package, same))}: {why}"
+            )
+    return Installed(protocols, broken)
+
+
+def _load(name: str, points: list[EntryPoint]) -> Protocol:
+    if len(points) > 1:
+        raise ValueError("each brings a protocol of this name; uninstall all but one")
+    [point] = points
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"the entry point's name {name!r} is no protocol's: it must be lower case "
+            "letters, digits and dashes"
+        )
+    try:
+        found: Any = point.load()
+    except Exception as why:
+        raise ImportError(f"{point.value}: {type(why).__name__}: {why}") from why
+    if not isinstance(found, Protocol):
+        raise TypeError(
+            f"{point.value} is of type {type(found).__name__}, not an object of a "
+            "subclass of gateway.protocol.Protocol"
+        )
+    own = getattr(found, "name", None)
+    if own != name:
+        raise ValueError(
+            f"{point.value} is named {own!r}, and its entry point {name!r}"
+        )
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    if point.dist is None:
+        return "a package without metadata"
+    return f"package {point.dist.name} {point.dist.version}"

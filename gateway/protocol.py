@@ -1,0 +1,275 @@
+"""The plug-in interface: what a wire format tells the gateway about itself.
+
+A package adds a wire format by installing one object under an entry point:
+
+    [project.entry-points."gateway.protocols"]
+    syslog = "gateway_syslog:protocol"
+
+    Protocol    the format: its name, its options, how its batches become rows
+    Service     the format in one running daemon: what all its listeners share
+    Port        an address to listen on, and who serves its connections
+    Context     what the daemon lends a service
+    Statistics  what a service shows on /api/status, /metrics and the live page
+    Sender      its part of `gateway send`
+
+The daemon, the configuration, the admin port and the commands know wire formats only
+through these types; the formats that come with the gateway use them too.  Importing a
+plug-in's object must be cheap, because every command does it: methods import what they
+need.  docs/plugin.md builds one step by step.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from pathlib import Path
+
+    from gateway.admin.site import Post
+    from gateway.config.endpoint import Endpoint
+    from gateway.config.model import Limits, Listener
+    from gateway.config.problems import Place
+    from gateway.config.section import Section
+    from gateway.event import Decode
+    from gateway.feeds.publisher import Publisher
+    from gateway.interfaces import Accept, Journal, Memory
+    from gateway.store.directories import Directories
+
+__all__ = [
+    "Command",
+    "Context",
+    "Port",
+    "Protocol",
+    "Sender",
+    "Service",
+    "Settings",
+    "Statistic",
+    "Statistics",
+    "Unusable",
+]
+
+_Options_co = TypeVar("_Options_co", covariant=True)
+
+
+class Unusable(Exception):
+    """A listener's options can not be used; the text says which, and why."""
+
+
+class Settings(typing.Protocol[_Options_co]):
+    """One of `listeners`, with its options in the protocol's own type."""
+
+    @property
+    def limits(self) -> Limits:
+        """What one peer may take."""
+
+    @property
+    def options(self) -> _Options_co:
+        """`listeners[].options`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the daemon lends a service; it lives as long as the daemon."""
+
+    node: str
+    """The gateway's name in every event."""
+    listeners: Sequence[Listener]
+    """The listeners of this protocol; none if only its memory is needed."""
+    journal: Journal
+    """Where batches become durable."""
+    reactor: Any
+    """Twisted's; services take time from it, and nothing from the system's clock."""
+    decode: Decode
+    """The protocol's own decoder, as configured."""
+    feeds: Mapping[str, Publisher]
+    """The gateway's events, for whoever subscribes: `tap` (live), `events` (replay)."""
+    data_dir: Path
+    """Directories that options name lie below it."""
+    directories: Directories
+    """Where journal, spool and archive are."""
+    address: Callable[[str], str]
+    """The address of a port by its name, as bound: port 0 has become a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An address to listen on, and how the network treats its connections."""
+
+    accept: Accept
+    """Makes the server of each connection."""
+    suffix: str = ""
+    """Told apart from the listener's own port: `streams` + `.controller`."""
+    listen: Endpoint | None = None
+    """Where, if not at the listener's `listen`."""
+    alpn: Sequence[bytes] = ()
+    """Its names in TLS."""
+    subprotocols: Sequence[str] = ()
+    """Its names in WebSocket."""
+    websocket: bool = True
+    """Served over WebSocket too, where the listener has `websocket`."""
+    mixed: bool = False
+    """With `websocket`, plain connections are taken at the same port."""
+    text: bool = False
+    """WebSocket text messages count like binary ones."""
+    http2: bool = False
+    """Connections begin with HTTP/2's preface."""
+    unread_bytes: int = 0
+    """Output that may wait for a peer that does not read (bytes), if that is more than
+    one read can lead to: protocols that send more than acknowledgements set it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number that people and programs may look at."""
+
+    name: str
+    """Its key in /api/status."""
+    text: str
+    """What it counts, as /metrics says."""
+    value: float | Mapping[str, float] | None
+    """None: not known yet, and only said in /api/status."""
+    metric: str = ""
+    """Its name in /metrics; empty: only /api/status has it."""
+    label: str = ""
+    """What the keys of a mapping are: the metric's label."""
+    counter: bool = False
+    """It only grows."""
+    card: str = ""
+    """Its name on the live page; empty: not shown there."""
+    unit: typing.Literal["", "bytes", "time"] = ""
+    """How the live page writes it; a time is in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Statistics of one thing: a section of /api/status, a card on the live page."""
+
+    name: str
+    """The section's key."""
+    title: str
+    """The card's title, which is followed by the first statistic that has a card name;
+    empty: no card."""
+    values: Sequence[Statistic]
+
+
+class Service:
+    """A protocol in one running daemon: what all its listeners share.
+
+    Called in the reactor's thread, except `files_removed`.  Whatever a method raises
+    while the daemon runs is logged and counted with the protocol's name; the daemon and
+    the other protocols go on.
+    """
+
+    memory: Memory | None = None
+    """What it remembers between restarts, if `Protocol.remembers`."""
+
+    def ports(self, listener: Listener) -> Iterable[Port]:
+        """What one of `listeners` opens, the listener's own port first.
+
+        Raises `Unusable`.
+        """
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Memory is restored, the journal takes batches, ports open after this."""
+
+    async def stop(self) -> None:
+        """Send nothing more of your own accord; connections are drained after this."""
+
+    def close(self) -> None:
+        """All connections are gone; the journal stops after this."""
+
+    def reload(self) -> None:
+        """SIGHUP: read files again; what is broken leaves the old in place."""
+
+    def files_removed(self) -> None:
+        """The archive has dropped old files.  Called in another thread."""
+
+    def statistics(self) -> Iterable[Statistics]:
+        """For the admin port; called at every scrape, so nothing may count long."""
+        return ()
+
+    def posts(self) -> Mapping[str, Post]:
+        """What answers POST on the admin port, by path."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """A protocol's part of `gateway send`."""
+
+    help: str
+    """One line for `gateway send --help`."""
+    description: str
+    examples: str
+    add_options: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], Any]
+    """Makes a `gateway.cli.sending.Sending` of the parsed arguments."""
+    websocket: bool = True
+    """It sends over WebSocket, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command `gateway NAME` that a protocol brings."""
+
+    module: str
+    """Has `HELP`, `add_arguments` and `run`, as `gateway.cli` says."""
+    help: str
+    """One line for `gateway --help`."""
+
+
+class Protocol:
+    """A wire format.  A plug-in makes one object of a subclass; it holds no state."""
+
+    name: ClassVar[str]
+    """What `listeners[].protocol` and each event's `protocol` say; the entry point has
+    the same name.  Lower case letters, digits, dashes."""
+    websocket: ClassVar[bool] = False
+    """Listeners take WebSocket at `/` unless the configuration says otherwise."""
+    remembers: ClassVar[bool] = False
+    """Its services have a `memory`."""
+
+    def options(self) -> type[Section] | None:
+        """The type of `listeners[].options`; None: it takes none.
+
+        Fields have a default or are required, a description with the unit, and types of
+        `gateway.config.fields`; configuration errors and the JSON Schema follow.
+        """
+        return None
+
+    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+        """What its listeners, by their place in the file, must agree on and do not.
+
+        `("listeners", 2, "options", "routes"), "must be as in listeners[0]"`.
+        """
+        yield from ()
+
+    def decoder(self, options: Sequence[Any]) -> Decode:
+        """What turns a stored batch's body into rows.
+
+        *options* are those of its listeners, of none at all where only files are read.
+        Total on every body that its servers ever submitted; what it raises costs the
+        batch, whose rows then say `undecodable`.
+        """
+        raise NotImplementedError
+
+    def describe(self, options: Any) -> Iterator[str]:
+        """What `gateway check` says of a listener with these options, in short."""
+        yield from ()
+
+    def service(self, context: Context) -> Service:
+        """Itself in a daemon.  Raises `Unusable`."""
+        raise NotImplementedError
+
+    def sender(self) -> Sender | None:
+        """What `gateway send NAME` does; None: there is no such thing."""
+        return None
+
+    def commands(self) -> Mapping[str, Command]:
+        """Commands of its own, by name."""
+        return {}

@@ -1,0 +1,37 @@
+"""Options of Lumberjack listeners: `listeners[].options` in the configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gateway.config.section import Section
+from gateway.config.units import Number, Size, Time
+
+__all__ = ["Options"]
+
+MiB = 2**20
+MINUTE = 60.0
+
+
+class Options(Section):
+    """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
+
+    stall_timeout: Annotated[float, Time("1s", "24h")] = Field(
+        default=5 * MINUTE,
+        description="Hang up when a window is not on disk after this long (time)",
+    )
+    keepalive_interval: Annotated[float, Time("1s", "10s")] = Field(
+        default=3.0,
+        description="Tell a waiting v2 writer this often that we are alive (time)",
+    )
+    window_events: Annotated[int, Number(1, 1 << 24)] = Field(
+        default=65_536, description="Events in one window (number)"
+    )
+    pairs: Annotated[int, Number(1, 1 << 20)] = Field(
+        default=1024, description="Key-value pairs in one v1 event (number)"
+    )
+    compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
+        default=64 * MiB, description="One compressed frame, as it travels (size)"
+    )

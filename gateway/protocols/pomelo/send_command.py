@@ -1,0 +1,45 @@
+"""The command line of `gateway send pomelo`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from gateway.cli.target import positive
+from gateway.protocol import Sender
+
+if TYPE_CHECKING:
+    from gateway.cli.sending import Sending
+
+__all__ = ["SENDER"]
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--route", default="area.player.move", metavar="R",
+        help="of all messages (default: area.player.move)")  # fmt: skip
+    add("--depth", type=positive, default=10, metavar="D",
+        help="most requests in flight on a connection (default: 10)")  # fmt: skip
+    add("--notify", action="store_true",
+        help="send notifies, with a request after each 99 to learn of their fate")  # fmt: skip
+    add("--token", metavar="T",
+        help="what the gateway asks for (options.token, or JWT)")  # fmt: skip
+
+
+def _run(args: Namespace) -> Sending:
+    from gateway.protocols.pomelo.sending import Sending
+
+    return Sending(args)
+
+
+SENDER = Sender(
+    help="Pomelo, as game clients speak it",
+    description="Send requests as a game client would; 200 is an acknowledgement.",
+    examples="""\
+  gateway send pomelo 127.0.0.1:3010 --generate 100000 --connections 100
+  gateway send pomelo gw.example:3010 --route area.chat.say --file said.ndjson --tls
+  gateway send pomelo 127.0.0.1:3010 --websocket /
+""",
+    add_options=_add_options,
+    run=_run,
+)

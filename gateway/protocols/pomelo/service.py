@@ -1,0 +1,137 @@
+"""Pomelo in one daemon: its listeners, the clients that pushes reach, the outboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from gateway.protocol import (
+    Context,
+    Port,
+    Service,
+    Settings,
+    Statistic,
+    Statistics,
+    Unusable,
+)
+from gateway.protocols.pomelo.auth import Unavailable
+from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.options import Outbox as OutboxOptions
+from gateway.protocols.pomelo.push.folder import Folder
+from gateway.protocols.pomelo.push.outbox import Outbox
+from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
+from gateway.protocols.pomelo.server import Pomelo
+
+if TYPE_CHECKING:
+    from gateway.admin.site import Post
+    from gateway.config.model import Listener
+
+__all__ = ["PomeloService"]
+
+_MiB = 2**20
+
+
+class PomeloService(Service):
+    """Shared by all Pomelo listeners."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.registry = Registry()
+        """The clients of all listeners."""
+        self._servers: list[Pomelo] = []
+        self._outboxes: list[Outbox] = []
+        for listener in context.listeners:
+            assert isinstance(listener.options, Options)
+            if listener.options.outbox is not None:
+                self._open_outbox(listener.options.outbox)
+
+    def _open_outbox(self, options: OutboxOptions) -> None:
+        context = self._context
+        folder = Folder(
+            context.data_dir / options.directory, options.retention, options.file_bytes
+        )
+        folder.prepare()
+        self._outboxes.append(Outbox(folder, self.registry, context.reactor))
+
+    def ports(self, listener: Listener) -> Iterator[Port]:
+        """TCP and WebSocket on one port."""
+        settings = cast(Settings[Options], listener)
+        context = self._context
+        try:
+            accept = Pomelo(settings, context.journal, context.reactor, self.registry)
+        except (UnusableDefinitions, Unavailable) as why:
+            raise Unusable(str(why)) from None
+        self._servers.append(accept)
+        # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
+        unread_bytes = 8 * settings.options.push_bytes + 16 * _MiB
+        yield Port(accept=accept, mixed=True, text=True, unread_bytes=unread_bytes)
+
+    def start(self) -> None:
+        """Push what is in the outboxes."""
+        for outbox in self._outboxes:
+            outbox.start()
+
+    async def stop(self) -> None:
+        """Finish the files that are being pushed."""
+        for outbox in self._outboxes:
+            await outbox.stop()
+
+    def reload(self) -> None:
+        """Read dictionaries and protobuf definitions again."""
+        for server in self._servers:
+            server.reload()
+
+    def posts(self) -> Mapping[str, Post]:
+        """Pushes by HTTP."""
+        return {"/api/push": page(self.registry)}
+
+    def statistics(self) -> Iterator[Statistics]:
+        """What became of all pushes, wherever they came from."""
+        rows = sum(one.rows for one in self._outboxes)
+        refused = sum(one.refused for one in self._outboxes)
+        outcomes = self.registry.outcomes
+        files = {
+            "pushed": sum(one.files for one in self._outboxes),
+            "set_aside": sum(one.set_aside for one in self._outboxes),
+        }
+        yield Statistics(
+            "pushes",
+            "Pomelo, pushes",
+            [
+                Statistic(
+                    "clients",
+                    "Clients that pushes can reach now.",
+                    len(self.registry),
+                    "gateway_push_clients",
+                    card="clients that can be reached",
+                ),
+                Statistic(
+                    "pushes",
+                    "Pushed messages sent and dropped; pushes for nobody, and refused.",
+                    dict(outcomes),
+                    "gateway_pushes_total",
+                    label="outcome",
+                    counter=True,
+                    card="pushes",
+                ),
+                Statistic(
+                    "outbox_files",
+                    "Files of the outbox, pushed or set aside.",
+                    files,
+                    "gateway_outbox_files_total",
+                    label="outcome",
+                    counter=True,
+                    card="outbox files",
+                ),
+                Statistic(
+                    "outbox_rows",
+                    "Rows of the files that were pushed; those that were no pushes.",
+                    {"pushed": rows - refused, "refused": refused},
+                    "gateway_outbox_rows_total",
+                    label="outcome",
+                    counter=True,
+                ),
+            ],
+        )

@@ -1,0 +1,125 @@
+"""Options of Pravega listeners: `listeners[].options` in the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from gateway.config.endpoint import Unix
+from gateway.config.fields import ByteCount, Count, Listen, Secret, Text
+from gateway.config.problems import Place
+from gateway.config.section import Section
+from gateway.config.units import Time
+
+if TYPE_CHECKING:
+    from gateway.config.model import Listener
+
+__all__ = ["Options", "misfits"]
+
+MiB = 2**20
+MINUTE = 60.0
+DAY = 86_400.0
+
+
+class Options(Section):
+    """What is particular to Pravega: writers and readers of streams."""
+
+    controller: Listen | None = Field(
+        default=None,
+        description="Where clients find streams (gRPC), as tcp:9090; absent = nowhere",
+    )
+    advertise: Text | None = Field(
+        default=None,
+        description="HOST:PORT that clients are sent to; default: as they called us",
+    )
+    users: dict[str, Secret] = Field(
+        default={}, description="Names to passwords (basic); {} = nobody is asked"
+    )
+    tokens: dict[str, Secret] = Field(
+        default={}, description="Names to bearer tokens; {} = nobody is asked"
+    )
+    token_lifetime: Annotated[float, Time("10s", "365d")] = Field(
+        default=20 * MINUTE,
+        description="Of what a controller lets clients in with (time)",
+    )
+    content_type: Text = Field(
+        default="application/octet-stream",
+        description="What events are; application/json = checked, and unpacked by Spark",
+    )
+    writer_retention: Annotated[float, Time("1m", "3650d")] = Field(
+        default=7 * DAY,
+        description="Remember the last number of a silent writer this long (time)",
+    )
+    recent_bytes: ByteCount = Field(
+        default=128 * MiB, description="Newest data kept in memory for readers (size)"
+    )
+    segments: Count = Field(
+        default=100_000, description="Segments, of all connections together (number)"
+    )
+    transaction_bytes: ByteCount = Field(
+        default=256 * MiB,
+        description="Held for open transactions and large events together (size)",
+    )
+    table_bytes: ByteCount = Field(
+        default=64 * MiB, description="Keys and values of all tables together (size)"
+    )
+    numbers: Count = Field(
+        default=2_000_000,
+        description="Writers and attributes of all segments that are known (number)",
+    )
+    writers: Count = Field(
+        default=10_000, description="Set up by one connection (number)"
+    )
+    reads: Count = Field(
+        default=1000, description="Waiting for data on one connection (number)"
+    )
+
+    together: ClassVar[tuple[str, ...]] = (
+        "writer_retention", "recent_bytes", "segments", "transaction_bytes",
+        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
+    )  # fmt: skip
+    """What all Pravega listeners must agree on: they share their segments."""
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Clients can only be sent to a host and a port, by somebody who sends them."""
+        if self.advertise is None:
+            return
+        if self.controller is None:
+            yield ("advertise",), "has no effect without controller"
+        host, _, port = self.advertise.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            yield ("advertise",), f"must be HOST:PORT, not {self.advertise}"
+
+
+def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+    """All Pravega listeners share one container, and one of them its controller."""
+    found = {
+        index: (listener.listen, listener.options)
+        for index, listener in listeners.items()
+        if isinstance(listener.options, Options)
+    }
+    first = next(iter(found), 0)
+    controlled = None
+    for index, (listen, options) in found.items():
+        at = ("listeners", index, "options")
+        if options.controller is not None:
+            if controlled is not None:
+                yield (
+                    (*at, "controller"),
+                    f"listeners[{controlled}] has one already: there is one for all",
+                )
+            else:
+                controlled = index
+            if not options.advertise and isinstance(listen, Unix):
+                yield (
+                    (*at, "advertise"),
+                    f"is needed, because the controller has no port to tell for {listen}",
+                )
+        for key in Options.together:
+            if getattr(options, key) != getattr(found[first][1], key):
+                yield (
+                    (*at, key),
+                    f"must be as in listeners[{first}]: one container",
+                )

@@ -1,0 +1,48 @@
+"""The command line of `gateway send pravega`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from gateway.cli.target import positive
+from gateway.protocol import Sender
+
+if TYPE_CHECKING:
+    from gateway.cli.sending import Sending
+
+__all__ = ["SENDER"]
+
+
+def _add_options(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--dialect", choices=("seed", "v17"), default="v17",
+        help="of the protocol's first proposal, or today's (default: v17)")  # fmt: skip
+    add("--segment", default="demo/events/0.#epoch.0", metavar="S",
+        help="where to; it is made if it is not there "
+        "(default: demo/events/0.#epoch.0)")  # fmt: skip
+    add("--window", type=positive, default=4096, metavar="W",
+        help="most events in flight on a connection (default: 4096)")  # fmt: skip
+    add("--token", metavar="T",
+        help="a delegation token of the controller, where one is asked for")  # fmt: skip
+
+
+def _run(args: Namespace) -> Sending:
+    from gateway.protocols.pravega.sending import Sending
+
+    return Sending(args)
+
+
+SENDER = Sender(
+    help="Pravega, as writers of a segment speak it",
+    description="Append events to a segment, each exactly once however often the connection\n"
+    "breaks.  Each connection is a writer of its own.",
+    examples="""\
+  gateway send pravega 127.0.0.1:12345 --generate 100000
+  gateway send pravega gw.example:12345 --dialect seed --file readings.ndjson --tls
+  gateway send pravega 127.0.0.1:12345 --segment plant/meters/0.#epoch.0 --stdin
+""",
+    add_options=_add_options,
+    run=_run,
+    websocket=False,
+)

@@ -1,0 +1,150 @@
+"""Pravega in one daemon: the segments that all its listeners share, and the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from pydantic import SecretStr
+from twisted.internet.threads import deferToThread
+
+from gateway.protocol import Context, Port, Service, Settings, Statistic, Statistics
+from gateway.protocols.pravega import controller
+from gateway.protocols.pravega.container import PROTOCOL, Container
+from gateway.protocols.pravega.controller.controller import Controller
+from gateway.protocols.pravega.history import History
+from gateway.protocols.pravega.options import Options
+from gateway.protocols.pravega.server import accept
+
+if TYPE_CHECKING:
+    from gateway.config.model import Listener
+
+__all__ = ["PravegaService"]
+
+_MiB = 2**20
+_SUFFIX = ".controller"
+
+
+class PravegaService(Service):
+    """One container and one controller, whatever the number of listeners."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.history = History(
+            context.node,
+            context.directories,
+            protocol=PROTOCOL,
+            decode=context.decode,
+            in_thread=deferToThread,
+        )
+        listeners = [cast(Settings[Options], one) for one in context.listeners]
+        # They agree on what concerns the container: `options.misfits`.
+        options = listeners[0].options if listeners else Options()
+        self.memory = self.container = Container(
+            context.journal,
+            context.reactor,
+            reader=self.history,
+            recent_bytes=options.recent_bytes,
+            writer_retention=options.writer_retention,
+        )
+        tokens = _revealed(options.tokens)
+        self.controller = Controller(
+            self.container,
+            context.reactor,
+            advertise=self._advertise,
+            users=_revealed(options.users),
+            tokens={token: name for name, token in tokens.items()},
+            token_lifetime=options.token_lifetime,
+            segments=options.segments,
+            table_bytes=options.table_bytes,
+        )
+
+    def ports(self, listener: Listener) -> Iterator[Port]:
+        """The segment store, and the controller of the listener that has one."""
+        settings = cast(Settings[Options], listener)
+        # The check keeps everybody out of our own segments, too.
+        yield Port(
+            accept=accept(settings, self.container, self.controller.tokens.check)
+        )
+        if settings.options.controller is not None:
+            yield Port(
+                accept=controller.accept(settings, self.controller),
+                suffix=_SUFFIX,
+                listen=settings.options.controller,
+                alpn=[b"h2"],
+                websocket=False,
+                http2=True,
+                unread_bytes=4 * _MiB,
+            )
+
+    def _advertise(self, host: str) -> tuple[str, int]:
+        """Where the segments are, for who called the controller by *host*."""
+        for listener in self._context.listeners:
+            options = cast(Settings[Options], listener).options
+            if options.controller is not None:
+                port = self._context.address(listener.name).rpartition(":")[2]
+                name, _, port = (options.advertise or f"{host}:{port}").rpartition(":")
+                return name.strip("[]"), int(port)
+        raise LookupError("no listener has a controller")
+
+    def start(self) -> None:
+        """The controller's state is the container's."""
+        self.controller.start()
+
+    def close(self) -> None:
+        """No timer fires any more."""
+        self.controller.stop()
+
+    def files_removed(self) -> None:
+        """Readers who begin now are told where there is something."""
+        self.history.refresh()
+
+    def statistics(self) -> Iterator[Statistics]:
+        """The segments of all listeners."""
+        container = self.container
+        yield Statistics(
+            "pravega",
+            "Pravega, segments",
+            [
+                Statistic(
+                    "segments",
+                    "Segments, tables and transactions.",
+                    len(container.state.segments),
+                    "gateway_pravega_segments",
+                    card="segments",
+                ),
+                Statistic(
+                    "transactions",
+                    "Transactions that are open.",
+                    self.controller.transactions,
+                    "gateway_pravega_transactions",
+                    card="open transactions",
+                ),
+                Statistic(
+                    "staged_bytes",
+                    "Memory of transactions and large events.",
+                    container.state.staged_bytes,
+                    "gateway_pravega_staged_bytes",
+                    card="in memory for them",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "recent_bytes",
+                    "The newest data, in memory.",
+                    container.recent.bytes,
+                    "gateway_pravega_recent_bytes",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "waiting_reads",
+                    "Reads that wait for data.",
+                    container.waiting,
+                    "gateway_pravega_waiting_reads",
+                    card="readers that wait for data",
+                ),
+            ],
+        )
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}

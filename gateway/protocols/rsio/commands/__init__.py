@@ -1,0 +1,1 @@
+"""Commands that RS.io brings: `gateway tap` and `gateway rsio-check`."""

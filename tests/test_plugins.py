@@ -1,0 +1,162 @@
+"""How protocols are found: what is installed, and what becomes of packages that are
+broken."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway import config, plugins
+from gateway.protocol import Protocol
+
+
+class Good(Protocol):
+    name = "good"
+
+
+class Nameless(Protocol):
+    pass
+
+
+MODULE = ModuleType("tests_plugins_probe")
+MODULE.good, MODULE.nameless, MODULE.number = Good(), Nameless(), 7  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
+def probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, MODULE.__name__, MODULE)
+
+
+def point(name: str, attribute: str, package: str = "probe") -> EntryPoint:
+    found = EntryPoint(name, f"{MODULE.__name__}:{attribute}", plugins.GROUP)
+    return found._for(SimpleNamespace(name=package, version="1.0"))  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_four_come_through_the_same_door() -> None:
+    """What is built in is found as anybody's is."""
+    found = plugins.installed()
+    assert {"lumberjack", "pomelo", "pravega", "rsio"} <= set(found.protocols)
+    assert not found.broken
+
+
+def test_one_that_is_sound() -> None:
+    """It is there under its name."""
+    found = plugins.find([point("good", "good")])
+    assert found.protocols == {"good": MODULE.good}
+    assert found.broken == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "why"),
+    [
+        ("good", "missing", "AttributeError"),
+        ("good", "number", "of type int, not an object of a subclass"),
+        ("nameless", "nameless", "is named None"),
+        ("other", "good", "is named 'good', and its entry point 'other'"),
+        ("Loud Name", "good", "lower case letters, digits and dashes"),
+    ],
+)
+def test_one_that_is_broken(name: str, attribute: str, why: str) -> None:
+    """It is left out with a sentence that names the package; the others stay."""
+    found = plugins.find([point(name, attribute, "acme-wires"), point("fine", "good")])
+    assert name not in found.protocols
+    assert why in found.broken[name]
+    assert "package acme-wires 1.0" in found.broken[name]
+
+
+def test_an_import_that_fails() -> None:
+    """Whatever the package raises is its reason."""
+    lost = EntryPoint("lost", "tests_no_such_module:protocol", plugins.GROUP)
+    why = plugins.find([lost]).broken["lost"]
+    assert "ModuleNotFoundError: No module named 'tests_no_such_module'" in why
+    assert "a package without metadata" in why
+
+
+def test_two_of_one_name() -> None:
+    """Neither is taken: which one would be chance."""
+    found = plugins.find([point("good", "good", "a"), point("good", "nameless", "b")])
+    assert "good" not in found.protocols
+    assert "package a 1.0 and package b 1.0" in found.broken["good"]
+    assert "uninstall all but one" in found.broken["good"]
+
+
+def test_the_same_entry_point_twice() -> None:
+    """An installation over another one is no second package."""
+    found = plugins.find([point("good", "good"), point("good", "good")])
+    assert set(found.protocols) == {"good"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("syslog", "pip install gateway-syslog"),
+        ("lumberjak", "did you mean 'lumberjack'?"),
+        ("../x", "pip install gateway-NAME"),
+    ],
+)
+def test_an_unknown_protocol(name: str, says: str, tmp_path: Path) -> None:
+    """The configuration's error says which are installed, and what to install."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"listeners: [{{name: a, protocol: {name}, listen: tcp:1}}]")
+    with pytest.raises(config.Invalid) as caught:
+        config.load(file)
+    text = str(caught.value)
+    assert f"listeners[0].protocol: protocol '{name}' is not installed" in text
+    assert says in text
+
+
+def test_a_broken_one_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration's error is the plug-in's reason, not that it is not there."""
+    broken = plugins.find([point("good", "missing", "acme-wires")])
+    monkeypatch.setattr(plugins, "installed", lambda: broken)
+    file = tmp_path / "gateway.yaml"
+    file.write_text("listeners: [{name: a, protocol: good, listen: tcp:1}]")
+    with pytest.raises(
+        config.Invalid, match=r"package acme-wires 1\.0.*AttributeError"
+    ):
+        config.load(file)
+
+
+def test_what_a_plugin_says_of_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys are checked, explained and in the schema like the gateway's own."""
+    from pydantic import Field
+
+    from gateway.config.fields import ByteCount
+    from gateway.config.section import Section
+
+    class Options(Section):
+        line_bytes: ByteCount = Field(default=8192, description="One line (size)")
+
+    class Wires(Protocol):
+        name = "good"
+
+        def options(self) -> type[Section]:
+            return Options
+
+    found = plugins.Installed({"good": Wires()}, {})
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    file = tmp_path / "gateway.yaml"
+    text = "listeners: [{name: a, protocol: good, listen: tcp:1, options: {%s}}]"
+    file.write_text(text % "line_bytes: 1KiB")
+    [listener] = config.load(file).listeners
+    options: Any = listener.options
+    assert options.line_bytes == 1024
+    file.write_text(text % "line_byte: 1KiB")
+    with pytest.raises(config.Invalid, match="did you mean 'line_bytes'"):
+        config.load(file)
+    schema = config.json_schema()
+    assert schema["$defs"]["Listener"]["allOf"][0]["then"] == {
+        "properties": {"options": {"$ref": "#/$defs/Options"}}
+    }
+    keys = schema["$defs"]["Options"]["properties"]
+    assert keys["line_bytes"]["description"] == "One line (size)"
+    assert keys["line_bytes"]["default"] == "8KiB"
