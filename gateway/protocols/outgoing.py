@@ -14,18 +14,9 @@ from typing import Any, Protocol, cast
 
 from twisted.internet import endpoints, interfaces, protocol, ssl
 from twisted.python.failure import Failure
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-)
-from wsproto.utilities import ProtocolError
 from zope.interface import implementer
+
+from gateway.protocols.websocket_client import WebSocketClient
 
 __all__ = ["Stream", "Streams", "User", "endpoint"]
 
@@ -184,35 +175,25 @@ class _WebSocket(_Plain):
     def __init__(self, user: User, target: str, subprotocols: Sequence[str]) -> None:
         super().__init__(user)
         host, _, path = target.removeprefix("//").partition("/")
-        self._request = Request(
-            host=host, target=f"/{path}", subprotocols=list(subprotocols)
-        )
-        self._frames = WSConnection(ConnectionType.CLIENT)
+        self._client = WebSocketClient(host, f"/{path}", subprotocols)
 
     def connectionMade(self) -> None:
         self._user.connected(self)
-        self._transport.write(self._frames.send(self._request))
+        self._transport.write(self._client.output())
 
     def dataReceived(self, data: bytes) -> None:
-        try:
-            self._frames.receive_data(data)
-            for event in self._frames.events():
-                self._happened(event)
-        except ProtocolError:
+        client, was_open = self._client, self._client.opened
+        payload = client.feed(data)
+        if client.opened and not was_open:
+            self._user.opened()
+        if payload:
+            self._user.received(payload)
+        if output := client.output():
+            self._transport.write(output)
+        if client.broken:
             self.abort()
+        elif client.closed:
+            self.close()
 
     def send(self, data: bytes) -> None:
-        self._transport.write(self._frames.send(BytesMessage(data)))
-
-    def _happened(self, event: Event) -> None:
-        if isinstance(event, BytesMessage):
-            self._user.received(bytes(event.data))
-        elif isinstance(event, AcceptConnection):
-            self._user.opened()
-        elif isinstance(event, Ping):
-            self._transport.write(self._frames.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            self._transport.write(self._frames.send(event.response()))
-            self.close()
-        elif isinstance(event, RejectConnection):
-            self.close()
+        self._transport.write(self._client.message(data))

@@ -11,19 +11,8 @@ import struct
 import time
 from pathlib import Path
 
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-)
-from wsproto.utilities import ProtocolError
-
 from gateway.protocols.rsio.conformance.probe import Transport
+from gateway.protocols.websocket_client import WebSocketClient
 
 __all__ = ["SocketTransport", "TcpTransport", "UnixTransport", "WebSocketTransport"]
 
@@ -96,23 +85,21 @@ class WebSocketTransport:
     ) -> None:
         """OSError if the target will not be a WebSocket."""
         self._below = below
-        self._frames = WSConnection(ConnectionType.CLIENT)
-        self._open = False
-        self._over = False
+        self._client = WebSocketClient(host, path, [subprotocol])
         self._data = b""
-        request = Request(host=host, target=path, subprotocols=[subprotocol])
-        below.send(self._frames.send(request))
+        self._over = False
+        below.send(self._client.output())
         end = time.monotonic() + _CONNECT_SECONDS
-        while not self._open and not self._over and time.monotonic() < end:
+        while not self._client.opened and not self._over and time.monotonic() < end:
             self._read(_CONNECT_SECONDS)
-        if not self._open:
+        if not self._client.opened:
             below.close()
             raise ConnectionError("the target accepts no WebSocket there")
 
     def send(self, data: bytes) -> None:
         """See `Transport`."""
         if not self._over:
-            self._below.send(self._frames.send(BytesMessage(data)))
+            self._below.send(self._client.message(data))
 
     def receive(self, seconds: float) -> bytes | None:
         """See `Transport`."""
@@ -140,25 +127,10 @@ class WebSocketTransport:
         if not data:
             self._over = True
             return
-        try:
-            self._frames.receive_data(data)
-            for event in self._frames.events():
-                self._happened(event)
-        except ProtocolError:
-            self._over = True
-
-    def _happened(self, event: Event) -> None:
-        if isinstance(event, AcceptConnection):
-            self._open = True
-        elif isinstance(event, BytesMessage):
-            self._data += event.data
-        elif isinstance(event, Ping):
-            self._below.send(self._frames.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            self._below.send(self._frames.send(event.response()))
-            self._over = True
-        elif isinstance(event, RejectConnection):
-            self._over = True
+        self._data += self._client.feed(data)
+        if output := self._client.output():
+            self._below.send(output)
+        self._over = self._client.closed
 
 
 def _secured(
