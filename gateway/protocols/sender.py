@@ -4,8 +4,8 @@
     sender.start()
     await sender.send([b'{"message":"hi"}'])     # acknowledged: it is on disk
 
-It reconnects by itself, with growing pauses.  What to say on a connection, and what the
-answers mean, its `Writer` knows: one for each protocol.
+It reconnects by itself, with growing pauses.  Each protocol has a `Writer`, which knows
+what to send on a connection and what the answers mean.
 """
 
 from __future__ import annotations
@@ -22,40 +22,43 @@ from twisted.python.failure import Failure
 from gateway.interfaces import Refusal
 from gateway.protocols.outgoing import Stream, Streams
 
-__all__ = ["Lot", "Sender", "Unacknowledged", "Unexpected", "Writer"]
+__all__ = ["Batch", "Sender", "Unacknowledged", "Unexpected", "Writer"]
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 
 
 class Unacknowledged(Exception):
-    """The sender was stopped before the other end said that these events are safe."""
+    """The sender was stopped before these events were acknowledged."""
 
 
 class Unexpected(Exception):
-    """An answer that makes no sense; the connection that it came on is given up."""
+    """An answer that makes no sense; its connection is dropped."""
 
 
-class Lot:
-    """Events that are acknowledged as a whole; the caller adds what it likes."""
+class Batch:
+    """Events that the caller wants acknowledged as a whole."""
 
     __slots__ = ("acknowledged", "events", "sent")
 
     def __init__(self, events: Sequence[bytes]) -> None:
         self.events = events
         self.sent = 0
-        """How many are on their way or were."""
+        """How many were sent."""
         self.acknowledged = 0
-        """How many of those are safe."""
+        """How many of those are acknowledged."""
 
     @property
     def done(self) -> bool:
-        """All of it is safe."""
+        """All are acknowledged."""
         return self.acknowledged == len(self.events)
 
 
 class Writer(Protocol):
-    """One connection after the other, from the sending side; no I/O, no clock."""
+    """The sending side of a protocol, over one connection after the other.
+
+    No I/O, no clock.
+    """
 
     @property
     def resent(self) -> int:
@@ -63,38 +66,41 @@ class Writer(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """The other end owes us an answer."""
+        """An answer of the other end is due."""
 
     @property
-    def lots(self) -> Sequence[Lot]:
-        """What is not acknowledged, oldest first."""
+    def batches(self) -> Sequence[Batch]:
+        """Those that are not acknowledged, oldest first."""
 
     def connected(self) -> bytes:
-        """What to say first on a new connection."""
+        """A connection is open; returns what to write first on it."""
 
-    def add(self, lot: Lot) -> None:
-        """Send this as well."""
+    def add(self, batch: Batch) -> None:
+        """Send these events too."""
 
     def take(self) -> bytes:
-        """What to write now; empty if nothing may be."""
+        """What to write next; empty if nothing may be written now."""
 
-    def received(self, data: bytes) -> Iterator[Lot]:
-        """The lots that are safe now.  May raise `Unexpected` or `Refusal`."""
+    def received(self, data: bytes) -> Iterator[Batch]:
+        """The batches that these bytes of the answer acknowledge.
+
+        Raises `Unexpected` or `Refusal` for an answer that makes no sense.
+        """
 
     def disconnected(self) -> None:
-        """What is not acknowledged is to be sent again."""
+        """The connection ended: what is not acknowledged is to be sent again."""
 
 
-class _Sent(Lot):
-    __slots__ = ("safe",)
+class _Sent(Batch):
+    __slots__ = ("stored",)
 
     def __init__(self, events: Sequence[bytes]) -> None:
         super().__init__(events)
-        self.safe: Deferred[None] = Deferred()
+        self.stored: Deferred[None] = Deferred()
 
 
 class Sender:
-    """Sends events to one place for as long as it runs."""
+    """Sends events to one address, between `start` and `stop`."""
 
     _log = Logger()
 
@@ -107,14 +113,14 @@ class Sender:
         websocket: str | None = None,
         timeout: float = 30.0,
     ) -> None:
-        """*websocket* is the request's `//HOST/PATH`, or None for a bare stream.
+        """*websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
 
-        After *timeout* seconds without a sign of life from one that owes us an
-        acknowledgement, we try another connection.
+        If an acknowledgement is due and nothing arrives for *timeout* seconds, the
+        connection is dropped and another one opened.
         """
         self.writer = writer
         self.connections = 0
-        """How many were opened so far."""
+        """How many connections were opened so far."""
         self.trouble = ""
         """Why there is no connection, or why the last one ended."""
         self._target = target
@@ -135,7 +141,7 @@ class Sender:
         return self.writer.resent
 
     def start(self) -> None:
-        """Connect, and stay connected until `stop`."""
+        """Connect, and reconnect, until `stop`."""
         self._retry = None
         self._connecting = self._target.connect(Streams(self, self._websocket))
         self._connecting.addErrback(self._failed)
@@ -144,10 +150,10 @@ class Sender:
         """Fires when all of *events* are acknowledged; never fails before `stop`."""
         if not events:
             return succeed(None)
-        lot = _Sent(events)
-        self.writer.add(lot)
+        batch = _Sent(events)
+        self.writer.add(batch)
         self._write()
-        return lot.safe
+        return batch.stored
 
     def stop(self) -> Deferred[None]:
         """Disconnect; what is not acknowledged fails with `Unacknowledged`."""
@@ -155,60 +161,60 @@ class Sender:
         self._stopped = stopped
         if self._retry is not None:
             self._retry.cancel()
-        self._rest()
-        for lot in list(self.writer.lots):
-            cast("_Sent", lot).safe.errback(Unacknowledged())
+        self._cancel_deadline()
+        for batch in list(self.writer.batches):
+            cast("_Sent", batch).stored.errback(Unacknowledged())
         if self._stream is not None:
             self._stream.close()
             return stopped
         if self._connecting is not None:
-            self._connecting.cancel()  # `closed` hears of it, if anybody does
+            self._connecting.cancel()  # may call `closed`
         if not stopped.called:
             stopped.callback(None)
         return stopped
 
-    # What the stream tells
+    # `outgoing.User`
 
     def connected(self, stream: Stream) -> None:
-        """There is a connection; it may still have to become a WebSocket."""
+        """Connected; the WebSocket handshake may still be to come."""
         self._connecting = None
         self._stream = stream
-        self._wait()
+        self._start_deadline()
 
     def opened(self) -> None:
-        """The connection takes bytes."""
+        """The connection is ready for data."""
         self._open = True
         self.connections += 1
-        self._rest()
+        self._cancel_deadline()
         greeting = self.writer.connected()
         if greeting and self._stream is not None:
             self._stream.send(greeting)
         self._write()
 
     def received(self, data: bytes) -> None:
-        """The other end says something."""
+        """Data arrived."""
         if self._stopped is not None or self._stream is None:
             return
-        self._rest()
+        self._cancel_deadline()
         done = []
         try:
-            for lot in self.writer.received(data):
-                done.append(cast("_Sent", lot))  # noqa: PERF401 - it may raise
+            for batch in self.writer.received(data):
+                done.append(cast("_Sent", batch))  # noqa: PERF401 - it may raise
         except (Unexpected, Refusal) as why:
             self._abort(str(why))
         else:
             self._pause = _FIRST_PAUSE
             self._write()
-        for lot in done:
-            lot.safe.callback(None)
+        for batch in done:
+            batch.stored.callback(None)
 
     def closed(self, why: Failure) -> None:
-        """The connection ended, or never was one."""
+        """The connection ended, or could not be opened."""
         if self._stream is not None or self._connecting is not None:
             self.trouble = why.getErrorMessage()
         self._stream = self._connecting = None
         self._open = False
-        self._rest()
+        self._cancel_deadline()
         if self._stopped is not None:
             if not self._stopped.called:
                 self._stopped.callback(None)
@@ -228,18 +234,18 @@ class Sender:
         while data := self.writer.take():
             self._stream.send(data)
         if self.writer.waiting:
-            self._wait()
+            self._start_deadline()
 
-    def _wait(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self._clock.callLater(self._timeout, self._silent)
+            self._deadline = self._clock.callLater(self._timeout, self._timed_out)
 
-    def _rest(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _silent(self) -> None:
+    def _timed_out(self) -> None:
         self._deadline = None
         self._abort(f"no answer for {self._timeout:g} s")
 

@@ -1,11 +1,11 @@
-"""A Lumberjack writer on Twisted: give it events, hear when they are safe.
+"""A Lumberjack client on Twisted: sends events until they are acknowledged.
 
     client = Client(endpoint(reactor, "gw.example", 5044), clock=reactor)
     client.start()
     await client.send([b'{"message":"hi"}'])     # acknowledged: it is on disk
 
-It sends again what was not acknowledged when a connection ended; it trusts no
-acknowledgement that it does not expect.
+What was not acknowledged when a connection ended is sent again on the next one.  Only
+an acknowledgement that is due counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Client", "Unacknowledged"]
 
 
 class Client(Sender):
-    """Sends events to one reader for as long as it runs."""
+    """Sends events to one Lumberjack reader, between `start` and `stop`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Client(Sender):
         websocket: str | None = None,
         timeout: float = 30.0,
     ) -> None:
-        """See `Sender`."""
+        """As `Sender`; *writer* says how events become windows."""
         super().__init__(
             target,
             writer or Writer(),

@@ -1,15 +1,14 @@
-"""What a Lumberjack batch looks like in the journal, and its way back to events.
+"""The journal's format of Lumberjack batches, and the decoder that makes rows of them.
 
     body   = u8 format (1), u8 wire version, u64 window, u64 message_bytes, frames
     frames = the window's frames as they came: `C` frames still compressed, between
              bare `D` and `J` frames; each `D` and `J`, wherever it is, is one event
 
-A window that does not coincide with whole compressed frames (a `W` inside a `C`,
-two windows in one, frames left over) is stored with its frames inflated.  So is one
-with a JSON array: there, each element has become a `J` frame of its own, under the
-array's sequence number.  Arrays are thus split once, when they arrive, and never by
-`decode`: whatever JSON parsers will think of the text, a batch has as many rows as it
-had events.
+A window that does not consist of whole compressed frames (a `W` inside a `C`, two
+windows in one `C`, events left over in it) is stored with its frames inflated.  So is
+a window with a JSON array: each element has become a `J` frame of its own, with the
+array's sequence number.  Arrays are split once, on arrival, and never by `decode`: a
+batch has as many rows as events were counted, even if the JSON parser changes.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
 _COMPRESSED = b"C"[0]
 _BRACE = ord("{")
 
-#: An event of which more than this is missing its end is waited for in one go.
+#: When more than this of an unfinished event is inflated, inflate all that is left.
 _LARGE = 1 << 20
 
 _OCTETS = "application/octet-stream"
 
-# An array is split only if it has fewer commas, its elements' own included: what
-# splitting may cost is bounded before it is begun.
+# An array is split only if its text has fewer commas than this, those inside its
+# elements included: it bounds the cost of splitting before it begins.
 _MOST_COMMAS = 1 << 19
 
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -47,15 +46,19 @@ _encode = msgspec.json.encode
 
 
 def pack(version: int, window: int, message_bytes: int) -> bytes:
-    """The head of a body; *message_bytes* is the limit in force."""
+    """The head of a body.
+
+    *version* is `1` or `2` in ASCII, *window* counts the connection's windows from 1,
+    *message_bytes* is the limit in force.
+    """
     return HEADER.pack(_FORMAT, version, window, message_bytes)
 
 
 def elements(body: bytes, *, message_bytes: int, most: int) -> list[bytes] | None:
-    """The elements of a JSON array, or None: it is then one event, with a flaw.
+    """The elements of a JSON array, as they are spelled; None if it is not split.
 
-    Split is what parses, is no bigger than an event may be and has at most *most*
-    elements.
+    An array is split if it parses, has at most *message_bytes* bytes and at most *most*
+    elements.  One that is not is stored as one event, with a flaw.
     """
     if len(body) > message_bytes or body.count(b",") >= _MOST_COMMAS:
         return None
@@ -67,7 +70,7 @@ def elements(body: bytes, *, message_bytes: int, most: int) -> list[bytes] | Non
 
 
 def decode(body: bytes) -> Rows:
-    """The events of a batch.  Total on every body that a `Session` made."""
+    """The events of a batch; works for every body that a `Session` made."""
     form, version, window, message_bytes = HEADER.unpack_from(body)
     if form != _FORMAT:
         raise ValueError(f"Lumberjack batch of unknown format {form}")
@@ -87,16 +90,16 @@ def decode(body: bytes) -> Rows:
 
 
 def _unpack(frame: memoryview, rows: Rows, seqs: list[int], message_bytes: int) -> None:
-    """Append the events of a compressed frame.
+    """Append the events of a compressed frame, inflating it piece by piece.
 
-    Piece by piece: fresh memory for all of it at once costs as much as inflating it.
+    Fresh memory for the whole frame would cost as much time as inflating it.
     """
     rest = b""
     pieces = wire.inflated(frame)
     for piece in pieces:
         frames = rest + piece if rest else piece
         rest = frames[_walk(frames, 0, rows, seqs, message_bytes) :]
-        if len(rest) > _LARGE:  # one event in many pieces is not joined piecemeal
+        if len(rest) > _LARGE:  # or joining its pieces would take quadratic time
             rest += b"".join(pieces)
             rest = rest[_walk(rest, 0, rows, seqs, message_bytes) :]
     if rest:
@@ -106,9 +109,9 @@ def _unpack(frame: memoryview, rows: Rows, seqs: list[int], message_bytes: int) 
 def _walk(
     frames: bytes, at: int, rows: Rows, seqs: list[int], message_bytes: int
 ) -> int:
-    """Append the events from *at* on.
+    """Append the events from *at* on, up to a `C` frame or a frame that is cut off.
 
-    Returns where they end: at a `C` frame, or a frame that is not all there.
+    Returns where they end.
     """
     head, json = _HEAD.unpack_from, _JSON
     add, add_seq = rows.payloads.append, seqs.append
@@ -150,7 +153,10 @@ def _walk(
 
 
 def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:
-    """Append the event of the `D` frame at *at*; where it ends, 0 if it is cut off."""
+    """Append the event of the `D` frame at *at*.
+
+    Returns where the frame ends, 0 if it is cut off.
+    """
     items: list[bytes] = []
     start, at, end = at + 6, at + 10, len(frames)
     for _ in range(2 * pairs):
@@ -174,7 +180,7 @@ def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) ->
 
 
 def _object(items: list[str]) -> bytes:
-    """A JSON object of these keys and values; a key that is there twice stays so."""
+    """A JSON object of alternating keys and values; duplicate keys are all kept."""
     keys, values = items[::2], items[1::2]
     merged = dict(zip(keys, values, strict=True))
     if len(merged) == len(keys):

@@ -1,9 +1,9 @@
-"""One stream of Lumberjack frames: where each begins and ends, what it says.
+"""Finds the frames in a stream of Lumberjack bytes, and reads their headers.
 
-`wire` has the format.  The stream of a connection and what a compressed frame holds
-are walked over by the same code; there is no object per frame, but one for as many
-like frames as lie together.  Everything is refused on its declared length, before it
-is buffered.
+`wire` describes the format.  The same code reads a connection's stream and the contents
+of a compressed frame.  For speed there is no object for each frame: adjacent frames of
+one kind make one `Frames`.  Everything is refused on its declared length, before it is
+buffered.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = [
     "Array",
     "C",
     "Compressed",
+    "CompressedHeader",
     "D",
     "Frames",
     "J",
     "Limits",
-    "Opened",
     "Stream",
     "W",
     "Window",
@@ -43,16 +43,16 @@ _OPENS_ARRAY = re.compile(rb"[ \t\n\r]*\[")
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """What one connection may ask for; sizes in bytes."""
+    """Limits of one connection; sizes in bytes."""
 
     message_bytes: int = 16 << 20
-    """An event above this is stored whole, but flawed."""
+    """Of one event; a larger one is stored whole, with a flaw."""
     inflated_bytes: int = 100 << 20
-    """Of the frames of one window, and of one compressed frame."""
+    """Of the frames of one window, inflated; and of what one compressed frame holds."""
     compressed_bytes: int = 64 << 20
     """Of one compressed frame, as sent."""
     window_events: int = 65536
-    """Of one window, and frames in one compressed frame."""
+    """Events of one window; frames in one compressed frame."""
     pairs: int = 1024
     """Key-value pairs of one `D` frame."""
 
@@ -64,35 +64,35 @@ class Window:
     version: int
     size: int
     inside: bool
-    """It came in a compressed frame."""
+    """It came inside a compressed frame."""
 
 
 @dataclass(slots=True)
 class Frames:
-    """A run of `D` or of `J` frames of one version, each of them one event."""
+    """Adjacent `D` frames, or `J` frames, of one version; each is one event."""
 
     version: int
     count: int
     seq: int
-    """Of the last one."""
+    """Sequence number of the last one."""
     start: int
-    """Where the run begins and ends: in the inflated bytes of its compressed frame,
-    or in the stream."""
+    """Where the run begins and ends: in the inflated bytes of its compressed frame, or
+    in the connection's stream."""
     stop: int
     frames: bytes | None
-    """As they came; None inside a compressed frame, which hands itself over later."""
+    """As they came; None in a compressed frame, whose `Compressed` follows."""
 
 
 @dataclass(slots=True)
 class Array:
-    """A `J` frame whose body opens a JSON array: as many events as it has elements."""
+    """A `J` frame with a JSON array, whose elements may be events of their own."""
 
     version: int
     seq: int
     start: int
     stop: int
     frames: bytes
-    """The frame, wherever it came from."""
+    """The frame, inflated."""
 
     @property
     def body(self) -> bytes:
@@ -102,20 +102,22 @@ class Array:
 
 @dataclass(slots=True)
 class Compressed:
-    """A compressed frame has ended, checksum verified: its runs were given before."""
+    """The end of a compressed frame, checksum verified; its events came before."""
 
     frame: bytes
     """As it came, header included."""
     inflated: int
-    """Size of what it holds."""
+    """Size of its contents in bytes."""
 
 
 @dataclass(slots=True)
-class Opened:
-    """The header of a compressed frame."""
+class CompressedHeader:
+    """The header of a compressed frame; its zlib stream follows."""
 
-    header: bytes
+    head: bytes
+    """The six bytes that came."""
     size: int
+    """Of the zlib stream, in bytes."""
 
 
 def _printable(byte: int) -> str:
@@ -123,7 +125,7 @@ def _printable(byte: int) -> str:
 
 
 class Stream:
-    """A stream of frames, as far as it arrived and was not taken yet."""
+    """The part of a stream that has arrived and was not read yet."""
 
     __slots__ = ("_at", "_base", "_buffer", "_inside", "_items", "_limits", "_need",
                  "_scanned")  # fmt: skip
@@ -134,24 +136,24 @@ class Stream:
         self._buffer: bytes | bytearray = b""
         self._at = 0
         self._base = 0  # position of the buffer's first byte in the stream
-        self._need = 1  # bytes from `_at` on without which looking again is useless
-        # A `D` frame states no length.  So that a frame that arrives in crumbs is
-        # not scanned from its start each time: items left, and where the next is.
+        self._need = 1  # so many bytes from `_at` on are needed to read on
+        # A `D` frame states no length.  Scanning one that arrives in many pieces goes on
+        # where it stopped: how many items are left, and where the next one is.
         self._items = -1
         self._scanned = 0
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """How many bytes are buffered."""
         return len(self._buffer)
 
     @property
     def empty(self) -> bool:
-        """Everything was taken."""
+        """Everything was read."""
         return self._at == len(self._buffer)
 
     def append(self, more: bytes) -> None:
-        """The stream goes on."""
+        """Add what arrived."""
         buffer, at = self._buffer, self._at
         self._base += at
         self._at = 0
@@ -165,22 +167,25 @@ class Stream:
         buffer += more
 
     def take(self, most: int) -> bytes:
-        """The next bytes, whatever they are."""
+        """The next *most* bytes, or as many as there are, without looking at them."""
         at = self._at
         stop = self._at = min(at + most, len(self._buffer))
         return bytes(self._buffer[at:stop])
 
     def release(self) -> None:
-        """Let go of what was taken: nothing comes for a while."""
+        """Free the memory of what was read."""
         if self._at:
             self._base += self._at
             self._buffer = bytes(self._buffer[self._at :])
             self._at = 0
 
-    def next(self, room: int, budget: int) -> Window | Frames | Array | Opened | None:
-        """The next token, of at most *room* events; None if it is not all there.
+    def next(
+        self, room: int, budget: int
+    ) -> Window | Frames | Array | CompressedHeader | None:
+        """The next token, with at most *room* events; None if it has not all arrived.
 
-        *budget* is how many bytes of frames the limits leave to this window.
+        *budget* is how many bytes of frames the limits still allow this window.
+        Raises `Refusal`.
         """
         buffer, at = self._buffer, self._at
         left = len(buffer) - at
@@ -211,7 +216,7 @@ class Stream:
         self._taken(self._at + 6)
         return Window(version, size, self._inside)
 
-    def _compressed(self) -> Opened | None:
+    def _compressed(self) -> CompressedHeader | None:
         if self._inside:
             raise Refusal("compressed frame inside a compressed frame")
         if not self._has(6):
@@ -225,7 +230,7 @@ class Stream:
                 key="options.compressed_bytes",
             )
         self._taken(at + 6)
-        return Opened(bytes(self._buffer[at : at + 6]), size)
+        return CompressedHeader(bytes(self._buffer[at : at + 6]), size)
 
     def _json(self, version: int, room: int, budget: int) -> Frames | Array | None:
         buffer, start = self._buffer, self._at
@@ -235,8 +240,8 @@ class Stream:
         head = _JSON_HEAD.unpack_from
         before = at = start
         count = 0
-        # The one loop that runs once per event: whole frames whose body is plainly
-        # an object, so that it can neither be an array nor empty.
+        # The only loop that runs once for each event.  It takes whole frames whose body
+        # begins with a brace: such a body is neither an array nor empty.
         for count in range(room):  # noqa: B007
             if at > last:
                 break
@@ -253,7 +258,7 @@ class Stream:
         return self._run(version, count, seq, at)
 
     def _odd_json(self, version: int, budget: int) -> Frames | Array | None:
-        """One `J` frame that is incomplete, or is not plainly an object."""
+        """One `J` frame that is incomplete, or whose body begins with no brace."""
         if not self._has(10):
             return None
         at = self._at
@@ -288,7 +293,7 @@ class Stream:
         return run
 
     def _data_stop(self, at: int, budget: int) -> int:
-        """Where the `D` frame at *at* ends; 0 if it is not all there."""
+        """Where the `D` frame at *at* ends; 0 if it has not all arrived."""
         buffer = self._buffer
         have = len(buffer) - at
         items, scanned = self._items, self._scanned

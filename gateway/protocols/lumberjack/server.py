@@ -1,10 +1,10 @@
-"""The Twisted end of a Lumberjack reader: a connection, a journal, and what is owed.
+"""Lumberjack connections on Twisted: windows go to the journal, acknowledgements back.
 
-Nothing is acknowledged before it is durable, and acknowledgements leave in the order
-of the windows.  An older writer (v1) takes any six bytes for success, so it never
-gets anything else; a v2 writer that waits gets `2A 00000000` now and then, to know
-that we live, until `options.stall_timeout` without progress: then it had better try
-another reader.
+A window is acknowledged once it is durable, and never before an earlier one.  A v2
+writer that waits gets a keepalive, `2A 00000000`, every `options.keepalive_interval`.
+A v1 writer would take that for its acknowledgement, so it gets none.  After
+`options.stall_timeout` without progress the connection is closed, so that its writer
+tries another reader.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ __all__ = ["Lumberjack", "LumberjackServer", "accept"]
 _V1, _V2 = b"12"
 _KEEPALIVE = wire.ack(_V2, 0)
 
-#: What a window costs in memory beside its body; else tiny windows would count little.
+#: Memory that a window takes beside its body, so that many tiny windows count too.
 _WINDOW_BYTES = 512
 
 
 @dataclass(slots=True, eq=False)
-class _Owed:
+class _Pending:
     """A window that is complete and not acknowledged."""
 
     ack: bytes
     version: int
     held: int
+    """Bytes that it counts for `limits.unacknowledged_bytes`."""
     durable: bool
 
 
 class Lumberjack:
-    """What the connections of one listener share: limits, and one timer for all."""
+    """What the connections of one listener share: limits, timers, the journal."""
 
     def __init__(
         self, settings: Settings[Options], journal: Journal, clock: IReactorTime
@@ -75,9 +76,9 @@ class Lumberjack:
 
 
 class LumberjackServer:
-    """One connection's reader.  Implements `interfaces.Server`."""
+    """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_owed", "_progress",
+    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_pending", "_progress",
                  "_refusal", "_session", "_unacknowledged", "_valve")  # fmt: skip
 
     _log = Logger()
@@ -86,7 +87,7 @@ class LumberjackServer:
         self._listener = listener
         self._connection = connection
         self._session: Session | None = None
-        self._owed: deque[_Owed] | None = None
+        self._pending: deque[_Pending] | None = None
         self._unacknowledged = 0
         self._progress = 0.0
         self._valve = Valve(
@@ -98,12 +99,12 @@ class LumberjackServer:
 
     @property
     def held_bytes(self) -> int:
-        """Buffered for the window that is still arriving."""
+        """Bytes that are buffered for the window that is still arriving."""
         return 0 if self._session is None else self._session.held_bytes
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Held by windows that wait to become durable."""
+        """Bytes of complete windows that are not acknowledged."""
         return self._unacknowledged
 
     # What the network tells
@@ -117,13 +118,13 @@ class LumberjackServer:
             session = self._session = Session(self._listener.limits)
         try:
             for ready in session.received(data):
-                self._owe(ready)
+                self._submit(ready)
                 if self._closed:
                     return
         except Refusal as why:
             self.give_up(why)
         else:
-            self._settle()
+            self._acknowledge()
             self._listener.unfinished.hold(self, self.held_bytes)
             self._regulate()
 
@@ -139,7 +140,7 @@ class LumberjackServer:
     # What the listener tells
 
     def give_up(self, why: Refusal) -> None:
-        """Answer what is complete, then tell the peer why no more is taken."""
+        """Acknowledge what is complete, then close; *why* is logged."""
         self._refusal = why
         self._end()
 
@@ -155,7 +156,7 @@ class LumberjackServer:
             )
             self._hang_up()
             return
-        waiting = [owed.version for owed in self._owed or ()]
+        waiting = [pending.version for pending in self._pending or ()]
         if self._unread is not None:
             waiting.append(self._unread)
         if waiting and all(version == _V2 for version in waiting):
@@ -165,13 +166,13 @@ class LumberjackServer:
 
     # Windows
 
-    def _owe(self, ready: Ready) -> None:
+    def _submit(self, ready: Ready) -> None:
         held = len(ready.body) + _WINDOW_BYTES
-        owed = _Owed(ready.ack, ready.version, held, durable=not ready.count)
-        if not self._owed:
-            self._owed = deque()
-            self._begin_to_wait()
-        self._owed.append(owed)
+        pending = _Pending(ready.ack, ready.version, held, durable=not ready.count)
+        if not self._pending:
+            self._pending = deque()
+            self._start_waiting()
+        self._pending.append(pending)
         self._unacknowledged += held
         if ready.count:
             batch = Batch(
@@ -182,19 +183,19 @@ class LumberjackServer:
                 payload_bytes=ready.payload_bytes,
             )
             stored = self._listener.journal.submit(batch)
-            stored.addCallbacks(self._stored, self._lost, callbackArgs=(owed,))
+            stored.addCallbacks(self._stored, self._lost, callbackArgs=(pending,))
 
-    def _stored(self, stored: Stored, owed: _Owed) -> None:
+    def _stored(self, stored: Stored, pending: _Pending) -> None:
         self._connection.count(events=stored.batch.count)
         if self._closed:
             return
-        owed.durable = True
+        pending.durable = True
         self._progress = self._listener.clock.seconds()
-        self._settle()
+        self._acknowledge()
         self._regulate()
 
     def _lost(self, failure: Failure) -> None:
-        """It must not be acknowledged, nor must anything behind it."""
+        """Neither this window nor any later one may be acknowledged: close."""
         if self._closed:
             return
         self._log.warn(
@@ -204,63 +205,63 @@ class LumberjackServer:
         )
         self._hang_up()
 
-    def _settle(self) -> None:
-        """Acknowledge what can be, in order."""
-        owed = self._owed
-        if owed is None:
+    def _acknowledge(self) -> None:
+        """Acknowledge the windows that are durable, as far as their order allows."""
+        pending = self._pending
+        if pending is None:
             return
         acks = []
-        while owed and owed[0].durable:
-            first = owed.popleft()
+        while pending and pending[0].durable:
+            first = pending.popleft()
             acks.append(first.ack)
             self._unacknowledged -= first.held
         if acks:
             self._connection.write(b"".join(acks))
-        if not owed:
-            self._owed = None
+        if not pending:
+            self._pending = None
             if self._ending:
                 self._hang_up()
             elif self._unread is None:
-                self._end_to_wait()
+                self._stop_waiting()
 
     # Flow
 
     def _regulate(self) -> None:
-        """Read, or do not, as the journal and our own debt allow."""
+        """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
         unread = self._unread is not None
         self._valve.regulate(self._unacknowledged)
-        if self._owed is None and (self._unread is not None) != unread:
+        if self._pending is None and (self._unread is not None) != unread:
             if unread:
-                self._end_to_wait()
+                self._stop_waiting()
             else:
-                self._begin_to_wait()
+                self._start_waiting()
 
     @property
     def _unread(self) -> int | None:
-        """Version of a window whose rest we do not read: its writer waits as well."""
+        """Version of a window that we stopped reading half-way; its writer waits too."""
         if not self._valve.paused or self._session is None:
             return None
         return self._session.arriving
 
-    def _begin_to_wait(self) -> None:
+    def _start_waiting(self) -> None:
         self._progress = self._listener.clock.seconds()
         self._connection.busy(True)
         self._listener.reminders.watch(self)
 
-    def _end_to_wait(self) -> None:
+    def _stop_waiting(self) -> None:
         self._listener.reminders.forget(self)
         self._connection.busy(False)
 
     # The end
 
     def _end(self) -> None:
-        """Take no more; hang up as soon as nothing is owed."""
+        """Take no more; hang up once all windows are acknowledged."""
         self._ending = True
         self._drop_session()
-        self._settle()
-        if self._owed is None:
+        self._acknowledge()
+        if self._pending is None:
             self._hang_up()
         else:
             self._connection.pause()
@@ -283,10 +284,10 @@ class LumberjackServer:
     def _forget(self) -> None:
         self._closed = True
         self._drop_session()
-        if self._owed is not None:
-            self._owed = None
+        if self._pending is not None:
+            self._pending = None
             self._unacknowledged = 0
-        self._end_to_wait()
+        self._stop_waiting()
 
 
 def accept(

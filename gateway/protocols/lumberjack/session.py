@@ -1,12 +1,12 @@
-"""What a Lumberjack writer is owed: windows in, batches and their acknowledgements out.
+"""The reader's side of a Lumberjack connection, without I/O: makes batches of windows.
 
-A window is complete with its last event, or, if events of it came compressed, with
-the end of that compressed frame: its checksum covers them.  A window is a batch, its
-acknowledgement the sequence number of its last event *by position*, in the version of
-its `W`: the number is the writer's business, and so are its jumps and roll-overs.
+A window is one batch.  It is complete with its last event, or, if its last events came
+compressed, with the end of that compressed frame, whose checksum covers them.  Its
+acknowledgement has the version of its `W` and the sequence number of the last event in
+it, whatever that number is: writers may start anywhere, jump, and roll over.
 
-An event outside any window is a window of one.  Such *loose* events that lie together
-make one batch, and each of them is acknowledged.
+An event outside any window is *loose*.  Adjacent loose events make one batch, and each
+of them is acknowledged, as if it were a window of its own.
 
 No I/O, no clock.
 """
@@ -25,13 +25,13 @@ __all__ = ["Limits", "Ready", "Session"]
 
 @dataclass(slots=True)
 class Ready:
-    """A complete window: store *body*, if it has events, then send *ack*."""
+    """A complete window: store `body`, if it has events, then send `ack`."""
 
     version: int
-    """Of its `W`, or of its frames when there was none: `1` or `2` in ASCII."""
+    """Of its `W`, or of its frames if they are loose: `1` or `2` in ASCII."""
     ack: bytes
     count: int = 0
-    """How many events there are to store."""
+    """How many events `body` has; with 0 there is nothing to store."""
     body: bytes = b""
     payload_bytes: int = 0
 
@@ -46,32 +46,32 @@ class _Open:
         self.version = version
         self.id = window
         self.left = left
-        """Frames to come; 0 in a loose one."""
+        """Frames that are still to come; 0 if these are loose events."""
         self.spare = spare
-        """How many events arrays may still add to the number of frames."""
+        """How many more events than frames arrays may still make of it."""
         self.inside = False
-        """Events of it are in the compressed frame that is arriving."""
+        """It has events in the compressed frame that is arriving."""
         self.count = 0
         self.size = 0
-        """Of its frames, inflated."""
+        """Bytes of its frames, inflated."""
         self.payload_bytes = 0
         self.acks: list[bytes] = []
         self.held = 0
         self.pieces: list[bytes | slice] = []
-        """Its frames; what came in the compressed frame that is arriving, as the
-        place there."""
+        """Its frames; those in the compressed frame that is arriving only as their place
+        in it."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)
         self.pieces.append(piece)
 
     def settle(self, piece: bytes) -> None:
-        """The compressed frame is this window's alone: *piece* is all of it."""
+        """Keep the compressed frame *piece* as it came: it is this window's alone."""
         self.pieces = [kept for kept in self.pieces if isinstance(kept, bytes)]
         self.hold(piece)
 
     def resolve(self, inflated: bytes) -> None:
-        """The compressed frame is shared: take out what is this window's."""
+        """Cut this window's frames out of a compressed frame that others share."""
         pieces, self.pieces, self.held = self.pieces, [], 0
         for piece in pieces:
             self.hold(piece if isinstance(piece, bytes) else inflated[piece])
@@ -91,13 +91,13 @@ class Session:
         self._loose: _Open | None = None
         self._done: list[Ready] = []
         # Of the compressed frame that is arriving:
-        self._touched: list[_Open | Ready] = []  # whose events are in it, in order
+        self._touched: list[_Open | Ready] = []  # windows with events in it, in order
         self._shared = False  # it can not be stored as it came
         self._frames = 0
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered for windows that are not complete."""
+        """How many bytes are buffered for windows that are not complete."""
         held = self._decoder.held_bytes
         for one in self._touched:
             held += one.held if isinstance(one, _Open) else 0
@@ -106,13 +106,13 @@ class Session:
 
     @property
     def arriving(self) -> int | None:
-        """Version of the window that has begun and not ended; None if none has."""
+        """Version of the window that is still arriving; None if there is none."""
         return None if self._window is None else self._window.version
 
     def received(self, data: bytes) -> Iterator[Ready]:
-        """Take any slicing of the stream; the windows it completes, in order.
+        """Take bytes of the stream, in any slicing; yields the windows they complete.
 
-        A `Refusal` is raised behind the windows that are complete before it.
+        A `Refusal` is raised after the windows that were complete before its cause.
         """
         limits, decoder = self._limits, self._decoder
         decoder.feed(data)
@@ -180,7 +180,7 @@ class Session:
         return _Open(version, self._windows, left, self._limits.window_events)
 
     def _array(self, token: Array) -> None:
-        """A frame that is as many events as its array has elements."""
+        """Split an array into events, or take it as one."""
         one = self._current(token.version)
         found = events.elements(
             token.body, message_bytes=self._limits.message_bytes, most=one.spare + 1
@@ -195,7 +195,7 @@ class Session:
         self._events(token, len(found), split)
 
     def _events(self, token: Frames | Array, count: int, frames: bytes | None) -> None:
-        """*count* events more, in *frames* or in the compressed frame."""
+        """Take *count* events; *frames* is None if they are in the compressed frame."""
         one = self._current(token.version)
         size = token.stop - token.start
         taken = token.count if isinstance(token, Frames) else 1
@@ -220,7 +220,7 @@ class Session:
                 self._finish(one)
 
     def _current(self, version: int) -> _Open:
-        """Where the next event belongs."""
+        """The window, or the run of loose events, that the next event belongs to."""
         inside = self._decoder.inside
         loose = self._loose
         if loose is not None and (
@@ -238,7 +238,7 @@ class Session:
         return one
 
     def _close_loose(self) -> None:
-        """The loose events end; they are complete unless a compressed frame is not."""
+        """End the run of loose events: complete, unless its compressed frame is not."""
         loose, self._loose = self._loose, None
         if loose is not None and not loose.inside:
             self._finish(loose)
@@ -262,7 +262,7 @@ class Session:
             )
 
     def _ended(self, token: Compressed) -> None:
-        """A compressed frame is verified: what it completes is complete now."""
+        """A compressed frame was verified: windows that end in it are complete now."""
         if self._loose is not None and self._loose.inside:
             self._loose = None
         touched, shared = self._touched, self._shared

@@ -1,4 +1,4 @@
-"""Lumberjack frames: bytes in, runs of frames out; and frames to bytes.
+"""Lumberjack's wire format: decodes bytes to runs of frames, encodes frames to bytes.
 
     writer -> W(count)            the writer will send so many events, then wait
     writer -> J(seq, size, body)  one event, JSON
@@ -9,12 +9,11 @@
 Every frame starts with its version, `1` or `2`, and its type; numbers are unsigned,
 32 bits, big-endian.  No I/O, no clock, no policy on windows: that is `session`.
 
-Cost decides the shape.  A window has thousands of events and a connection has a core
-to share, so there is no object per frame: `Decoder.next` answers with a *run*, as many
-like frames as lie together.  A compressed frame is inflated as its bytes arrive,
-`_INFLATE_STEP` bytes at a time, and what was inflated is forgotten once it was walked
-over; what is kept is the compressed form, a seventh of the size.  Whoever needs the
-inflated bytes after all calls `inflate` on it.
+A window has thousands of events, so there is no object for each frame: `Decoder.next`
+returns a *run*, all adjacent frames of one kind.  A compressed frame is inflated as its
+bytes arrive, `_INFLATE_STEP` bytes at a time, and the inflated bytes are dropped once
+its frames were found.  What is kept is the compressed form, a seventh of the size;
+`inflate` gives the rest back when it is needed after all.
 
 Everything is refused on its declared length, before it is buffered.
 """
@@ -34,11 +33,11 @@ from gateway.protocols.lumberjack.frames import (
     Array,
     C,
     Compressed,
+    CompressedHeader,
     D,
     Frames,
     J,
     Limits,
-    Opened,
     Stream,
     W,
     Window,
@@ -80,23 +79,23 @@ class _Inflation:
     __slots__ = ("_full", "_inflater", "_left", "_limit", "_parts", "_tail", "frames",
                  "inflated")  # fmt: skip
 
-    def __init__(self, opened: Opened, limits: Limits) -> None:
+    def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
         self.inflated = 0
         self._inflater = isal_zlib.decompressobj()
-        self._left = opened.size
+        self._left = header.size
         self._limit = limits.inflated_bytes
-        self._parts = [opened.header]
-        self._tail = b""  # handed to zlib and not consumed, because …
-        self._full = False  # … the last step gave all it may
+        self._parts = [header.head]
+        self._tail = b""  # zlib did not consume it, because …
+        self._full = False  # … the last step gave `_INFLATE_STEP` bytes
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """How many bytes are buffered."""
         return sum(map(len, self._parts)) + self.frames.size
 
     def advance(self, source: Stream) -> bool:
-        """Inflate one step; false if there is nothing to inflate now."""
+        """Inflate one step; false if nothing has arrived that could be inflated."""
         deflated = self._tail
         if not deflated and not self._full:
             deflated = source.take(min(self._left, _DEFLATED_STEP))
@@ -124,7 +123,7 @@ class _Inflation:
         return True
 
     def finish(self) -> Compressed | None:
-        """The frame, if all of it was inflated and taken; None if more is to come."""
+        """The frame, if all of it was inflated and read; None if more is to come."""
         if self._left:
             return None
         if not self._inflater.eof:
@@ -135,7 +134,7 @@ class _Inflation:
 
 
 class Decoder:
-    """What a writer sends, in any slicing, as tokens.  Raises `Refusal` only."""
+    """Decodes what a writer sends, in any slicing.  Raises `Refusal` only."""
 
     __slots__ = ("_inflation", "_limits", "_stream")
 
@@ -146,7 +145,7 @@ class Decoder:
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered."""
+        """How many bytes are buffered."""
         inflation = self._inflation
         return self._stream.size + (inflation.size if inflation else 0)
 
@@ -156,20 +155,20 @@ class Decoder:
         return self._inflation is not None
 
     def feed(self, more: bytes) -> None:
-        """The stream goes on."""
+        """Add what arrived."""
         self._stream.append(more)
 
     def next(self, room: int, budget: int) -> Token | None:
         """The next token; None until more is fed.
 
-        A run has at most *room* events: the caller knows where its window ends.
-        *budget* is how many bytes of frames the limits leave to this window.
+        A run has at most *room* events, because the caller knows where its window ends.
+        *budget* is how many bytes of frames the limits still allow this window.
         """
         while True:
             inflation = self._inflation
             if inflation is None:
                 token = self._stream.next(room, budget)
-                if not isinstance(token, Opened):
+                if not isinstance(token, CompressedHeader):
                     if token is None:
                         self._stream.release()
                     return token
@@ -177,7 +176,7 @@ class Decoder:
                 continue
             inner = inflation.frames.next(room, budget)
             if inner is not None:
-                assert not isinstance(inner, Opened), "refused by the inner stream"
+                assert not isinstance(inner, CompressedHeader), "refused inside"
                 return inner
             if inflation.advance(self._stream):
                 continue
@@ -191,7 +190,7 @@ class Decoder:
 
 
 def inflate(frame: bytes | memoryview) -> bytes:
-    """What a compressed frame holds; only for one that a `Decoder` has let pass."""
+    """The contents of a compressed frame, which a `Decoder` has accepted before."""
     inflated: bytes = isal_zlib.decompress(memoryview(frame)[6:])
     return inflated
 

@@ -1,13 +1,13 @@
-"""The writer's side of the protocol: what to send next, and what is acknowledged.
+"""The sending side of Lumberjack, without I/O: makes windows, takes acknowledgements.
 
-A *lot* is what the caller wants acknowledged as a whole.  It travels as one or more
-windows, of at most as many events as the slow start allows; several windows are in
-flight at once.  What was not acknowledged when a connection ends is sent again on the
-next one: at least once, in order.
+A batch is what the caller wants acknowledged as a whole.  It is sent as one or more
+windows; the slow start limits their size, and several are in flight at once.  What was
+not acknowledged when a connection ends is sent again on the next one: at least once,
+in order.
 
 v2 numbers the events of each window from 1, as Filebeat does, and sends `J` frames.
-v1 numbers the events of its life, as logstash-forwarder does, and sends `D` frames: a
-JSON object's text values under their dotted keys, anything else as `line`.
+v1 counts on from window to window, as logstash-forwarder does, and sends `D` frames:
+a JSON object's text values under their dotted keys, anything else as `line`.
 
 No I/O, no clock.
 """
@@ -21,20 +21,20 @@ from typing import Any
 import msgspec
 
 from gateway.protocols.lumberjack import wire
-from gateway.protocols.sender import Lot, Unexpected
+from gateway.protocols.sender import Batch, Unexpected
 
-__all__ = ["Lot", "Writer", "WrongAck"]
+__all__ = ["Writer", "WrongAck"]
 
 _V1, _V2 = b"12"
 _SLOW_START = 10
 
 
 class WrongAck(Unexpected):
-    """The reader sent something that acknowledges nothing of ours."""
+    """The reader sent something that is not the acknowledgement that is due."""
 
 
 class Writer:
-    """One connection after the other, from the writer's side."""
+    """Sends events over one connection after the other.  See `sender.Writer`."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Writer:
         self._compression = compression
         self._size = min(_SLOW_START, window) if slow_start else window
         self._slow_start = slow_start
-        self._lots: deque[Lot] = deque()  # what is not acknowledged …
-        self._next = 0  # … and which of them is not wholly on its way
-        self._flight: deque[tuple[Lot, int, int]] = deque()  # lot, events, last seq
+        self._batches: deque[Batch] = deque()  # not acknowledged …
+        self._next = 0  # … and the first of them that is not wholly sent
+        self._flight: deque[tuple[Batch, int, int]] = deque()  # batch, events, last seq
         self._seq = 0
         self._tail = b""
         self.resent = 0
@@ -65,50 +65,53 @@ class Writer:
 
     @property
     def waiting(self) -> bool:
-        """Something is on its way and not acknowledged."""
+        """A window was sent and is not acknowledged."""
         return bool(self._flight)
 
     @property
-    def lots(self) -> Sequence[Lot]:
-        """What is not acknowledged, oldest first."""
-        return self._lots
+    def batches(self) -> Sequence[Batch]:
+        """Those that are not acknowledged, oldest first."""
+        return self._batches
 
     def connected(self) -> bytes:
-        """Nothing: windows come first."""
+        """Nothing: there is no greeting."""
         return b""
 
-    def add(self, lot: Lot) -> None:
-        """Send this as well."""
-        if not lot.events:
-            raise ValueError("an empty lot is never acknowledged")
-        self._lots.append(lot)
+    def add(self, batch: Batch) -> None:
+        """Send these events too."""
+        if not batch.events:
+            raise ValueError("an empty batch is never acknowledged")
+        self._batches.append(batch)
 
     def take(self) -> bytes:
-        """The next window, to be written now; empty if nothing may be."""
-        if len(self._flight) >= self._pipelining or self._next >= len(self._lots):
+        """The next window, to be written now; empty if none may be sent now."""
+        if len(self._flight) >= self._pipelining or self._next >= len(self._batches):
             return b""
-        lot = self._lots[self._next]
-        events = lot.events[lot.sent : lot.sent + self._size]
-        lot.sent += len(events)
-        if lot.sent == len(lot.events):
+        batch = self._batches[self._next]
+        events = batch.events[batch.sent : batch.sent + self._size]
+        batch.sent += len(events)
+        if batch.sent == len(batch.events):
             self._next += 1
         frames, last = self._frames(events)
-        self._flight.append((lot, len(events), last))
+        self._flight.append((batch, len(events), last))
         if self._compression:
             frames = wire.compressed(self._version, frames, self._compression)
         return wire.window(self._version, len(events)) + frames
 
-    def received(self, data: bytes) -> Iterator[Lot]:
-        """What the reader sent; the lots that are safe now, then maybe `WrongAck`."""
+    def received(self, data: bytes) -> Iterator[Batch]:
+        """The batches that these bytes from the reader acknowledge.
+
+        Raises `WrongAck`, after those that were acknowledged before it.
+        """
         data = self._tail + data
         whole = len(data) - len(data) % 6
         self._tail = data[whole:]
         for at in range(0, whole, 6):
             if data[at : at + 2] != bytes((self._version, b"A"[0])):
                 raise WrongAck(f"not an acknowledgement: {data[at : at + 6].hex(' ')}")
-            lot = self._acknowledged(int.from_bytes(data[at + 2 : at + 6]))
-            if lot is not None and lot.done:
-                yield lot
+            batch = self._acknowledged(int.from_bytes(data[at + 2 : at + 6]))
+            if batch is not None and batch.done:
+                yield batch
 
     def disconnected(self) -> None:
         """The connection ended: what is not acknowledged is to be sent again."""
@@ -117,32 +120,32 @@ class Writer:
             self._size = max(1, self._size // 2)
         self.resent += sum(count for _, count, _ in self._flight)
         self._flight.clear()
-        for lot in self._lots:
-            lot.sent = lot.acknowledged
+        for batch in self._batches:
+            batch.sent = batch.acknowledged
         self._next = 0
 
-    def _acknowledged(self, seq: int) -> Lot | None:
+    def _acknowledged(self, seq: int) -> Batch | None:
         if seq == 0 and self._version == _V2:
             self.keepalives += 1
             return None
         if not self._flight:
             raise WrongAck(f"acknowledgement of {seq}, nothing was sent")
-        lot, count, last = self._flight[0]
+        batch, count, last = self._flight[0]
         if seq != last:
             if self._version == _V2 and seq < last:
-                return None  # of a part of the window: another sign of life
+                return None  # of a part of the window: as good as a keepalive
             raise WrongAck(f"acknowledgement of {seq}, expected {last}")
         self._flight.popleft()
-        lot.acknowledged += count
+        batch.acknowledged += count
         if self._size < self._window:
             self._size = min(self._window, self._size + (self._size + 1) // 2)
-        if lot.done:
-            self._lots.popleft()
+        if batch.done:
+            self._batches.popleft()
             self._next -= 1
-        return lot
+        return batch
 
     def _frames(self, events: Sequence[bytes]) -> tuple[bytes, int]:
-        """Of these events, and the sequence number of the last one."""
+        """The frames of these events, and the last one's sequence number."""
         frames = []
         if self._version == _V2:
             for seq, event in enumerate(events, 1):

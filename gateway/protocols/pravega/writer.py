@@ -1,4 +1,4 @@
-"""Lots of events, written to one segment by a `gateway.protocols.sender.Sender`."""
+"""Batches of events, written to one segment by a `gateway.protocols.sender.Sender`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from gateway.protocols.pravega.client import EventWriter
-from gateway.protocols.sender import Lot
+from gateway.protocols.sender import Batch
 
 __all__ = ["Writer"]
 
@@ -15,11 +15,11 @@ class Writer:
     """A `gateway.protocols.sender.Writer`.  No I/O, no clock."""
 
     def __init__(self, events: EventWriter, *, window: int = 4096) -> None:
-        """When *window* events of *events* are in flight, further lots wait."""
+        """When *window* events of *events* are in flight, further batches wait."""
         self._events = events
         self._window = window
-        self._lots: deque[Lot] = deque()
-        self._waiting: deque[Lot] = deque()
+        self._batches: deque[Batch] = deque()
+        self._waiting: deque[Batch] = deque()
 
     @property
     def resent(self) -> int:
@@ -29,41 +29,41 @@ class Writer:
     @property
     def waiting(self) -> bool:
         """The server owes us an acknowledgement, or the setup."""
-        return bool(self._lots) or not self._events.ready
+        return bool(self._batches) or not self._events.ready
 
     @property
-    def lots(self) -> Sequence[Lot]:
+    def batches(self) -> Sequence[Batch]:
         """What is not acknowledged, oldest first."""
-        return [*self._lots, *self._waiting]
+        return [*self._batches, *self._waiting]
 
     def connected(self) -> bytes:
         """The setup."""
         return self._events.connected()
 
-    def add(self, lot: Lot) -> None:
+    def add(self, batch: Batch) -> None:
         """Write this as well."""
-        self._waiting.append(lot)
+        self._waiting.append(batch)
 
     def take(self) -> bytes:
         """Blocks, or nothing."""
         events = self._events
         while self._waiting and events.unacknowledged < self._window:
-            lot = self._waiting.popleft()
-            events.add(lot.events)
-            lot.sent = len(lot.events)
-            self._lots.append(lot)
+            batch = self._waiting.popleft()
+            events.add(batch.events)
+            batch.sent = len(batch.events)
+            self._batches.append(batch)
         return b"".join(events.blocks())
 
-    def received(self, data: bytes) -> Iterator[Lot]:
-        """The lots that are stored now.  Raises `Refusal`."""
+    def received(self, data: bytes) -> Iterator[Batch]:
+        """The batches that are stored now.  Raises `Refusal`."""
         stored = self._events.received(data)
         while stored:
-            lot = self._lots[0]
-            count = min(stored, lot.sent - lot.acknowledged)
-            lot.acknowledged += count
+            batch = self._batches[0]
+            count = min(stored, batch.sent - batch.acknowledged)
+            batch.acknowledged += count
             stored -= count
-            if lot.done:
-                yield self._lots.popleft()
+            if batch.done:
+                yield self._batches.popleft()
 
     def disconnected(self) -> None:
         """`connected` begins anew."""

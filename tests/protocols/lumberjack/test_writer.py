@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Limits, Session
-from gateway.protocols.lumberjack.writer import Lot, Writer, WrongAck
+from gateway.protocols.lumberjack.writer import Writer, WrongAck
+from gateway.protocols.sender import Batch
 
 _V1, _V2 = b"12"
 
 
-def _lot(count: int, tag: str = "e") -> Lot:
-    return Lot([b'{"id":"%s-%d"}' % (tag.encode(), n) for n in range(count)])
+def _batch(count: int, tag: str = "e") -> Batch:
+    return Batch([b'{"id":"%s-%d"}' % (tag.encode(), n) for n in range(count)])
 
 
 def _sizes(writer: Writer) -> list[int]:
@@ -39,7 +40,7 @@ def test_what_is_sent(
     """A reader gets the events back, under both versions, compressed or not."""
     writer = Writer(v1=v1, compression=compression, slow_start=False)
     events = [b'{"a":{"b":"text","n":5},"c":[1]}', b"no JSON", b'{"e":""}']
-    writer.add(Lot(events))
+    writer.add(Batch(events))
     found = outcome([writer.take()])
     assert found.refusal is None
     payloads = [payload for payload, *_ in found.events]
@@ -57,21 +58,21 @@ def test_what_is_sent(
 def test_pipelining() -> None:
     """So many windows are in flight, and no more."""
     writer = Writer(window=10, pipelining=3, slow_start=False)
-    writer.add(_lot(35))
+    writer.add(_batch(35))
     assert _sizes(writer) == [10, 10, 10]
     assert not list(writer.received(wire.ack(_V2, 10)))
     assert _sizes(writer) == [5]
     acks = wire.ack(_V2, 10) * 2 + wire.ack(_V2, 5)
-    assert not writer.lots[0].done
-    [lot] = writer.received(acks)
-    assert lot.done
+    assert not writer.batches[0].done
+    [batch] = writer.received(acks)
+    assert batch.done
     assert not writer.waiting
 
 
 def test_slow_start() -> None:
     """Windows begin with 10 events, grow by half, and halve when a connection ends."""
     writer = Writer(window=40, pipelining=1)
-    writer.add(_lot(1000))
+    writer.add(_batch(1000))
     seen = []
     for _ in range(6):
         [size] = _sizes(writer)
@@ -86,7 +87,7 @@ def test_slow_start() -> None:
 def test_unacknowledged_windows_are_sent_again() -> None:
     """After a reconnect everything that is not safe goes out again, in order."""
     writer = Writer(window=2, pipelining=3, slow_start=False, compression=0)
-    first, second = _lot(3, "a"), _lot(2, "b")
+    first, second = _batch(3, "a"), _batch(2, "b")
     writer.add(first)
     writer.add(second)
     sent = [writer.take(), writer.take(), writer.take()]
@@ -101,19 +102,19 @@ def test_unacknowledged_windows_are_sent_again() -> None:
 def test_v1_numbers_never_restart() -> None:
     """v1 sequences go on from window to window and over reconnects."""
     writer = Writer(v1=True, window=2, slow_start=False)
-    writer.add(_lot(4))
+    writer.add(_batch(4))
     assert _sizes(writer) == [2, 2]
     assert not list(writer.received(wire.ack(_V1, 2)))
     writer.disconnected()
     assert _sizes(writer) == [2]
-    assert [lot.done for lot in writer.received(wire.ack(_V1, 6))] == [True]
+    assert [batch.done for batch in writer.received(wire.ack(_V1, 6))] == [True]
 
 
 @pytest.mark.parametrize("v1", [False, True])
 def test_keepalives(*, v1: bool) -> None:
     """v2 takes `A 0` for a sign of life; v1 knows no such thing."""
     writer = Writer(v1=v1, slow_start=False)
-    writer.add(_lot(5))
+    writer.add(_batch(5))
     writer.take()
     if v1:
         with pytest.raises(WrongAck):
@@ -138,7 +139,7 @@ def test_keepalives(*, v1: bool) -> None:
 def test_wrong_acks(answer: bytes) -> None:
     """What was not asked for acknowledges nothing."""
     writer = Writer(slow_start=False)
-    writer.add(_lot(5))
+    writer.add(_batch(5))
     writer.take()
     with pytest.raises(WrongAck):
         list(writer.received(answer))
@@ -148,11 +149,11 @@ def test_wrong_acks(answer: bytes) -> None:
 def test_acks_before_a_wrong_one_count() -> None:
     """… but what came before it does."""
     writer = Writer(slow_start=False)
-    lot = _lot(5)
-    writer.add(lot)
+    batch = _batch(5)
+    writer.add(batch)
     writer.take()
     done = writer.received(wire.ack(_V2, 5) * 2)
-    assert next(done) is lot
+    assert next(done) is batch
     with pytest.raises(WrongAck):
         next(done)
 
@@ -168,16 +169,16 @@ def test_acks_before_a_wrong_one_count() -> None:
 def test_every_event_arrives(
     *, seed: int, v1: bool, window: int, pipelining: int, slow_start: bool
 ) -> None:
-    """Whatever breaks, every event arrives, and its lot is done only after that."""
+    """Whatever breaks, every event arrives, and its batch is done only after that."""
     chance = random.Random(seed)
     writer = Writer(v1=v1, window=window, pipelining=pipelining, slow_start=slow_start)
-    lots = [_lot(chance.randint(1, 60), f"l{n}") for n in range(4)]
-    for lot in lots:
-        writer.add(lot)
+    batches = [_batch(chance.randint(1, 60), f"l{n}") for n in range(4)]
+    for batch in batches:
+        writer.add(batch)
     arrived: set[str] = set()
-    done: list[Lot] = []
+    done: list[Batch] = []
     session, answers = Session(Limits()), b""
-    while len(done) < len(lots):
+    while len(done) < len(batches):
         if chance.random() < 0.1:
             writer.disconnected()
             session, answers = Session(Limits()), b""
@@ -185,11 +186,11 @@ def test_every_event_arrives(
             arrived.update(_ids(ready.body))
             answers += ready.ack
         cut = chance.randint(0, len(answers))
-        for lot in writer.received(answers[:cut]):
-            assert {json.loads(event)["id"] for event in lot.events} <= arrived
-            done.append(lot)
+        for batch in writer.received(answers[:cut]):
+            assert {json.loads(event)["id"] for event in batch.events} <= arrived
+            done.append(batch)
         answers = answers[cut:]
-    assert done == lots
+    assert done == batches
 
 
 def _ids(body: bytes) -> list[str]:

@@ -22,7 +22,7 @@ from gateway.protocols.pravega.wire import (
     SetupAppend,
 )
 from gateway.protocols.pravega.writer import Writer
-from gateway.protocols.sender import Lot
+from gateway.protocols.sender import Batch
 
 W = b"w" * 16
 KINDS = pytest.mark.parametrize("kind", [DraftWriter, V17Writer])
@@ -41,7 +41,7 @@ class Link:
         if data:
             self.peer.connection.deliver(data)
 
-    def turn(self, *, store: bool = True) -> list[Lot]:
+    def turn(self, *, store: bool = True) -> list[Batch]:
         """The writer writes, the disk does its work, the answers arrive."""
         self.say(self.writer.take())
         if store:
@@ -55,10 +55,10 @@ class Link:
         self.writer.disconnected()
 
 
-def lots(*sizes: int) -> list[Lot]:
+def batches(*sizes: int) -> list[Batch]:
     """Lots of events that differ."""
     numbers = iter(range(10_000))
-    return [Lot([b"event %d" % next(numbers) for _ in range(n)]) for n in sizes]
+    return [Batch([b"event %d" % next(numbers) for _ in range(n)]) for n in sizes]
 
 
 @KINDS
@@ -67,11 +67,11 @@ def test_lots_are_acknowledged_as_a_whole(
 ) -> None:
     """In their order, when the last event of each is durable."""
     writer = Writer(kind(W, "s"))
-    mine = lots(3, 1, 5)
-    for lot in mine:
-        writer.add(lot)
+    mine = batches(3, 1, 5)
+    for batch in mine:
+        writer.add(batch)
     link = Link(store, writer)
-    done: list[Lot] = []
+    done: list[Batch] = []
     while not done:
         done += link.turn()
     assert done == mine
@@ -83,15 +83,15 @@ def test_lots_are_acknowledged_as_a_whole(
 def test_the_window(store: Any, kind: Callable[[bytes, str], EventWriter]) -> None:
     """Lots wait while as many events are on their way as may be."""
     writer = Writer(kind(W, "s"), window=4)
-    for lot in lots(3, 3, 3):
-        writer.add(lot)
+    for batch in batches(3, 3, 3):
+        writer.add(batch)
     link = Link(store, writer)
     link.turn()
     link.turn()
     link.turn(store=False)
     assert len(store.rows) <= 6
-    assert len(writer.lots) >= 1
-    while writer.lots:
+    assert len(writer.batches) >= 1
+    while writer.batches:
         link.turn()
     assert len(store.rows) == 9
 
@@ -107,7 +107,7 @@ def test_exactly_once(
     """Whenever the connection breaks, before the store or behind it, nothing is twice."""
     store = make_store()
     writer = Writer(kind(W, "s"), window=6)
-    given_lots = lots(*[more for _, _, more in turns if more], 1)
+    given_lots = batches(*[more for _, _, more in turns if more], 1)
     waiting = iter(given_lots)
     link = Link(store, writer)
     for stored, breaks, more in turns:
@@ -118,19 +118,19 @@ def test_exactly_once(
             link.lose()
             link = Link(store, writer)
     writer.add(next(waiting))
-    while writer.lots:
+    while writer.batches:
         link.turn()
-    events = [event for lot in given_lots for event in lot.events]
+    events = [event for batch in given_lots for event in batch.events]
     assert [payload for _, payload in store.rows] == events
-    assert all(lot.done for lot in given_lots)
+    assert all(batch.done for batch in given_lots)
 
 
 def test_a_segment_that_is_not_there(store: Any) -> None:
     """Today's wire makes it first, and appends to it then."""
     writer = Writer(V17Writer(W, "new/stream/0.#epoch.0"))
-    writer.add(lots(2)[0])
+    writer.add(batches(2)[0])
     link = Link(store, writer)
-    while writer.lots:
+    while writer.batches:
         link.turn()
     assert {channel for channel, _ in store.rows} == {"new/stream/0.#epoch.0"}
 
