@@ -10,7 +10,6 @@ what to send on a connection and what the answers mean.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
@@ -20,12 +19,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.interfaces import Refusal
+from gateway.protocols.backoff import Backoff
 from gateway.protocols.outgoing import Stream, Streams
 
 __all__ = ["Batch", "Sender", "Unacknowledged", "Unexpected", "Writer"]
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 10.0
 
 
 class Unacknowledged(Exception):
@@ -127,7 +124,7 @@ class Sender:
         self._clock = clock
         self._websocket = websocket
         self._timeout = timeout
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff()
         self._stream: Stream | None = None
         self._open = False
         self._connecting: Deferred[Any] | None = None
@@ -203,7 +200,7 @@ class Sender:
         except (Unexpected, Refusal) as why:
             self._abort(str(why))
         else:
-            self._pause = _FIRST_PAUSE
+            self._backoff.succeeded()
             self._write()
         for batch in done:
             batch.stored.callback(None)
@@ -221,8 +218,7 @@ class Sender:
             return
         self.writer.disconnected()
         self._log.debug("disconnected: {why}", why=self.trouble)
-        self._retry = self._clock.callLater(self._pause, self.start)
-        self._pause = min(_LONGEST_PAUSE, self._pause * random.uniform(1.5, 2.5))  # noqa: S311 - spreads retries
+        self._retry = self._clock.callLater(self._backoff.pause(), self.start)
 
     def _failed(self, why: Failure) -> None:
         if self._stopped is None or not why.check(CancelledError):

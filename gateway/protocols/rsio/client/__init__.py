@@ -1,6 +1,6 @@
-"""RS.io for Python programs, on asyncio and on Twisted.
+"""RS.io client for Python programs, on asyncio and on Twisted.
 
-On asyncio (in `Deferred.fromCoroutine`, with `on_twisted`, it reads the same):
+On asyncio; with `on_twisted`, in `Deferred.fromCoroutine`, it reads the same:
 
     from gateway.protocols.rsio.client.on_asyncio import connect
 
@@ -8,14 +8,14 @@ On asyncio (in `Deferred.fromCoroutine`, with `on_twisted`, it reads the same):
         async for element in peer.subscribe("tap?channel=orders"):
             print(element)
 
-    outbox = Outbox()       # what is not acknowledged survives a connection in it
+    outbox = Outbox()       # keeps what is not acknowledged, across connections
     async with connect("gw.example", 7400, name="meter-17") as peer:
         async with peer.publisher("events", outbox=outbox) as publisher:
             await publisher.send(b'{"kWh": 17.5}')      # waits for demand
             await publisher.flush()                     # … until it is on disk
 
-A subscription asks for more as its elements are taken out of it, so a slow loop slows
-the publisher, and nothing else.
+A subscription requests more as its elements are taken out of it, so a slow loop slows
+down that publisher and nothing else.
 """
 
 from gateway.protocols.rsio.client.outbox import Outbox

@@ -1,20 +1,22 @@
-"""RS.io on asyncio."""
+"""Connects an RS.io client on asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Waiter
 
 __all__ = ["connect"]
 
 
 class _Runtime:
+    """Implements `Runtime`."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
@@ -35,6 +37,8 @@ class _Runtime:
 
 
 class _Protocol(asyncio.Protocol):
+    """Makes a `Peer` of a connection, and tells it what happens there."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, options: Any) -> None:
         self._loop = loop
         self._options = options
@@ -61,35 +65,30 @@ class _Protocol(asyncio.Protocol):
             self.peer.writable(True)
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     host: str = "localhost",
     port: int = 0,
     *,
     unix: str | None = None,
     tls: ssl.SSLContext | None = None,
     **options: Any,
-) -> AsyncIterator[Peer]:
-    """A `Peer` at *host* and *port*, or at the socket *unix*; it says goodbye at the end.
+) -> AbstractAsyncContextManager[Peer]:
+    """A connection to *host* and *port*, or to the socket *unix*, for `async with`.
 
-    *options* are those of `Peer`.
+    *options* are those of `Peer`.  Raises OSError, of which `Disconnected` is one.
     """
-    loop = asyncio.get_running_loop()
 
-    def make() -> _Protocol:
-        return _Protocol(loop, options)
+    async def connecting() -> Peer:
+        loop = asyncio.get_running_loop()
 
-    if unix is not None:
-        _, protocol = await loop.create_unix_connection(make, unix, ssl=tls)
-    else:
-        _, protocol = await loop.create_connection(make, host, port, ssl=tls)
-    peer = protocol.peer
-    assert peer is not None, "connection_made comes first"
-    try:
-        await peer.opened()
-        yield peer
-    except GeneratorExit:  # nobody runs us any more: no time for a goodbye
-        peer.abandon()
-        raise
-    finally:
-        await peer.close()
+        def make() -> _Protocol:
+            return _Protocol(loop, options)
+
+        if unix is not None:
+            _, protocol = await loop.create_unix_connection(make, unix, ssl=tls)
+        else:
+            _, protocol = await loop.create_connection(make, host, port, ssl=tls)
+        assert protocol.peer is not None, "connection_made comes first"
+        return protocol.peer
+
+    return connected(connecting)

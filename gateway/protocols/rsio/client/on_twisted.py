@@ -1,9 +1,9 @@
-"""RS.io on Twisted."""
+"""Connects an RS.io client on Twisted."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from twisted.internet import interfaces
@@ -11,16 +11,18 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.protocols.outgoing import Stream, Streams
-from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 
 __all__ = ["ALPN", "SUBPROTOCOL", "connect"]
 
-#: What the protocol is called in TLS, and in a WebSocket's handshake.
+#: The protocol's name in TLS, and in a WebSocket's handshake.
 ALPN, SUBPROTOCOL = b"rsio/0", "rsio.v0"
 
 
 class _Runtime:
+    """Implements `Runtime`."""
+
     def __init__(self, clock: interfaces.IReactorTime) -> None:
         self._clock = clock
 
@@ -46,8 +48,8 @@ class _Runtime:
         return cancel
 
 
-class _Wire:
-    """A stream as `Peer` wants it."""
+class _Transport:
+    """Implements `Transport` with a stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.write = stream.send
@@ -55,8 +57,8 @@ class _Wire:
         self.abort = stream.abort
 
 
-class _User:
-    """Tells a peer what happens on its stream."""
+class _Connecting:
+    """Makes a `Peer` of a stream that opens, and tells it what happens there."""
 
     def __init__(self, clock: interfaces.IReactorTime, options: Any) -> None:
         self._clock = clock
@@ -70,7 +72,7 @@ class _User:
 
     def opened(self) -> None:
         assert self._stream is not None, "connected comes first"
-        peer = Peer(_Wire(self._stream), _Runtime(self._clock), **self._options)
+        peer = Peer(_Transport(self._stream), _Runtime(self._clock), **self._options)
         self._stream.when_choked(peer.writable)
         self._peer = peer
         self.opening.callback(peer)
@@ -90,27 +92,22 @@ class _User:
             self._stream.abort()
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     target: interfaces.IStreamClientEndpoint,
     *,
     clock: interfaces.IReactorTime,
     websocket: str | None = None,
     **options: Any,
-) -> AsyncIterator[Peer]:
-    """A `Peer` at *target*; it says goodbye at the end.  For `Deferred.fromCoroutine`.
+) -> AbstractAsyncContextManager[Peer]:
+    """A connection to *target*, for `async with` in `Deferred.fromCoroutine`.
 
     *websocket* is the request's `//HOST/PATH`, or None for a bare stream; *options* are
-    those of `Peer`.
+    those of `Peer`.  Raises `Disconnected`, or what *target* fails with.
     """
-    user = _User(clock, options)
-    await target.connect(Streams(user, websocket, subprotocols=[SUBPROTOCOL]))
-    peer = await user.opening
-    try:
-        await peer.opened()
-        yield peer
-    except GeneratorExit:  # nobody runs us any more: no time for a goodbye
-        peer.abandon()
-        raise
-    finally:
-        await peer.close()
+
+    async def connecting() -> Peer:
+        user = _Connecting(clock, options)
+        await target.connect(Streams(user, websocket, subprotocols=[SUBPROTOCOL]))
+        return await user.opening
+
+    return connected(connecting)

@@ -1,4 +1,4 @@
-"""Elements that are to be published, until they are known to be safe."""
+"""Elements to publish, kept until the subscriber confirms that it has them safe."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ __all__ = ["Outbox"]
 class Outbox:
     """Outlives connections: what was not confirmed on one is sent again on the next.
 
-    To a gateway that knows who we are (extension 2) it is sent exactly once, else at
-    least once.
+    A gateway that knows our name (extension 2) stores each element exactly once, any
+    other subscriber gets it at least once.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
-        """*whole*: these are all the elements that we ever publish under this name,
-        from an earlier life too; what the gateway has of them is not sent.
+        """*whole*: it is given every element ever published under this name, those of
+        earlier runs of the program too; what the gateway has already is not sent.
 
-        Else they come behind whatever it has when it first says so.
+        Otherwise its elements follow those that the gateway has of this name.
         """
         self.first = 0
-        """How many elements the subscriber had before ours."""
+        """How many elements of this name the subscriber had before the first of these."""
         self.resent = 0
-        """How many were sent more than once."""
+        """How many elements were sent more than once."""
         self._placed = whole
         self.confirmed = 0
-        """How many elements, from the first on, are safe."""
+        """How many elements are safe."""
         self.sent = 0
-        """How many are safe or on their way."""
+        """How many elements are safe or on their way."""
         self._elements: deque[bytes] = deque()
 
     def __len__(self) -> int:
-        """How many are not confirmed."""
+        """How many elements are not confirmed."""
         return len(self._elements)
 
     @property
     def unsent(self) -> int:
-        """How many are not on their way."""
+        """How many elements were not sent yet."""
         return self.confirmed + len(self._elements) - self.sent
 
     def add(self, element: bytes) -> None:
-        """Publish this as well."""
+        """Append an element."""
         self._elements.append(element)
 
     def take(self, most: int) -> list[bytes]:
@@ -53,7 +53,7 @@ class Outbox:
         return taken
 
     def confirm(self, number: int) -> None:
-        """The first *number* are safe; less than is known already is no news."""
+        """The first *number* elements are safe; a smaller number than before is ignored."""
         for _ in range(
             min(number, self.confirmed + len(self._elements)) - self.confirmed
         ):
@@ -62,9 +62,9 @@ class Outbox:
         self.sent = max(self.sent, self.confirmed)
 
     def rewind(self, offset: int | None) -> None:
-        """A new stream: the subscriber has *offset* elements, or does not say.
+        """A new stream begins: the subscriber has *offset* elements, None if unknown.
 
-        ValueError if it has elements that were never here, or lacks confirmed ones.
+        ValueError if it claims elements that were never here, or lacks confirmed ones.
         """
         sent = self.sent
         if offset is not None:

@@ -1,8 +1,9 @@
-"""A connection from a program's side: what it subscribes to, what it publishes."""
+"""One client connection, on any event loop: its subscriptions and publishers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.client.outbox import Outbox
@@ -31,17 +32,31 @@ from gateway.protocols.rsio.signals import (
 )
 from gateway.protocols.rsio.streams import Consumed, Served
 
-__all__ = ["Peer"]
+__all__ = ["Peer", "connected"]
 
 _HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
 _LIMITS = Limits(element_bytes=1 << 24)
-_ALWAYS = (Extension.KEEPALIVE, Extension.GOODBYE_ACK)
+_OFFERED = (Extension.KEEPALIVE, Extension.GOODBYE_ACK)
+
+
+@asynccontextmanager
+async def connected(connecting: Callable[[], Awaitable[Peer]]) -> AsyncIterator[Peer]:
+    """The body of `async with connect(…)`; says goodbye at the end of the block."""
+    peer = await connecting()
+    try:
+        await peer.opened()
+        yield peer
+    except GeneratorExit:  # no event loop runs us any more: no time for a goodbye
+        peer.abandon()
+        raise
+    finally:
+        await peer.close()
 
 
 class Peer:
-    """Whoever is at the other end.  Made by `connect`."""
+    """The program at the other end.  Made by `connect`."""
 
     def __init__(
         self,
@@ -51,12 +66,12 @@ class Peer:
         name: str | None = None,
         token: str | None = None,
         compress: bool = False,
-        extensions: Iterable[Extension] = _ALWAYS,
+        extensions: Iterable[Extension] = _OFFERED,
         limits: Limits | None = None,
     ) -> None:
-        """*name* is who we are; with it, publishing goes on exactly where it was.
+        """*name* says who we are, so that publishing resumes without loss or doubles.
 
-        *token* proves it, where proof is asked for.
+        *token* is a secret that proves it, where the gateway asks for one.
         """
         offered = {*extensions}
         if name is not None or token is not None:
@@ -64,7 +79,7 @@ class Peer:
         if compress:
             offered.add(Extension.COMPRESSION)
         self.can_write = True
-        """The transport takes more."""
+        """Whether the transport takes more."""
         self._session = Session(limits or _LIMITS, server=False, offered=offered)
         self._transport = transport
         self._runtime = runtime
@@ -85,11 +100,11 @@ class Peer:
 
     @property
     def extensions(self) -> frozenset[Extension]:
-        """What both know; empty until `opened`."""
+        """Those that both sides know; empty until `opened`."""
         return self._session.extensions
 
     async def opened(self) -> None:
-        """Wait until both sides have said hello."""
+        """Wait until both hellos were exchanged.  Raises `Disconnected`."""
         while self._session.state is State.GREETING:
             await self._changed.wait()
         if self._session.state is State.CLOSED:
@@ -100,8 +115,8 @@ class Peer:
     ) -> Subscription:
         """The elements of one of the other end's publishers.
 
-        *window* is how many may be here at once; *offset*, in extension 2, how many of
-        them we have already.
+        *window* is the most elements that are requested and not taken yet; *offset*,
+        with extension 2, how many of the publisher's we have already.
         """
 
         def ask() -> Consumed:
@@ -127,9 +142,10 @@ class Peer:
         outbox: Outbox | None = None,
         confirms: bool = True,
     ) -> Publishing:
-        """Publish under *name*, to whoever subscribes to it.
+        """Publish under *name*, to one subscriber; for `async with`.
 
-        ValueError if that is done already.  `Publishing` says what the others mean.
+        *size* is in bytes, for elements of a fixed size; 0 if they differ.  For
+        *confirms* see `Publishing`.  ValueError if *name* is being published already.
         """
         if name in self._publishing:
             raise ValueError(f"{name} is published already")
@@ -151,7 +167,7 @@ class Peer:
         return made
 
     async def close(self, reason: str = "") -> None:
-        """Say goodbye, and wait for the answer, but not for long."""
+        """Say goodbye, and wait up to 5 s for the answer."""
         if self._session.state is State.CLOSED:
             return
         self._session.goodbye(reason)
@@ -162,7 +178,7 @@ class Peer:
         give_up()
 
     def abandon(self) -> None:
-        """Go without a goodbye."""
+        """Drop the connection without a goodbye."""
         self._abandon("abandoned")
 
     def _abandon(self, why: str) -> None:
@@ -174,34 +190,34 @@ class Peer:
     # What subscriptions and publishers ask for
 
     def request(self, stream: Consumed, more: int) -> None:
-        """More elements of a stream."""
+        """Request *more* elements of a stream."""
         self._session.consumer.request(stream, more)
         self._flush()
 
     def cancel(self, stream: Consumed) -> None:
-        """No more of them."""
+        """Cancel a stream."""
         if isinstance(stream.context, Subscription):
             self._subscriptions.discard(stream.context)
         self._session.consumer.cancel(stream)
         self._flush()
 
     def stored(self, stream: Consumed, offset: int) -> None:
-        """So many are safe."""
+        """Tell that the first *offset* elements are safe (extension 2)."""
         self._session.consumer.stored(stream, offset)
         self._flush()
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
-        """Publish."""
+        """Publish *elements*."""
         self._session.producer.send(stream, elements)
         self._wrote(sum(map(len, elements)))
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
-        """Publish."""
+        """Publish elements of a fixed size, joined."""
         self._session.producer.send_packed(stream, octets)
         self._wrote(len(octets))
 
     def finish(self, stream: Served, error: str | None) -> None:
-        """Publish no more."""
+        """End a stream that we publish; with *error*, by onError."""
         if error is None:
             self._session.producer.complete(stream)
         else:
@@ -209,13 +225,13 @@ class Peer:
         self._flush()
 
     def forget(self, publishing: Publishing) -> None:
-        """Its name is free again."""
+        """Make its name free again."""
         for name, one in list(self._publishing.items()):
             if one is publishing:
                 del self._publishing[name]
 
     def _wrote(self, size: int) -> None:
-        """Small things are written together, in the next turn."""
+        """Write soon: small elements are collected until the loop's next turn."""
         self._unwritten += size
         if self._unwritten >= _WRITE_BYTES:
             self._flush()
@@ -239,7 +255,7 @@ class Peer:
     # What the transport tells
 
     def received(self, data: bytes) -> None:
-        """Octets have arrived."""
+        """Bytes arrived."""
         try:
             for event in self._session.received(data):
                 self._take(event)
@@ -260,7 +276,7 @@ class Peer:
                 publishing.writable()
 
     def lost(self, why: str) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
         self._session.lost()
         self._end(why)
 
@@ -277,7 +293,7 @@ class Peer:
                 made = self._publishing.get(stream.publisher)
                 if made is not None:
                     self._offer(stream, made)
-                # else: it waits for its publisher
+                # else: it is answered when the program publishes that name
             case DemandAdded(stream):
                 if isinstance(stream.context, Publishing):
                     stream.context.demanded()
@@ -314,7 +330,7 @@ class Peer:
             size = made.asked(stream)
         except ValueError as why:
             self._session.producer.fail(stream, f"E416 {why}")
-            made.impossible(str(why))
+            made.rejected(str(why))
             return
         if size is None:
             self._session.producer.fail(stream, "E409 one subscriber at a time")

@@ -1,9 +1,8 @@
-"""A stream that a program publishes."""
+"""A stream that a program publishes to one subscriber, within its demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gateway.protocols.rsio.client.outbox import Outbox
@@ -19,11 +18,12 @@ _HELPING = 1024
 
 
 class Publishing:
-    """Publishes to the one subscriber of a name, within its demand.
+    """Publishes to the one subscriber of a name.
 
-    A gateway asks for more only when as many are on disk, and so confirms them.  Any
-    other subscriber may not mean that: `confirms=False`, and `flush` waits until all
-    is sent.  `async with` flushes and completes the stream at its end, or fails it.
+    A gateway requests more only when as many are on disk: its demand confirms them.
+    For a subscriber whose demand does not mean that there is `confirms=False`: `flush`
+    then waits only until everything is sent.  At the end of an `async with` block the
+    stream is flushed and completed, or failed if the block raised.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Publishing:
         confirms: bool = True,
     ) -> None:
         self.outbox = outbox
-        """What is not confirmed; it may be used again on the next connection."""
+        """The elements that are not confirmed; use it again on the next connection."""
         self._peer = peer
         self._changed = changed
         self._size = size
         self._confirms = confirms
         self._stream: Served | None = None
-        self._base = 0
+        self._base = 0  # how many elements were confirmed when the stream began
         self._over: Exception | None = None
 
     async def send(self, element: bytes) -> None:
@@ -51,7 +51,7 @@ class Publishing:
         await self._drain()
 
     async def send_all(self, elements: Iterable[bytes]) -> None:
-        """Publish *elements*; returns when the last one is on its way."""
+        """Publish *elements*; returns when all of them are on their way."""
         for element in elements:
             self.outbox.add(element)
             if self.outbox.unsent >= _HELPING:
@@ -59,7 +59,7 @@ class Publishing:
         await self._drain()
 
     async def flush(self) -> None:
-        """Wait until the subscriber has all of it safe."""
+        """Wait until the subscriber has every element safe."""
         await self.settled(self.outbox.confirmed + len(self.outbox))
 
     async def settled(self, number: int) -> None:
@@ -84,7 +84,7 @@ class Publishing:
                 await self._changed.wait()
 
     def _push(self) -> None:
-        """Send what is wanted and can be sent now."""
+        """Send as much as demand and transport allow."""
         outbox, stream = self.outbox, self._stream
         while stream is not None and outbox.unsent and self._peer.can_write:
             elements = outbox.take(min(stream.demand.left, _HELPING))
@@ -108,13 +108,10 @@ class Publishing:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, _: object, error: BaseException | None, __: object
     ) -> None:
         try:
-            if kind is None:
+            if error is None:
                 await self.flush()
         finally:
             self._peer.forget(self)
@@ -124,9 +121,9 @@ class Publishing:
     # What the peer tells
 
     def asked(self, stream: Served) -> int | None:
-        """A subscriber: the size of our elements, or None if there is one already.
+        """A peer subscribes; returns the elements' size, None if another one did before.
 
-        ValueError if it wants to go on where we can not.
+        ValueError if it asks for an offset at which we can not resume.
         """
         if self._stream is not None:
             return None
@@ -136,13 +133,13 @@ class Publishing:
         stream.context = self
         return self._size
 
-    def impossible(self, why: str) -> None:
-        """It wants to go on where we can not."""
+    def rejected(self, why: str) -> None:
+        """Its offset is one at which we can not resume."""
         self._over = StreamFailed(why)
         self._changed.notify_all()
 
     def demanded(self) -> None:
-        """It wants more, and so says how much is safe."""
+        """The subscriber requested more, which may confirm what it has."""
         stream = self._stream
         if stream is not None and self._confirms:
             safe = self._base + stream.granted - stream.first
@@ -150,7 +147,7 @@ class Publishing:
         self._changed.notify_all()
 
     def safe(self, offset: int) -> None:
-        """It says how much is safe."""
+        """The subscriber has the first *offset* elements safe (extension 2)."""
         outbox = self.outbox
         outbox.confirm(min(offset - outbox.first, outbox.sent))
         self._changed.notify_all()
@@ -160,7 +157,7 @@ class Publishing:
         self._changed.notify_all()
 
     def cancelled(self) -> None:
-        """It wants no more."""
+        """The subscriber cancelled."""
         self._over = StreamFailed("the subscriber cancelled")
         self._changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""How a coroutine waits, whoever runs it."""
+"""What the client needs of an event loop, and a condition to wait for on any."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = [
 
 
 class Disconnected(ConnectionError):
-    """The connection ended before what was waited for."""
+    """The connection ended, or could not be opened."""
 
 
 class StreamFailed(Exception):
-    """The publisher ended its stream with an error, or the subscriber ours."""
+    """A stream ended with an error, or its subscriber cancelled it."""
 
 
-#: Something to await, and what ends the waiting; ending it twice does no harm.
+#: Something to await, and a call that ends the wait; a second call does nothing.
 Waiter: TypeAlias = tuple[Awaitable[None], Callable[[], None]]
 
 
@@ -31,30 +31,30 @@ class Runtime(Protocol):
     """An event loop."""
 
     def waiter(self) -> Waiter:
-        """A new one."""
+        """A new waiter."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call it in the next turn."""
+        """Call it in the loop's next turn."""
 
     def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        """Call it then, unless what is returned is called before."""
+        """Call it after so many seconds; returns a call that cancels it."""
 
 
 class Transport(Protocol):
     """An open connection."""
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send, or buffer until it can be sent."""
 
     def close(self) -> None:
-        """Send what is kept, then FIN."""
+        """Close once everything written is sent."""
 
     def abort(self) -> None:
-        """Drop at once."""
+        """Close at once."""
 
 
 class Condition:
-    """Wakes all who wait for something to change; they look whether it did."""
+    """Wakes all waiting coroutines; each checks whether what it waits for has happened."""
 
     __slots__ = ("_runtime", "_wakes")
 
@@ -63,7 +63,7 @@ class Condition:
         self._wakes: list[Callable[[], None]] = []
 
     async def wait(self) -> None:
-        """Until the next `notify_all`."""
+        """Wait for the next `notify_all`."""
         awaitable, wake = self._runtime.waiter()
         self._wakes.append(wake)
         try:
@@ -73,7 +73,7 @@ class Condition:
                 self._wakes.remove(wake)
 
     def notify_all(self) -> None:
-        """Wake them."""
+        """Wake all that wait."""
         wakes, self._wakes = self._wakes, []
         for wake in wakes:
             wake()

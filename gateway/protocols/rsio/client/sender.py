@@ -1,13 +1,12 @@
-"""Publishes to a gateway on Twisted, on connection after connection.
+"""Reconnecting publisher on Twisted: sends until the gateway has everything on disk.
 
 sender = Sender(lambda: connect(target, clock=reactor, name="meter-17"), clock=reactor)
 sender.start()
-await sender.send([b'{"kWh": 17.5}'])       # it is on disk
+await sender.send([b'{"kWh": 17.5}'])       # returns when it is on disk
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -19,6 +18,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway.protocols.backoff import Backoff
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
@@ -27,13 +27,18 @@ from gateway.protocols.sender import Unacknowledged
 
 __all__ = ["Sender"]
 
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 10.0
-_TROUBLE = (Disconnected, StreamFailed, ConnectError, ConnectingCancelledError, OSError)
+#: What ends a connection, or prevents one; the next attempt follows.
+_FAILURES = (
+    Disconnected,
+    StreamFailed,
+    ConnectError,
+    ConnectingCancelledError,
+    OSError,
+)
 
 
 class Sender:
-    """Like `gateway.protocols.sender.Sender`: what is not safe is published again."""
+    """As `gateway.protocols.sender.Sender`: what is not acknowledged is sent again."""
 
     _log = Logger()
 
@@ -45,14 +50,14 @@ class Sender:
         clock: IReactorTime,
         size: int = 0,
     ) -> None:
-        """*connect* makes a connection; *size* is that of all elements, if it is one.
+        """*connect* makes a connection; *size* is in bytes, 0 if elements differ.
 
-        Peers that have a name publish exactly once, others at least once.
+        With a name, elements are stored exactly once; without one, at least once.
         """
         self.connections = 0
         """How many were opened so far."""
         self.trouble = ""
-        """Why nothing is published, or was not when last it was so."""
+        """Why the last connection ended or none could be made; "" while publishing."""
         self._connect = connect
         self._publisher = publisher
         self._clock = clock
@@ -62,11 +67,11 @@ class Sender:
         self._waiting: list[Deferred[None]] = []
         self._running: Deferred[Any] = succeed(None)
         self._stopping = False
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff()
 
     @property
     def resent(self) -> int:
-        """Elements that were sent more than once."""
+        """How many elements were sent more than once."""
         return self._outbox.resent
 
     def start(self) -> None:
@@ -75,7 +80,7 @@ class Sender:
         self._running.addErrback(self._failed)
 
     async def send(self, elements: Sequence[bytes]) -> None:
-        """Returns when all of them are safe; raises `Unacknowledged` after `stop`."""
+        """Returns when all of them are on disk; raises `Unacknowledged` after `stop`."""
         outbox = self._outbox
         for element in elements:
             outbox.add(element)
@@ -96,7 +101,7 @@ class Sender:
                     self._publishing = None
 
     def stop(self) -> Deferred[None]:
-        """Say goodbye; what is not safe fails with `Unacknowledged`."""
+        """Say goodbye; what is not acknowledged fails with `Unacknowledged`."""
         stopped: Deferred[None] = Deferred()
         self._stopping = True
         self._wake()
@@ -110,24 +115,22 @@ class Sender:
                 async with self._connect() as peer:
                     self.connections += 1
                     await self._publish(peer)
-            except _TROUBLE as why:
+            except _FAILURES as why:
                 self.trouble = str(why) or type(why).__name__
                 self._log.debug("disconnected: {why}", why=self.trouble)
             self._publishing = None
             if not self._stopping:
-                pause = self._pause
-                self._pause = min(_LONGEST_PAUSE, pause * random.uniform(1.5, 2.5))  # noqa: S311 - spreads retries
-                await deferLater(self._clock, pause)
+                await deferLater(self._clock, self._backoff.pause())
 
     async def _publish(self, peer: Peer) -> None:
-        """As long as the connection lasts."""
+        """Let `send` publish for as long as the connection lasts."""
         self.trouble = f"nobody subscribes to {self._publisher!r}"
         publishing = peer.publisher(
             self._publisher, size=self._size, outbox=self._outbox
         )
         async with publishing:
             self.trouble = ""
-            self._pause = _FIRST_PAUSE
+            self._backoff.succeeded()
             self._publishing = publishing
             self._wake()
             try:

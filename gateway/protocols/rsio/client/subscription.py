@@ -1,10 +1,9 @@
-"""A stream that a program consumes."""
+"""A stream that a program subscribed to, as an asynchronous iterator."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
@@ -18,10 +17,10 @@ __all__ = ["Subscription"]
 
 
 class Subscription:
-    """An asynchronous iterator of elements; `async with` cancels at its end.
+    """An asynchronous iterator of elements; `async with` cancels it at the end.
 
-    It never holds more than its window: more is asked for when half of that was taken
-    out.
+    It never holds more than its window: more is requested when half of that has been
+    taken out.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Subscription:
 
     @property
     def size(self) -> int:
-        """Octets of every element; 0 if they differ, or it is not known yet."""
+        """Bytes of every element; 0 if they differ, or it is not known yet."""
         stream = self._stream
         return 0 if stream is None or stream.size == UNKNOWN else stream.size
 
@@ -53,7 +52,7 @@ class Subscription:
         return element
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
-        """The elements in lists, of as many as there are: quicker when there are many."""
+        """The elements in lists of as many as have arrived; faster than one by one."""
         while True:
             try:
                 await self._some()
@@ -64,7 +63,7 @@ class Subscription:
             yield found
 
     async def _some(self) -> None:
-        """Wait for an element; raises how the stream ended if there is none left."""
+        """Wait for an element; at the end of the stream, raises how it ended."""
         while not self._there:
             if self._error is not None:
                 raise self._error
@@ -84,7 +83,7 @@ class Subscription:
             self._peer.stored(self._stream, offset)
 
     def cancel(self) -> None:
-        """No more, please.  What is here can still be read."""
+        """Request no more.  What has arrived can still be read."""
         if not self._ended:
             self._ended = True
             if self._stream is not None:
@@ -94,29 +93,24 @@ class Subscription:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.cancel()
 
     # What the peer tells
 
     def opened(self) -> None:
-        """It is time to subscribe."""
+        """The connection is open: subscribe."""
         if not self._ended:
             self._stream = self._ask()
             self._stream.context = self
 
     def arrived(self, run: Run) -> None:
-        """Elements."""
+        """Elements arrived."""
         self._there += elements(run.messages, run.stream.size)
         self._changed.notify_all()
 
     def ended(self, error: str | None) -> None:
-        """The publisher has no more."""
+        """The stream ended: onComplete if *error* is None, else onError."""
         self._ended = True
         self._error = None if error is None else StreamFailed(error)
         self._changed.notify_all()
