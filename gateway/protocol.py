@@ -115,8 +115,9 @@ class Port:
     """With `websocket`, plain connections are taken at the same port."""
     text: bool = False
     """WebSocket text messages count like binary ones."""
-    http2: bool = False
-    """Connections begin with HTTP/2's preface."""
+    prefixes: Sequence[bytes] = ()
+    """Beginnings of the protocol's own connections that would otherwise be taken for
+    HTTP, TLS or a PROXY header, and refused: `[b"PRI "]` where HTTP/2 is spoken."""
     unread_bytes: int = 0
     """Output that may wait for a peer that does not read (bytes), if that is more than
     one read can lead to: protocols that send more than acknowledgements set it."""

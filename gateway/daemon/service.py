@@ -243,7 +243,7 @@ class Gateway(MultiService):
                     alpn=port.alpn,
                     mixed=port.mixed,
                     text=port.text,
-                    http2=port.http2,
+                    prefixes=port.prefixes,
                     unread_bytes=max(port.unread_bytes, READ_BYTES),
                     rejection_log=rejection_log,
                     on_refused=self.metrics.refused,

@@ -1,9 +1,9 @@
 """Protocol detection: is a connection's beginning HTTP, TLS or PROXY where it should not be?
 
 A load balancer's probe, a browser, a TLS client on a plain port: each gets a name in the
-log, and an answer that it understands.  No protocol of the gateway may begin as they do
-(HTTP/2's preface apart: `Listener`'s *http2*).  Bytes are held back only while they are
-a proper prefix of such a beginning, so bytes of the port's own protocol never are.
+log, and an answer that it understands.  A protocol whose own connections may begin so
+names those beginnings (`Port.prefixes`): they are its own.  Bytes are held back only
+while they are a proper prefix of either kind of beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from gateway.interfaces import Refusal
 from gateway.net.proxy import SIGNATURE_V1, SIGNATURE_V2
 
 __all__ = [
-    "HTTP2",
     "Expected",
     "ForeignProtocol",
     "detect",
@@ -23,9 +22,6 @@ __all__ = [
     "mismatch",
     "undecided",
 ]
-
-#: How HTTP/2 begins, which is what some ports speak.
-HTTP2 = b"PRI "
 
 _METHODS = tuple(
     method + b" "
@@ -49,8 +45,13 @@ class ForeignProtocol(Enum):
     PROXY = "a PROXY header"
 
 
-def detect(head: bytes) -> ForeignProtocol | None:
-    """The protocol that *head* surely is the beginning of; None: none of these."""
+def detect(head: bytes, own: tuple[bytes, ...] = ()) -> ForeignProtocol | None:
+    """The protocol that *head* surely is the beginning of; None: none of these.
+
+    What begins as one of *own* is the port's own.
+    """
+    if head.startswith(own):
+        return None
     if head.startswith(_METHODS):
         return ForeignProtocol.HTTP
     if head.startswith(_PROXY):
@@ -60,8 +61,12 @@ def detect(head: bytes) -> ForeignProtocol | None:
     return None
 
 
-def undecided(head: bytes) -> bool:
+def undecided(head: bytes, own: tuple[bytes, ...] = ()) -> bool:
     """Whether *head* is too short for `detect` to say."""
+    if head.startswith(own):
+        return False
+    if any(each.startswith(head) for each in own):
+        return True
     if head.startswith(b"\x16"):
         return len(head) < _CLIENT_HELLO_BYTES and _maybe_hello(head)
     return any(

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from gateway.event import Origin
 from gateway.interfaces import Refusal, Server
 from gateway.net.detect import (
-    HTTP2,
     Expected,
     ForeignProtocol,
     detect,
@@ -180,14 +179,12 @@ class Handshake(ABC):
 
     def _detect(self, data: bytes) -> None:
         head = self._head + data
-        if undecided(head):
+        listener = self._listener
+        if undecided(head, listener.prefixes):
             self._head = head
             return
         self._head = b""
-        listener = self._listener
-        found = detect(head)
-        if listener.http2 and head.startswith(HTTP2):
-            found = None
+        found = detect(head, listener.prefixes)
         if found is ForeignProtocol.HTTP and listener.websocket is not None:
             self._parser = listener.upgrade_parser()
             if self._deadline is None:

@@ -57,7 +57,8 @@ class Listener:
     *subprotocols* and *alpn* are the names the protocol has in WebSocket and TLS.
     *mixed*: with `websocket` on, plain connections are taken on the same port.
     *text*: WebSocket clients may send text messages, which count like binary ones.
-    *http2*: the protocol begins with HTTP/2's preface.
+    *prefixes*: what the protocol's own connections may begin with though it looks like
+    HTTP, TLS or a PROXY header.
     *unread_bytes*: what may be written to a peer that does not read, beyond
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
     *reuse_port*: other processes listen on the same port.  *rejection_log* is shared by
@@ -78,7 +79,7 @@ class Listener:
         alpn: Sequence[bytes] = (),
         mixed: bool = False,
         text: bool = False,
-        http2: bool = False,
+        prefixes: Sequence[bytes] = (),
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
@@ -104,7 +105,7 @@ class Listener:
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
         self.text = text
-        self.http2 = http2
+        self.prefixes = tuple(prefixes)
         self.proxied = settings.proxy_protocol is not None
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""

@@ -117,7 +117,7 @@ def test_a_controller_is_a_port_of_its_own(load: Load, serve: Any) -> None:
     assert controller.suffix == ".controller"
     assert str(controller.listen) == "tcp:9090"
     assert not controller.websocket
-    assert controller.http2
+    assert controller.prefixes == [b"PRI "]
     listener = load("{}", "pravega")
     assert len(list(serve("pravega", listener).ports(listener))) == 1
 

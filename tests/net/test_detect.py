@@ -59,6 +59,19 @@ def test_our_protocols_are_neither_held_back_nor_accused(head: bytes) -> None:
         assert detect(head[:size]) is None
 
 
+@pytest.mark.parametrize(("head", "protocol"), FOREIGN)
+@pytest.mark.parametrize("length", [1, 4, 8])
+def test_what_a_port_calls_its_own_is_never_accused(
+    head: bytes, protocol: ForeignProtocol, length: int
+) -> None:
+    """A prefix is awaited, and then it is the port's own; the like of it is foreign."""
+    own = (head[:length],)
+    for size in range(1, len(head) + 1):
+        assert undecided(head[:size], own) == (size < length)
+        assert size < length or detect(head[:size], own) is None
+    assert detect(head, (head[:3] + b"?",)) is protocol
+
+
 @given(st.binary(min_size=1, max_size=64))
 def test_what_is_held_back_is_short(data: bytes) -> None:
     """No more than a dozen bytes ever wait for a verdict."""

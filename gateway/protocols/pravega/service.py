@@ -73,7 +73,7 @@ class PravegaService(Service):
                 listen=settings.options.controller,
                 alpn=[b"h2"],
                 websocket=False,
-                http2=True,
+                prefixes=[b"PRI "],
                 unread_bytes=4 * _MiB,
             )
 

@@ -98,7 +98,7 @@ def answered(client: H2Connection, data: bytes) -> bool:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_the_preface_is_not_taken_for_a_mistake(service: Any, size: int) -> None:
     """On this port an HTTP/2 client is right, however slowly it begins."""
-    link, wire = open_port(service, http2=True)
+    link, wire = open_port(service, prefixes=[b"PRI "])
     client, data = greeting()
     for at in range(0, len(data), size):
         link.dataReceived(data[at : at + size])
@@ -114,7 +114,7 @@ def test_other_ports_name_it(service: Any) -> None:
 
 def test_http_1_is_named_here_too(service: Any) -> None:
     """A browser learns that this port is not for it."""
-    link, wire = open_port(service, http2=True)
+    link, wire = open_port(service, prefixes=[b"PRI "])
     link.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
     assert wire.value().startswith(b"HTTP/1.1 400")
 
@@ -131,7 +131,7 @@ def test_tls(service: Any, tmp_path: Path) -> None:
         allowed_names=(),
         minimum_version="TLSv1.2",
     )
-    link, wire = open_port(service, tls, http2=True, alpn=[b"h2"])
+    link, wire = open_port(service, tls, prefixes=[b"PRI "], alpn=[b"h2"])
     context = ssl.create_default_context(cafile=str(authority.ca))
     context.set_alpn_protocols(["h2"])
     come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
