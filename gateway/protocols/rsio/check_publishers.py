@@ -1,8 +1,10 @@
-"""Publishers that `gateway rsio-check` subscribes to; any implementation can have them.
+"""The publishers `check/…` that the conformance tests subscribe to.
+
+Any implementation can have them; ours are switched on by `options.check_publishers`.
 
 check/count?n=N[&size=S]    the numbers 0 … N-1, as decimal text, or with a fixed
                             size as big-endian integers of S octets; then the end
-check/endless               … and so on
+check/endless               the same numbers without an end
 check/fail?n=N              N numbers, then onError("E500 as asked")
 check/slow?n=N              N numbers, one in a tenth of a second
 check/never                 accepted, and silent
@@ -28,12 +30,13 @@ from gateway.feeds.publisher import (
 __all__ = ["check_publishers"]
 
 _LARGEST = 1 << 24
-_HELPING = 256
+_AT_ONCE = 256
+"""Elements that a source gives at most in one call."""
 _TICK_SECONDS = 0.1
 
 
 class _Numbers:
-    """The numbers from 0 on, then the end."""
+    """The numbers from 0 on; then the end, or *fault*."""
 
     def __init__(
         self, numbers: range | None, size: int = 0, fault: Fault | None = None
@@ -46,7 +49,7 @@ class _Numbers:
     def take(self, most: int) -> Elements | None:
         if self._left == 0:
             raise self._fault or Finished
-        most = min(most, _HELPING if self._left is None else min(self._left, _HELPING))
+        most = min(most, _AT_ONCE if self._left is None else min(self._left, _AT_ONCE))
         if self._left is not None:
             self._left -= most
         numbers = [next(self._numbers) for _ in range(most)]
@@ -61,7 +64,7 @@ class _Numbers:
 
 
 class _Large:
-    """Elements that must travel in parts."""
+    """Large elements, which are sent in parts."""
 
     size = 0
 
@@ -82,7 +85,7 @@ class _Large:
 
 
 class _Slow:
-    """One number per tick, asked for or not: those not asked for wait."""
+    """One number per tick, requested or not; those not requested wait."""
 
     size = 0
 
@@ -113,7 +116,7 @@ class _Slow:
 
 
 class _Never:
-    """Nothing, ever."""
+    """No element, and no end."""
 
     size = 0
 
@@ -125,7 +128,7 @@ class _Never:
 
 
 class _Made:
-    """A publisher of what a function makes."""
+    """A publisher whose sources are made by a function."""
 
     def __init__(self, make: Callable[[Request, Callable[[], None]], Source]) -> None:
         self._make = make
@@ -135,7 +138,7 @@ class _Made:
 
 
 def check_publishers(clock: IReactorTime) -> dict[str, Publisher]:
-    """By name."""
+    """All of them, by name."""
 
     def slow(request: Request, wake: Callable[[], None]) -> Source:
         return _Slow(clock, _number(request, "n", 1), wake)

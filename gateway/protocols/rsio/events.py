@@ -1,4 +1,4 @@
-"""What an RS.io batch looks like in the journal, and its way back to events.
+"""The journal's format of RS.io batches, and the decoder that makes rows of them.
 
     body   = u8 format (1), varint message_bytes, String content type,
              varint number of streams, streams, messages
@@ -7,10 +7,10 @@
     messages = onNext and onNextPacked as they came, of all streams, in their order;
              an element that came in parts is one onNext
 
-What the elements of one read have in common is thus said once, and they are stored as
-the network brought them.  Elements are numbered from 1 in each stream, or go on where
-the publisher's last stream ended if it resumes (extension 2): `seq` is how many
-elements of its publisher are stored with this one.
+Elements are stored as the network brought them, and what those of one read have in
+common is stored once.  They are numbered from 1 in each stream; if the publisher
+resumes (extension 2), the numbers continue those of its earlier streams.  `seq` is that
+number.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _BRACE = ord("{")
 
 @dataclass(slots=True)
 class Part:
-    """What one stream contributes to a batch."""
+    """The elements of one stream in a batch."""
 
     publisher: str
     id: int
     size: int
-    """Octets of each element; 0: they differ."""
+    """Octets of each element; 0 if they differ."""
     first: int
     """Number of the first element."""
     count: int
@@ -69,12 +69,12 @@ def pack(
 
 
 def parts(body: bytes) -> list[Part]:
-    """Which streams a batch has elements of, and how many."""
+    """The streams of a batch, without decoding their elements."""
     return _head(body)[2]
 
 
 def decode(body: bytes) -> Rows:
-    """The events of a batch.  Total on every body that `pack` made."""
+    """The events of a batch; never fails on a body that `pack` made."""
     message_bytes, content_type, table, at = _head(body)
     if len(table) == 1 and table[0].size:
         return _fixed(body, at, table[0])
@@ -97,12 +97,12 @@ def decode(body: bytes) -> Rows:
     _number(rows, table, found)
     _type(rows, table, found, content_type)
     if content_type == _JSON:
-        _judge(rows, message_bytes)
+        _check_json(rows, message_bytes)
     return rows
 
 
 def _fixed(body: bytes, at: int, part: Part) -> Rows:
-    """Elements of one stream, all of one size: in one piece, however many."""
+    """Elements of one stream, all of one size: one block of rows."""
     size, end = part.size, len(body)
     pieces: list[bytes] = []
     while at < end:
@@ -151,7 +151,7 @@ def _packed(body: bytes, at: int, size: int, payloads: list[bytes]) -> int:
 
 
 def _walk(body: bytes, at: int, after: int, size: int, payloads: list[bytes]) -> int:
-    """Append the elements of a run of onNext messages; where it ends."""
+    """Append the elements of a run of onNext messages; returns where it ends."""
     head = body[at:after]
     skip = len(head)
     add, starts = payloads.append, body.startswith
@@ -191,15 +191,15 @@ def _number(rows: Rows, table: list[Part], found: dict[int, list[int]]) -> None:
 def _type(
     rows: Rows, table: list[Part], found: dict[int, list[int]], content_type: str
 ) -> None:
-    """Elements of a fixed size are octets, whatever the others are."""
+    """Set the content types of streams that differ from the first one's."""
     for part in table[1:]:
         kind = _OCTETS if part.size else content_type
         if kind != rows.content_type:
             rows.content_types |= dict.fromkeys(found[part.id], kind)
 
 
-def _judge(rows: Rows, message_bytes: int) -> None:
-    """Note what is wrong with the elements that should be JSON."""
+def _check_json(rows: Rows, message_bytes: int) -> None:
+    """Set the flaw of each element that should be JSON and is not."""
     kinds, usual = rows.content_types, rows.content_type
     if not kinds and usual != _JSON:
         return

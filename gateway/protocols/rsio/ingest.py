@@ -1,11 +1,11 @@
-"""The streams of one connection that become events: elements in, credit out.
+"""Ingest: subscribes to a peer's publishers and submits their elements to the journal.
 
-A peer's publisher is asked for `options.window` elements at first, and for k more when
-k more are durable.  So credit is the acknowledgement, and its publisher knows without
-any other message that all but the last window of what was asked for is on disk.
+A publisher is asked for `options.window` elements at first, and for k more when k more
+are durable.  So demand is the acknowledgement: the publisher knows without any other
+message that all but the last window of what was requested is on disk.
 
-The elements of one read, of whatever streams, are one batch.  If all are of a fixed size,
-each stream has its own, because its elements are then rows in one piece.
+The elements of one read, of all streams, are one batch.  If all are of a fixed size,
+each stream has a batch of its own, because its elements are then one block of rows.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from gateway.interfaces import Connection, Journal
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import Credit
+from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import Claim, Key, Offsets
+from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
 
-__all__ = ["Ingest", "Terms"]
+__all__ = ["Ingest", "Listener"]
 
-#: What a batch costs in memory beside its body; else tiny ones would count little.
+#: What a batch costs in memory beside its body, so that tiny batches count as well.
 _BATCH_BYTES = 512
 
 
-class Terms(Protocol):
-    """What the connections of a listener share."""
+class Listener(Protocol):
+    """What `Ingest` needs of the listener of its connection."""
 
     journal: Journal
     clock: IReactorTime
     offsets: Offsets
-    window: int
-    content_type: str
-    message_bytes: int
+    options: Options
+    limits: Limits
 
 
 class _Intake:
-    """A stream that becomes events."""
+    """A stream whose elements become events."""
 
     __slots__ = ("claim", "credit", "stream")
 
@@ -60,54 +61,54 @@ class _Intake:
 
 
 class Ingest:
-    """Feeds the journal from one connection."""
+    """Submits the elements of one connection to the journal."""
 
-    __slots__ = ("_claims", "_connection", "_deaf", "_flush", "_intakes", "_lost",
-                 "_pile", "_session", "_settled", "_terms", "pending",
+    __slots__ = ("_acknowledged", "_arrived", "_claims", "_connection", "_flush",
+                 "_intakes", "_listener", "_lost", "_session", "_stopped", "pending",
                  "unacknowledged")  # fmt: skip
 
     def __init__(
         self,
-        terms: Terms,
+        listener: Listener,
         session: Session,
         connection: Connection,
         flush: Callable[[], None],
-        settled: Callable[[], None],
+        acknowledged: Callable[[], None],
         lost: Callable[[Failure], None],
     ) -> None:
-        """*flush* writes what the session has to say; *settled* is called after a
-        batch became durable and was acknowledged, *lost* when one can not be stored.
+        """*flush* writes what the session has queued; *acknowledged* is called when a
+        batch is durable and its demand was given, *lost* when one can not be stored.
         """
         self._flush = flush
-        self._terms = terms
+        self._listener = listener
         self._session = session
         self._connection = connection
-        self._settled = settled
+        self._acknowledged = acknowledged
         self._lost = lost
         self._intakes: dict[Consumed, _Intake] = {}
         self._claims: dict[Claim, Consumed | None] = {}
-        self._pile: list[Run] = []
-        self._deaf = False
+        self._arrived: list[Run] = []
+        self._stopped = False
         self.pending = 0
-        """Batches that are on their way to the disk."""
+        """Batches that were submitted and are not durable yet."""
         self.unacknowledged = 0
-        """… and what they hold, in bytes."""
+        """The bytes that they hold."""
 
     @property
-    def flowing(self) -> bool:
-        """There is a publisher that may send."""
+    def subscribed(self) -> bool:
+        """Whether there is a publisher that may send."""
         return bool(self._intakes)
 
     def subscribe(self, publisher: str) -> None:
-        """Ask the peer for the elements of *publisher*.
+        """Subscribe to the peer's *publisher*.
 
-        One that has a name and knows extension 2 goes on where it was; until nothing
-        of it is on its way to the disk any more, we wait.
+        A peer that has a name and knows extension 2 resumes behind what is stored of
+        it; that is known only when none of its elements is on the way to the disk.
         """
         key = Key.of(self._connection.origin, publisher)
         claim = None
         if key is not None and Extension.OFFSETS in self._session.extensions:
-            claim = self._terms.offsets.claim(key, self._ready, self._evicted)
+            claim = self._listener.offsets.claim(key, self._ready, self._evicted)
         if claim is None:
             self._begin(publisher, None, None)
         else:
@@ -128,21 +129,21 @@ class Ingest:
     def _begin(
         self, publisher: str, offset: int | None, claim: Claim | None
     ) -> Consumed:
-        window = self._terms.window
+        window = self._listener.options.window
         stream = self._session.consumer.subscribe(publisher, window, offset=offset)
         stream.context = self._intakes[stream] = _Intake(stream, window, claim)
         return stream
 
     def arrived(self, run: Run) -> None:
-        """Elements; they are stored by `settle`."""
-        if not self._deaf:
-            self._pile.append(run)
+        """Elements arrived; `submit` stores them."""
+        if not self._stopped:
+            self._arrived.append(run)
 
-    def settle(self) -> None:
-        """Submit what has arrived."""
-        if not self._pile:
+    def submit(self) -> None:
+        """Submit what has arrived to the journal."""
+        if not self._arrived:
             return
-        runs, self._pile = self._pile, []
+        runs, self._arrived = self._arrived, []
         if not all(run.stream.size for run in runs):
             self._submit(runs)
             return
@@ -150,7 +151,7 @@ class Ingest:
         for run in runs:
             streams.setdefault(run.stream, []).append(run)
         for own in streams.values():
-            if not self._deaf:  # one that can not be stored ends all
+            if not self._stopped:  # a batch that can not be stored ends the connection
                 self._submit(own)
 
     def _submit(self, runs: list[Run]) -> None:
@@ -166,23 +167,23 @@ class Ingest:
             intake.credit.arrived += count
             if intake.claim is not None:
                 intake.claim.submitted(count)
-        terms = self._terms
+        listener = self._listener
         body = events.pack(
             contributions,
             runs,
-            message_bytes=terms.message_bytes,
-            content_type=terms.content_type,
+            message_bytes=listener.limits.declared_bytes,
+            content_type=listener.options.content_type,
         )
         batch = Batch(
             origin=self._connection.origin,
-            received_at=int(terms.clock.seconds() * 1_000_000),
+            received_at=int(listener.clock.seconds() * 1_000_000),
             count=sum(found.values()),
             body=body,
             payload_bytes=octets,
         )
         self.pending += 1
         self.unacknowledged += len(body) + _BATCH_BYTES
-        terms.journal.submit(batch).addCallbacks(
+        listener.journal.submit(batch).addCallbacks(
             self._stored,
             self._not_stored,
             callbackArgs=(found,),
@@ -197,7 +198,7 @@ class Ingest:
             if intake.claim is not None:
                 intake.claim.settled(count, stored=True)
             self._grant(intake)
-        self._settled()
+        self._acknowledged()
 
     def _not_stored(
         self, failure: Failure, found: dict[_Intake, int], batch: Batch
@@ -214,38 +215,38 @@ class Ingest:
         self.unacknowledged -= len(batch.body) + _BATCH_BYTES
 
     def _grant(self, intake: _Intake) -> None:
-        """Acknowledge, unless the stream is over; new demand needs room for it."""
+        """Request as much as became durable, if it is time, and the journal has room."""
         if intake.stream not in self._intakes or not intake.credit.due:
             return
         if intake.claim is not None:
             self._session.consumer.stored(intake.stream, intake.stored)
-        if not self._terms.journal.full:
+        if not self._listener.journal.full:
             self._session.consumer.request(intake.stream, intake.credit.grant())
 
     def has_room(self) -> None:
-        """The journal takes more again: so may we."""
+        """The journal has room again: give the demand that was held back."""
         for intake in self._intakes.values():
             self._grant(intake)
 
     def stop(self, stream: Consumed) -> None:
-        """A stream is over; what it brought is stored."""
+        """A stream is over; its elements that have arrived are stored all the same."""
         intake = self._intakes.pop(stream, None)
         if intake is not None and intake.claim is not None:
             del self._claims[intake.claim]
             intake.claim.release()
 
     def close(self) -> None:
-        """Take no more of any stream."""
-        self._deaf = True
-        self._pile.clear()
+        """The connection is over: take nothing, acknowledge nothing."""
+        self._stopped = True
+        self._arrived.clear()
         self._intakes.clear()
         claims, self._claims = self._claims, {}
         for claim in claims:
             claim.release()
 
-    def deafen(self) -> None:
-        """Take no more, but go on to acknowledge what was taken."""
-        self._deaf = True
+    def stop_taking(self) -> None:
+        """Take no more elements, but still acknowledge those that were taken."""
+        self._stopped = True
         for claim, stream in list(self._claims.items()):
             if stream is None:
                 del self._claims[claim]

@@ -1,6 +1,6 @@
-"""The limits of one RS.io connection, with their defaults.
+"""The protocol's limits on one RS.io connection, with their defaults.
 
-docs/rsio-v0.md says what becomes of a peer that asks for more.
+docs/rsio-v0.md says what happens to a peer that exceeds one.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ __all__ = ["Limits"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Limits:
-    """Of the protocol itself; sizes in bytes."""
+    """Limits of the protocol itself; sizes in bytes."""
 
     extensions: int = 64
-    """In one hello."""
+    """Extensions in one hello."""
     name_bytes: int = 255
-    """Of a publisher's name."""
+    """A publisher's name, or a token's scheme."""
     text_bytes: int = 4096
-    """Of a reason or an error; of a ping, and of a token, too."""
+    """A reason, an error, the data of a ping or of a token."""
     element_bytes: int = 1 << 20
-    """Whole or joined; a stream that exceeds it is cancelled."""
+    """One element, whole or joined; a stream that exceeds it is cancelled."""
     declared_bytes: int = 16 << 20
-    """An element, or the elements packed together, that claims more ends the
+    """The declared size of an element, or of all in one onNextPacked; more ends the
     connection."""
     part_bytes: int = 1 << 20
-    """Of a split element."""
+    """One part of a split element, or one block."""
     unfinished_elements: int = 64
-    """Split elements of a connection that are still arriving."""
+    """Split elements of a connection that are incomplete."""
     unfinished_bytes: int = 16 << 20
-    """… and what of them is held."""
+    """The bytes held of them."""
     streams: int = 256
-    """That one connection may have open with us, each way."""
+    """Streams of one connection, in each direction."""
     inflated_bytes: int = 16 << 20
-    """What one compressed block may hold."""
+    """What one block inflates to."""
     block_signals: int = 1 << 14
-    """Messages that blocks may hold, beside elements: more come with their octets, and
-    with the elements that we send."""
+    """Messages other than elements that blocks may hold; each octet of a block allows 4
+    more, each element that we send 1 more."""
     remembered: int = 1 << 16
-    """Cancelled streams whose late elements are still recognised."""
+    """Cancelled streams whose late elements are still skipped."""

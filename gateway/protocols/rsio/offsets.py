@@ -1,18 +1,18 @@
-"""How far each sender's publishers are stored: what makes resuming exact (extension 2).
+"""How many elements are stored of each named sender, for exact resumption (extension 2).
 
-A sender that has a name is asked to go on behind the elements that are stored, and the
-numbers of its elements go on as well.  For that to be exact
+A sender that has a name is asked to resume behind its stored elements, and their
+numbers continue.  This is exact because
 
-- one connection at a time publishes for a name: a newer one takes over,
-- a new stream begins only when nothing of the last one is on its way to the disk,
+- one connection at a time publishes under a name: a newer one takes over,
+- a new stream begins only when no element of the last one is on its way to the disk,
 - the numbers are in the journal, with the elements: `replay` reads them back.
 
-What was stored behind a batch that could not be is not counted; its elements will come
-again, as doubles, rather than be lost.
+If a batch can not be stored, the ones submitted after it are not counted, even if they
+are stored: their elements come again, as doubles, rather than be lost.
 
-A name that was proved (`options.tokens`, a certificate) and one that was only said are
-never the same sender.  Whoever may connect can say any number of names, so of those
-only the latest are known.
+A proved name (`options.tokens`, a certificate) and an unproved one are never the same
+sender, even if they are spelled alike.  Whoever may connect can send any number of
+unproved names, so only the latest of those are remembered.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ __all__ = ["SOURCE", "Claim", "Key", "Offsets"]
 PROTOCOL = "rsio"
 
 SOURCE = "source"
-"""The attribute of an origin whose peer gave a name without a proof."""
+"""The attribute of an event's origin that holds an unproved name."""
 
-_SAID = 1 << 17  # a place costs 400 bytes, and the reactor some time in each snapshot
+_UNPROVED = 1 << 17
+"""Each costs 400 bytes, and the reactor some time in every snapshot."""
 
-Told: TypeAlias = "Callable[[Claim, int], None]"
+Ready: TypeAlias = "Callable[[Claim, int], None]"
 Evicted: TypeAlias = "Callable[[Claim], None]"
 
 
 class Key(NamedTuple):
-    """Whose elements are numbered together."""
+    """A sender's publisher: its elements are numbered together."""
 
     source: str
     publisher: str
@@ -48,7 +49,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, origin: Origin, publisher: str) -> Key | None:
-        """That of a sender's publisher; None if the sender has no name."""
+        """The key of a sender's publisher; None if the sender has no name."""
         if origin.principal:
             return cls(origin.principal, publisher, proved=True)
         said = origin.attributes.get(SOURCE)
@@ -56,122 +57,129 @@ class Key(NamedTuple):
 
 
 class Claim:
-    """One stream's right to publish for a name."""
+    """One stream's exclusive right to publish under a key."""
 
-    __slots__ = ("_evicted", "_place", "_ready", "key")
+    __slots__ = ("_evicted", "_progress", "_ready", "key")
 
-    def __init__(self, key: Key, place: _Place, ready: Told, evicted: Evicted) -> None:
+    def __init__(
+        self, key: Key, progress: _Progress, ready: Ready, evicted: Evicted
+    ) -> None:
         self.key = key
-        self._place = place
+        self._progress = progress
         self._ready = ready
         self._evicted = evicted
 
     def begin(self) -> None:
-        """Call *ready* as soon as nothing is on its way: now, or later."""
-        place = self._place
-        place.waiting = True
-        if not place.pending:
-            place.start()
+        """Call *ready* when no element is on its way to the disk: now, or later."""
+        progress = self._progress
+        progress.waiting = True
+        if not progress.pending:
+            progress.start()
 
-    def go(self, stored: int) -> None:
-        """Publish, behind the first *stored* elements."""
+    def start(self, stored: int) -> None:
+        """Resume behind the first *stored* elements."""
         self._ready(self, stored)
 
     def submitted(self, count: int) -> None:
         """*count* elements are on their way to the disk."""
-        self._place.pending += count
+        self._progress.pending += count
 
     def settled(self, count: int, *, stored: bool) -> None:
-        """… and have arrived there, or have not."""
-        place = self._place
-        place.pending -= count
+        """*count* elements are durable, or could not be *stored*."""
+        progress = self._progress
+        progress.pending -= count
         if not stored:
-            place.broken = True
-        elif not place.broken:
-            place.durable += count
-        if not place.pending:
-            place.broken = False
-            place.start()
+            progress.broken = True
+        elif not progress.broken:
+            progress.durable += count
+        if not progress.pending:
+            progress.broken = False
+            progress.start()
 
     def release(self) -> None:
-        """The stream is over; what is on its way still counts."""
-        if self._place.claim is self:
-            self._place.claim = None
+        """The stream is over; its elements on their way to the disk still count."""
+        if self._progress.claim is self:
+            self._progress.claim = None
 
-    def take_away(self) -> None:
+    def evict(self) -> None:
         """A newer stream takes over."""
         self.release()
         self._evicted(self)
 
 
-class _Place:
+class _Progress:
+    """How far one key is."""
+
     __slots__ = ("broken", "claim", "durable", "pending", "waiting")
 
     def __init__(self, durable: int) -> None:
         self.durable = durable
         self.pending = 0
+        """Elements on their way to the disk."""
         self.broken = False
+        """One of those could not be stored: the others do not count."""
         self.claim: Claim | None = None
         self.waiting = False
+        """The claim has begun, and starts when nothing is pending."""
 
     def start(self) -> None:
         if self.waiting and self.claim is not None:
             self.waiting = False
-            self.claim.go(self.durable)
+            self.claim.start(self.durable)
 
 
 class Offsets:
-    """All that are known."""
+    """The progress of all named senders."""
 
     def __init__(
-        self, known: Iterable[tuple[Key, int]] = (), *, most: int = _SAID
+        self, known: Iterable[tuple[Key, int]] = (), *, most: int = _UNPROVED
     ) -> None:
-        """*most* names that are not proved have a place.  For the next one, that which
-        came before all others goes; while all of them are here, it publishes without.
+        """At most *most* unproved names are remembered.  A further one replaces the
+        oldest that is not connected; if all are connected, it can not resume.
         """
         self._most = most
-        self._know((Key(*key), durable) for key, durable in known)
+        self._load((Key(*key), durable) for key, durable in known)
 
-    def _know(self, known: Iterable[tuple[Key, int]]) -> None:
-        self._places = {key: _Place(durable) for key, durable in known}
-        """In the order in which they came."""
-        self._said = sum(not key.proved for key in self._places)
+    def _load(self, known: Iterable[tuple[Key, int]]) -> None:
+        self._known = {key: _Progress(durable) for key, durable in known}
+        """Oldest first, by the time of the latest claim."""
+        self._unproved = sum(not key.proved for key in self._known)
 
-    def claim(self, key: Key, ready: Told, evicted: Evicted) -> Claim | None:
-        """The right to publish for *key*; None if there is no place left.
+    def claim(self, key: Key, ready: Ready, evicted: Evicted) -> Claim | None:
+        """The right to publish under *key*; None if there are too many unproved names.
 
-        After `begin`, *ready* is called with how many elements are stored; and
-        *evicted* if another stream claims the same.
+        After `begin`, *ready* is called with the number of stored elements.  *evicted*
+        is called if another stream claims the same key.
         """
-        place = self._places.pop(key, None)
-        if place is None:
-            if not key.proved and self._said >= self._most and not self._forget():
+        progress = self._known.pop(key, None)
+        if progress is None:
+            if not key.proved and self._unproved >= self._most and not self._forget():
                 return None
-            place = _Place(0)
-            self._said += not key.proved
-        self._places[key] = place
-        if place.claim is not None:
-            place.claim.take_away()
-        claim = place.claim = Claim(key, place, ready, evicted)
+            progress = _Progress(0)
+            self._unproved += not key.proved
+        self._known[key] = progress
+        if progress.claim is not None:
+            progress.claim.evict()
+        claim = progress.claim = Claim(key, progress, ready, evicted)
         return claim
 
     @property
     def known(self) -> list[tuple[Key, int]]:
-        """Who has a place, and how many of its elements are durable."""
-        return [(key, one.durable) for key, one in self._places.items() if one.durable]
+        """The number of durable elements of each key that has any."""
+        return [(key, one.durable) for key, one in self._known.items() if one.durable]
 
-    # -- a memory: see `interfaces.Memory` ------------------------------------------
+    # -- implements `interfaces.Memory` ------------------------------------------
 
     def restore(self, data: bytes) -> None:
-        """Begin where a snapshot says; raises msgspec.DecodeError."""
+        """Load a snapshot; raises msgspec.DecodeError."""
         known = msgspec.msgpack.decode(data, type=list[tuple[str, str, bool, int]])
-        self._know(
+        self._load(
             (Key(source, publisher, proved), durable)
             for source, publisher, proved, durable in known
         )
 
     def replay(self, stored: Stored) -> None:
-        """A batch that was found in the journal, in the order of the journal."""
+        """Count a batch that is in the journal; called in the order of the journal."""
         origin = stored.batch.origin
         if origin.protocol != PROTOCOL or Key.of(origin, "") is None:
             return
@@ -181,30 +189,30 @@ class Offsets:
                 self._learn(key, part.first, part.count)
 
     def start(self) -> None:
-        """Nothing to do: peers come to us."""
+        """Nothing to do."""
 
     def stop(self) -> None:
         """Nothing to do."""
 
     def snapshot(self) -> Deferred[bytes]:
-        """How far each sender is durable."""
+        """All progress, as bytes for `restore`."""
         return succeed(msgspec.msgpack.encode([(*key, n) for key, n in self.known]))
 
     def _learn(self, key: Key, first: int, count: int) -> None:
         last = first + count - 1
-        place = self._places.pop(key, None)
-        if place is None:
-            place = _Place(last)
-            self._said += not key.proved
-        elif first <= place.durable + 1:
-            place.durable = max(place.durable, last)
-        self._places[key] = place
+        progress = self._known.pop(key, None)
+        if progress is None:
+            progress = _Progress(last)
+            self._unproved += not key.proved
+        elif first <= progress.durable + 1:
+            progress.durable = max(progress.durable, last)
+        self._known[key] = progress
 
     def _forget(self) -> bool:
-        """Let go of the name that came before all others that are not here."""
-        for key, one in self._places.items():
+        """Forget the oldest unproved name that is not connected; False if there is none."""
+        for key, one in self._known.items():
             if not (key.proved or one.pending or one.claim):
-                del self._places[key]
-                self._said -= 1
+                del self._known[key]
+                self._unproved -= 1
                 return True
         return False

@@ -1,8 +1,8 @@
-"""The Twisted end of an RS.io connection: a session, a journal, publishers.
+"""RS.io server on Twisted: connects a session with the journal and our publishers.
 
-A peer says hello, and a token if it has one; then we subscribe to its publishers, and
-it to ours.  Nothing is asked for again before what came is durable (`ingest`); nothing
-is sent that was not asked for or that the transport would only hold (`serving`).
+A peer sends hello, and a token if it has one; then we subscribe to its publishers, and
+it to ours.  More is requested only when what came is durable (`ingest`).  Nothing is
+sent beyond the peer's demand, or while the transport would only buffer it (`serving`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from gateway.protocols.rsio.signals import (
     Violated,
 )
 
-__all__ = ["Rsio", "RsioServer", "accept"]
+__all__ = ["RsioListener", "RsioServer", "accept"]
 
 _NAME_BYTES = 255
 _STOPPING = "E503 stopping"
 
 
-class Rsio:
-    """What the connections of one listener share."""
+class RsioListener:
+    """What the connections of one listener share; makes the server of each."""
 
     def __init__(
         self,
@@ -65,9 +65,6 @@ class Rsio:
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.options = options
-        self.window = options.window
-        self.content_type = options.content_type
-        self.message_bytes = limits.message_bytes
         self.journal = journal
         self.clock = clock
         self.publishers = publishers
@@ -85,7 +82,7 @@ class Rsio:
 
     @property
     def offered(self) -> set[Extension]:
-        """What our hello lists."""
+        """The extensions that our hello lists."""
         offered = {Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES}
         if self.options.tokens or self.options.offsets:
             offered.add(Extension.AUTH)
@@ -100,7 +97,7 @@ class Rsio:
         return RsioServer(self, connection)
 
     def holder(self, secret: bytes) -> str | None:
-        """Whose token it is."""
+        """The name that has this token."""
         found = None
         for name, token in self.options.tokens.items():
             if hmac.compare_digest(token.get_secret_value().encode(), secret):
@@ -112,19 +109,19 @@ class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
-                 "_listener", "_named", "_serving", "_session", "_told",
+                 "_listener", "_named", "_rejected", "_serving", "_session",
                  "_valve")  # fmt: skip
 
     _log = Logger()
 
-    def __init__(self, listener: Rsio, connection: Connection) -> None:
+    def __init__(self, listener: RsioListener, connection: Connection) -> None:
         self._listener = listener
         self._connection = connection
         session = self._session = Session(
             listener.limits, server=True, offered=listener.offered
         )
         self._ingest = Ingest(
-            listener, session, connection, self._flush, self._settled, self._lost
+            listener, session, connection, self._flush, self._acknowledged, self._lost
         )
         self._serving = Serving(
             session.producer,
@@ -140,10 +137,10 @@ class RsioServer:
             self._has_room,
         )
         self._named = self._heard = self._draining = False
-        self._busy = self._closed = self._told = False
+        self._busy = self._closed = self._rejected = False
         listener.greetings.watch(self)
 
-    # What the network tells
+    # Called by the network
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
@@ -152,18 +149,18 @@ class RsioServer:
         self._heard = True
         ingest = self._ingest
         try:
-            for event in self._session.received(data):
-                if type(event) is Run:
-                    ingest.arrived(event)
+            for signal in self._session.received(data):
+                if type(signal) is Run:
+                    ingest.arrived(signal)
                 else:
-                    self._take(event)
+                    self._take(signal)
                 if self._closed:
                     return
         except Refusal as why:
-            ingest.settle()
+            ingest.submit()
             self._refuse(why)
             return
-        ingest.settle()
+        ingest.submit()
         self._serving.pump()
         self._flush()
         self._listener.unfinished.hold(self, self._session.held_bytes)
@@ -183,7 +180,7 @@ class RsioServer:
         if self._draining or self._closed:
             return
         self._draining = True
-        self._ingest.deafen()
+        self._ingest.stop_taking()
         if self._session.state is State.GREETING:
             self._hang_up()
             return
@@ -193,18 +190,18 @@ class RsioServer:
         self._flush()
         self._leave_if_done()
 
-    # What the session tells
+    # Signals of the session
 
-    def _take(self, event: Signal) -> None:
-        match event:
+    def _take(self, signal: Signal) -> None:
+        match signal:
             case SubscribeReceived(stream):
-                self._identified()
+                self._check_identified()
                 if self._draining:
                     self._session.producer.fail(stream, _STOPPING)
                 else:
-                    self._serving.asked(stream)
+                    self._serving.subscribed(stream)
             case DemandAdded(stream):
-                self._serving.demanded(stream)
+                self._serving.demand_added(stream)
             case Cancelled(stream):
                 self._serving.cancelled(stream)
             case Terminated(stream, error):
@@ -217,24 +214,24 @@ class RsioServer:
                 )
             case Violated(stream, why):
                 self._ingest.stop(stream)
-                self._complain("cancelled", stream.publisher, why)
+                self._warn("cancelled", stream.publisher, why)
             case SubscribeRejected(stream, why):
-                if not self._told:  # once: it may ask for ever
-                    self._told = True
-                    self._complain("rejected", stream.publisher, why)
+                if not self._rejected:  # logged once: there may be any number
+                    self._rejected = True
+                    self._warn("rejected", stream.publisher, why)
             case Opened():
                 self._opened()
             case TokenReceived(scheme, data):
                 self._identify(scheme, data)
             case GoodbyeReceived():
-                self._ingest.settle()  # it came before; nobody will know
+                self._ingest.submit()  # stored, though not acknowledged any more
                 self._flush()
                 self._hang_up()
             case _:
                 pass
 
-    def _complain(self, did: str, publisher: str, why: Refusal) -> None:
-        """About a stream; what ends the connection is told by whoever ends it."""
+    def _warn(self, did: str, publisher: str, why: Refusal) -> None:
+        """Log what cost a stream; what costs the connection is logged by `net`."""
         self._log.warn(
             "{peer}: {did} {name!r}: {why}",
             peer=self._connection.origin.peer,
@@ -280,20 +277,20 @@ class RsioServer:
     def _unauthorised(self, why: str) -> Refusal:
         return Refusal(f"E401 {why}", key="options.tokens")
 
-    def _identified(self) -> None:
+    def _check_identified(self) -> None:
         if not self._named:
             raise self._unauthorised("subscribe before the token")
 
     def _begin(self) -> None:
-        """We know who it is: ask for its events."""
+        """The peer is identified: subscribe to its publishers."""
         self._listener.greetings.forget(self)
         if not self._draining:
             for name in self._listener.options.subscribe:
                 self._ingest.subscribe(name)
 
-    # What the journal tells
+    # Called by the journal, through `Ingest`
 
-    def _settled(self) -> None:
+    def _acknowledged(self) -> None:
         if self._closed:
             return
         self._flush()
@@ -301,7 +298,7 @@ class RsioServer:
         self._leave_if_done()
 
     def _lost(self, failure: Failure) -> None:
-        """It must not be acknowledged, nor must anything behind it."""
+        """A batch can not be stored: neither it nor any later one is acknowledged."""
         if self._closed:
             return
         self._log.warn(
@@ -313,10 +310,10 @@ class RsioServer:
         self._flush()
         self._hang_up()
 
-    # What the clock tells
+    # Timeouts
 
     def never_greeted(self) -> None:
-        """The peer did not say who it is, or nothing at all."""
+        """No hello, or no token, arrived in time."""
         self._refuse(
             Refusal(
                 "no hello" if self._session.state is State.GREETING else "no token",
@@ -326,11 +323,11 @@ class RsioServer:
         )
 
     def never_answered(self) -> None:
-        """The peer does not answer our goodbye."""
+        """The peer did not answer our goodbye in time."""
         self._hang_up()
 
     def silent(self) -> None:
-        """It is time to look whether the peer lives."""
+        """Ping the peer if nothing arrived since the last time."""
         if not self._heard and self._session.state is State.OPEN:
             self._session.ping()
             self._flush()
@@ -338,26 +335,26 @@ class RsioServer:
         if not self._closed:
             self._listener.silences.watch(self)
 
-    # Flow
+    # Writing, and reading or not
 
     def _flush(self) -> None:
         data = self._session.take()
         if data and not self._closed:
             self._connection.write(data)
         waiting = bool(self._ingest.pending)
-        # A subscriber may have nothing to say for long; what it gets keeps it alive.
+        # A subscriber may send nothing for long; what it gets keeps it from being idle.
         published = data and not waiting and self._session.producer.streams
         if (waiting != self._busy or published) and not self._closed:
             self._busy = waiting
             self._connection.busy(waiting)
 
     def _regulate(self) -> None:
-        """Read, or do not, as the journal and our own debt allow."""
+        """Pause or resume reading, by the journal and by what is unacknowledged."""
         if self._closed:
             return
         ingest = self._ingest
         self._valve.regulate(
-            ingest.unacknowledged, feeding=ingest.flowing and not self._draining
+            ingest.unacknowledged, feeding=ingest.subscribed and not self._draining
         )
 
     def _has_room(self) -> None:
@@ -369,7 +366,7 @@ class RsioServer:
     # The end
 
     def give_up(self, why: Refusal) -> None:
-        """Hold no more for this peer."""
+        """End the connection: `pressure.Unfinished` needs its memory."""
         if not self._closed:
             self._session.goodbye(why.rule)
             why.reply = self._session.take()
@@ -383,7 +380,7 @@ class RsioServer:
             self._regulate()
 
     def _refuse(self, why: Refusal) -> None:
-        if not why.reply:  # it is ours, not the session's
+        if not why.reply:  # raised here, not by the session
             self._session.goodbye(why.rule)
             why.reply = self._session.take()
         if not self._closed:
@@ -423,13 +420,13 @@ def accept(
     *,
     publishers: Publishers | None = None,
     offsets: Offsets | None = None,
-) -> Rsio:
-    """What a listener calls with each connection: an `interfaces.Accept`.
+) -> RsioListener:
+    """Makes the servers of a listener's connections: an `interfaces.Accept`.
 
-    *publishers* are what peers may subscribe to, *offsets* how far named senders are
-    stored already; one for all listeners of a daemon.
+    *publishers* are what peers may subscribe to; *offsets*, how far named senders are
+    stored, is shared by all listeners of a daemon.
     """
     known = Publishers() if publishers is None else publishers
     if settings.options.check_publishers:
         known = known.with_(check_publishers(clock))
-    return Rsio(settings, journal, clock, known, offsets or Offsets())
+    return RsioListener(settings, journal, clock, known, offsets or Offsets())

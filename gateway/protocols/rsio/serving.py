@@ -1,9 +1,9 @@
-"""The streams of one connection that we serve: sources in, elements out.
+"""Publishes to the subscribers of one connection: elements from sources to streams.
 
-Elements leave when three say yes: the subscriber (demand), the transport (it is
-writable) and the turn, which is `_TURN_BYTES` long so that no subscriber keeps the
-reactor to itself.  Streams take turns; within a stream nothing recurses, however
-`request`, `take` and `wake` call each other (3.3).
+Elements are sent while there is demand, while the transport is writable, and at most
+`_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
+streams of a connection take turns.  `request`, `take` and `wake` never recurse into
+each other (3.3): they queue the stream, and `pump` feeds what is queued.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["Serving"]
 
 _TURN_BYTES = 1 << 18
 _TURN_ELEMENTS = 1024
-_LARGE = 1 << 16
+_LARGE_BYTES = 1 << 16
 
 
 class Serving:
-    """Feeds the subscribers of one connection."""
+    """Publishes to the subscribers of one connection."""
 
     __slots__ = ("_again", "_clock", "_closed", "_flush", "_origin", "_producer",
                  "_publishers", "_pumping", "_ready", "_streams",
@@ -50,7 +50,7 @@ class Serving:
         flush: Callable[[], None],
         clock: IReactorTime,
     ) -> None:
-        """*flush* writes what the producer has to say, and may call `writable`."""
+        """*flush* writes what the producer has queued, and may call `writable`."""
         self._producer = producer
         self._publishers = publishers
         self._origin = origin
@@ -61,8 +61,8 @@ class Serving:
         self._writable = True
         self._pumping = self._again = self._closed = False
 
-    def asked(self, stream: Served) -> None:
-        """A peer subscribes."""
+    def subscribed(self, stream: Served) -> None:
+        """The peer subscribes: accept the stream, or fail it."""
         state = _Feed(self, stream)
         try:
             source = self._publishers.subscribe(
@@ -79,17 +79,17 @@ class Serving:
         stream.context = state
         self._streams.add(stream)
         self._producer.accept(stream, source.size)
-        self.demanded(stream)
+        self.demand_added(stream)
 
-    def demanded(self, stream: Served) -> None:
-        """There may be something to do for a stream, at the next `pump`."""
+    def demand_added(self, stream: Served) -> None:
+        """Queue a stream for the next `pump`."""
         state = stream.context
         if isinstance(state, _Feed) and not state.queued:
             state.queued = True
             self._ready.append(stream)
 
     def cancelled(self, stream: Served) -> None:
-        """Nobody wants it any more."""
+        """A stream is over: close its source."""
         self._streams.discard(stream)
         state, stream.context = stream.context, None
         if isinstance(state, _Feed) and state.source is not None:
@@ -97,7 +97,7 @@ class Serving:
             source.close()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
-        """Whether the transport takes more."""
+        """Whether the transport takes more; if so, go on sending."""
         self._writable = ready
         self.pump()
 
@@ -109,7 +109,7 @@ class Serving:
             self.cancelled(stream)
 
     def pump(self) -> None:
-        """Feed those who wait, for one turn."""
+        """Feed the queued streams, for one turn."""
         if self._pumping or self._again or not self._ready:
             return
         self._pumping = True
@@ -133,10 +133,10 @@ class Serving:
         self.pump()
 
     def _feed(self, stream: Served, state: _Feed) -> int:
-        """One helping for one stream; its size."""
+        """Send what a stream's source has, up to its demand; returns the bytes."""
         most = min(stream.demand.left, _TURN_ELEMENTS)
         try:
-            # Without demand, too: a source may end before it is asked for more (2.9).
+            # Even without demand: a source may end before more is requested (2.9).
             elements = state.take(most)
         except Finished:
             self._producer.complete(stream)
@@ -158,7 +158,7 @@ class Serving:
     def _send(self, stream: Served, elements: Elements) -> None:
         if stream.size:
             self._producer.send_packed(stream, b"".join(elements.elements))
-        elif elements.largest <= _LARGE:
+        elif elements.largest <= _LARGE_BYTES:
             encoded = elements.encoded(stream.id, wire.on_next)
             self._producer.send_encoded(stream, encoded, len(elements))
         else:
@@ -166,7 +166,7 @@ class Serving:
 
 
 class _Feed:
-    """A stream's source, and whether it stands in line."""
+    """A stream's source, and whether the stream is queued."""
 
     __slots__ = ("_serving", "_stream", "queued", "source")
 
@@ -181,5 +181,5 @@ class _Feed:
 
     def wake(self) -> None:
         if self.source is not None:
-            self._serving.demanded(self._stream)
+            self._serving.demand_added(self._stream)
             self._serving.pump()

@@ -211,12 +211,12 @@ def waits_until_demand_can_be_met(patch: Patch) -> None:
 def forgets_old_demand(patch: Patch) -> None:
     """… when another stream comes."""
 
-    def asked(old: Any, self: Serving, stream: Served) -> None:
+    def subscribed(old: Any, self: Serving, stream: Served) -> None:
         for other in self._streams:
             other.demand.left = 0
         old(self, stream)
 
-    around(patch, Serving, "asked", asked)
+    around(patch, Serving, "subscribed", subscribed)
 
 
 @fails(1, 3, 9, 15, 23, 25, 26, 31, 49)

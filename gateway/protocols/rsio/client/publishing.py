@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Publishing"]
 
-_HELPING = 1024
+_AT_ONCE = 1024
+"""Elements that are given to the session at most in one call."""
 
 
 class Publishing:
@@ -54,7 +55,7 @@ class Publishing:
         """Publish *elements*; returns when all of them are on their way."""
         for element in elements:
             self.outbox.add(element)
-            if self.outbox.unsent >= _HELPING:
+            if self.outbox.unsent >= _AT_ONCE:
                 await self._drain()
         await self._drain()
 
@@ -87,7 +88,7 @@ class Publishing:
         """Send as much as demand and transport allow."""
         outbox, stream = self.outbox, self._stream
         while stream is not None and outbox.unsent and self._peer.can_write:
-            elements = outbox.take(min(stream.demand.left, _HELPING))
+            elements = outbox.take(min(stream.demand.left, _AT_ONCE))
             if not elements:
                 return
             if self._size:
