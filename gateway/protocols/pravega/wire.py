@@ -1,14 +1,17 @@
-"""Pravega's wire, version 17: greetings, appends, refusals.
+"""Wire commands of Pravega's version 17: Hello, KeepAlive, appends, error replies.
 
-Names and fields are those of the protocol; `docs/pravega.md` says what we do with
-them.  What an older version lacks has a default, and the newest layout is what we
-write, to everyone: clients skip what they do not know.  A request's `token` is empty
-where nothing demands one.  `wire_segments` and `wire_tables` have the other messages.
+Names and fields are the protocol's own; docs/pravega.md says what the gateway does with
+each.  Fields that older versions do not send have a default.  The newest layout is
+written to every client: clients skip fields that they do not know.  `token` is a
+delegation token, empty where none is required.  `wire_segments` and `wire_tables` have
+the other commands.
 
-No I/O, no clock, no policy: that is `session`.
+No I/O, no clock.  `session` decides what a command does.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from gateway.protocols.pravega.codec import (
     Data,
@@ -48,6 +51,8 @@ __all__ = [
     "SegmentAlreadyExists",
     "SegmentIsSealed",
     "SegmentIsTruncated",
+    "SegmentMessage",
+    "SegmentRequest",
     "SetupAppend",
     "TableKeyBadVersion",
     "TableKeyDoesNotExist",
@@ -60,6 +65,31 @@ OLDEST = 5
 
 #: "No value": the event number of a new writer, an attribute that was never set.
 NEVER = -(2**63)
+
+
+# -- What many commands begin with ---------------------------------------------
+
+
+@dataclass(slots=True)
+class SegmentMessage(Message):
+    """A command about one segment; `request_id` comes back in its reply."""
+
+    request_id: Long
+    segment: Text
+
+
+@dataclass(slots=True)
+class SegmentRequest(SegmentMessage):
+    """A command about one segment with no more than a token."""
+
+    token: Text = ""
+
+
+@dataclass(slots=True)
+class _Error(SegmentMessage):
+    """`trace` is the server's stack trace; the gateway sends an empty one."""
+
+    trace: Text = ""
 
 
 # -- Both ways -----------------------------------------------------------------
@@ -75,7 +105,7 @@ class Hello(Message):
 
 @both(100)
 class KeepAlive(Message):
-    """A sign of life; the server gives an empty one back."""
+    """Answered with an empty one."""
 
     ignored: Rest = b""
 
@@ -85,21 +115,21 @@ class KeepAlive(Message):
 
 @request(-1)
 class Padding(Message):
-    """Fills a block to its announced length; only inside one."""
+    """Fills an append block to its announced length; comes only inside of one."""
 
     zeros: Rest = b""
 
 
 @request(-2)
 class PartialEvent(Message):
-    """The first part of an event that did not fit; ends a block."""
+    """The first part of an event that did not fit into an append block; ends it."""
 
     data: Rest = b""
 
 
 @request(0)
 class Event(Message):
-    """One event, as it lies in blocks and in segments."""
+    """One event, as append blocks and segments contain it."""
 
     data: Rest = b""
 
@@ -116,7 +146,7 @@ class SetupAppend(Message):
 
 @request(3)
 class AppendBlock(Message):
-    """Events; their `AppendBlockEnd` follows."""
+    """Events of one append; an `AppendBlockEnd` follows."""
 
     writer: Uuid
     data: Rest
@@ -124,9 +154,9 @@ class AppendBlock(Message):
 
 @request(4)
 class AppendBlockEnd(Message):
-    """How much of the block counts, and the rest of its last event.
+    """The first `whole_bytes` of the block are whole events; `data` ends the last event.
 
-    Without a block before it, `data` is all there is.
+    Without an `AppendBlock` before it, `data` has all the events.
     """
 
     writer: Uuid
@@ -139,7 +169,7 @@ class AppendBlockEnd(Message):
 
 @request(5)
 class ConditionalAppend(Message):
-    """One event, if the segment is as long as expected."""
+    """Appends one event if the segment's length is `expected_offset`."""
 
     writer: Uuid
     event_number: Long
@@ -150,7 +180,7 @@ class ConditionalAppend(Message):
 
 @request(89)
 class ConditionalBlockEnd(Message):
-    """Bytes as they are, if the segment is as long as expected."""
+    """Appends bytes as they are if the segment's length is `expected_offset`."""
 
     writer: Uuid
     event_number: Long
@@ -163,18 +193,16 @@ class ConditionalBlockEnd(Message):
 
 
 @reply(2)
-class AppendSetup(Message):
-    """The writer's last event number; `NEVER` if it is new."""
+class AppendSetup(SegmentMessage):
+    """The writer's last event number; `NEVER` for a new writer."""
 
-    request_id: Long
-    segment: Text
     writer: Uuid
     last_event: Long
 
 
 @reply(7)
 class DataAppended(Message):
-    """Everything behind `previous` up to `last_event` is durable."""
+    """The events after number `previous` up to `last_event` are durable."""
 
     writer: Uuid
     last_event: Long
@@ -185,52 +213,40 @@ class DataAppended(Message):
 
 @reply(8)
 class ConditionalCheckFailed(Message):
-    """The segment was not as long as expected."""
+    """The segment's length was not `expected_offset`; nothing was appended."""
 
     writer: Uuid
     event_number: Long
     request_id: Long = -1
 
 
-# -- Refusals ------------------------------------------------------------------
+# -- Error replies -------------------------------------------------------------
 
 
 @reply(50)
-class WrongHost(Message):
-    """The segment lives elsewhere."""
+class WrongHost(SegmentMessage):
+    """Another host serves the segment."""
 
-    request_id: Long
-    segment: Text
     correct_host: Text
     trace: Text = ""
 
 
 @reply(51)
-class SegmentIsSealed(Message):
-    """`offset` is the event number of an append, the offset of a read."""
+class SegmentIsSealed(_Error):
+    """`offset` is that of a read; for an append, its event number."""
 
-    request_id: Long
-    segment: Text
-    trace: Text = ""
     offset: Long = -1
 
 
 @reply(52)
-class SegmentAlreadyExists(Message):
-    """A segment of this name is there."""
-
-    request_id: Long
-    segment: Text
-    trace: Text = ""
+class SegmentAlreadyExists(_Error):
+    """A segment of this name exists."""
 
 
 @reply(53)
-class NoSuchSegment(Message):
+class NoSuchSegment(_Error):
     """`offset` as in `SegmentIsSealed`."""
 
-    request_id: Long
-    segment: Text
-    trace: Text = ""
     offset: Long = -1
 
 
@@ -252,11 +268,9 @@ class InvalidEventNumber(Message):
 
 
 @reply(56)
-class SegmentIsTruncated(Message):
-    """Nothing is left before `start_offset`."""
+class SegmentIsTruncated(SegmentMessage):
+    """The data before `start_offset` are gone."""
 
-    request_id: Long
-    segment: Text
     start_offset: Long
     trace: Text = ""
     offset: Long = -1
@@ -264,7 +278,7 @@ class SegmentIsTruncated(Message):
 
 @reply(57)
 class OperationUnsupported(Message):
-    """We do not do this."""
+    """The gateway does not support this request."""
 
     request_id: Long
     operation: Text
@@ -281,37 +295,23 @@ class AuthTokenCheckFailed(Message):
 
 
 @reply(61)
-class ErrorMessage(Message):
+class ErrorMessage(SegmentMessage):
     """`code`: -1 unspecified, 0 illegal argument."""
 
-    request_id: Long
-    segment: Text
     message: Text
     code: Int = -1
 
 
 @reply(80)
-class TableSegmentNotEmpty(Message):
-    """It was to be deleted only if empty."""
-
-    request_id: Long
-    segment: Text
-    trace: Text = ""
+class TableSegmentNotEmpty(_Error):
+    """The table was to be deleted only if empty, and has entries."""
 
 
 @reply(81)
-class TableKeyDoesNotExist(Message):
-    """A condition failed."""
-
-    request_id: Long
-    segment: Text
-    trace: Text = ""
+class TableKeyDoesNotExist(_Error):
+    """An update or removal is conditional on a key that does not exist."""
 
 
 @reply(82)
-class TableKeyBadVersion(Message):
-    """A condition failed."""
-
-    request_id: Long
-    segment: Text
-    trace: Text = ""
+class TableKeyBadVersion(_Error):
+    """A key has another version than the update or removal expects."""

@@ -1,4 +1,4 @@
-"""Pravega's wire, version 17: segments, their data and their attributes."""
+"""Wire commands of Pravega's version 17 about segments: reads, attributes, merges."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
+from gateway.protocols.pravega.wire import SegmentMessage, SegmentRequest
 
 __all__ = [
     "CreateSegment",
@@ -50,12 +51,12 @@ __all__ = [
 ]
 
 
-# -- Segments: requests --------------------------------------------------------
+# -- Requests ------------------------------------------------------------------
 
 
 @request(9)
 class ReadSegment(Message):
-    """Asks for some `size` bytes from an offset; waits at the tail."""
+    """Asks for about `size` bytes from an offset; waits at the tail."""
 
     segment: Text
     offset: Long
@@ -65,20 +66,14 @@ class ReadSegment(Message):
 
 
 @request(11)
-class GetStreamSegmentInfo(Message):
-    """Asks how a segment is."""
-
-    request_id: Long
-    segment: Text
-    token: Text = ""
+class GetStreamSegmentInfo(SegmentRequest):
+    """Answered with `StreamSegmentInfo`."""
 
 
 @request(20)
-class CreateSegment(Message):
+class CreateSegment(SegmentMessage):
     """`scale_type`: 0 none, 1 KB/s, 2 events/s."""
 
-    request_id: Long
-    segment: Text
     target_rate: Int
     scale_type: Byte
     token: Text = ""
@@ -86,50 +81,36 @@ class CreateSegment(Message):
 
 
 @request(28)
-class SealSegment(Message):
-    """Lets nothing more be appended."""
-
-    request_id: Long
-    segment: Text
-    token: Text = ""
+class SealSegment(SegmentRequest):
+    """Ends a segment: nothing more can be appended."""
 
 
 @request(30)
-class DeleteSegment(Message):
-    """Removes a segment."""
-
-    request_id: Long
-    segment: Text
-    token: Text = ""
+class DeleteSegment(SegmentRequest):
+    """Deletes a segment."""
 
 
 @request(32)
-class UpdateSegmentPolicy(Message):
-    """As in `CreateSegment`."""
+class UpdateSegmentPolicy(SegmentMessage):
+    """Target rate and scale type as in `CreateSegment`."""
 
-    request_id: Long
-    segment: Text
     target_rate: Int
     scale_type: Byte
     token: Text = ""
 
 
 @request(34)
-class GetSegmentAttribute(Message):
-    """Asks for one number."""
+class GetSegmentAttribute(SegmentMessage):
+    """Answered with `SegmentAttribute`."""
 
-    request_id: Long
-    segment: Text
     attribute: Uuid
     token: Text = ""
 
 
 @request(36)
-class UpdateSegmentAttribute(Message):
-    """Replaces a number that is as expected (`NEVER`: not set)."""
+class UpdateSegmentAttribute(SegmentMessage):
+    """Sets an attribute if its value is `expected`; `NEVER` stands for no value."""
 
-    request_id: Long
-    segment: Text
     attribute: Uuid
     new: Long
     expected: Long
@@ -137,18 +118,16 @@ class UpdateSegmentAttribute(Message):
 
 
 @request(38)
-class TruncateSegment(Message):
-    """Removes what is before an offset."""
+class TruncateSegment(SegmentMessage):
+    """Deletes the data before an offset."""
 
-    request_id: Long
-    segment: Text
     offset: Long
     token: Text = ""
 
 
 @request(40)
 class CreateTransientSegment(Message):
-    """Asks for a segment that a large event is gathered in."""
+    """Creates a segment for the parts of a large event."""
 
     request_id: Long
     writer: Uuid
@@ -157,18 +136,16 @@ class CreateTransientSegment(Message):
 
 
 @request(41)
-class LocateOffset(Message):
-    """Asks for an event's beginning near an offset."""
+class LocateOffset(SegmentMessage):
+    """Asks where an event begins, at or after an offset."""
 
-    request_id: Long
-    segment: Text
     target: Long
     token: Text = ""
 
 
 @request(58)
 class MergeSegments(Message):
-    """Appends a segment to another one and removes it."""
+    """Appends `source` to `target` and deletes it; `updates` are of `target`."""
 
     request_id: Long
     target: Text
@@ -179,7 +156,7 @@ class MergeSegments(Message):
 
 @request(90)
 class MergeSegmentsBatch(Message):
-    """Appends several, all or none."""
+    """Merges several sources into `target`, all or none."""
 
     request_id: Long
     target: Text
@@ -189,7 +166,7 @@ class MergeSegmentsBatch(Message):
 
 @request(-3)
 class FlushToStorage(Message):
-    """An administrator's."""
+    """Of Pravega's administration tools; not supported."""
 
     container: Int
     token: Text
@@ -198,19 +175,19 @@ class FlushToStorage(Message):
 
 @request(-5)
 class ListStorageChunks(Message):
-    """An administrator's."""
+    """Of Pravega's administration tools; not supported."""
 
     segment: Text
     token: Text
     request_id: Long
 
 
-# -- Segments: replies ---------------------------------------------------------
+# -- Replies -------------------------------------------------------------------
 
 
 @reply(10)
 class SegmentRead(Message):
-    """Bytes; with `end_of_segment`, the last there will ever be."""
+    """`at_tail`: more may come; `end_of_segment`: nothing more will come."""
 
     segment: Text
     offset: Long
@@ -221,11 +198,9 @@ class SegmentRead(Message):
 
 
 @reply(12)
-class StreamSegmentInfo(Message):
+class StreamSegmentInfo(SegmentMessage):
     """`modified` is in milliseconds since the epoch."""
 
-    request_id: Long
-    segment: Text
     exists: Bool
     sealed: Bool
     deleted: Bool
@@ -235,40 +210,28 @@ class StreamSegmentInfo(Message):
 
 
 @reply(21)
-class SegmentCreated(Message):
+class SegmentCreated(SegmentMessage):
     """Also the answer to `CreateTransientSegment`."""
-
-    request_id: Long
-    segment: Text
 
 
 @reply(29)
-class SegmentSealed(Message):
-    """It is."""
-
-    request_id: Long
-    segment: Text
+class SegmentSealed(SegmentMessage):
+    """The segment is sealed."""
 
 
 @reply(31)
-class SegmentDeleted(Message):
-    """It is."""
-
-    request_id: Long
-    segment: Text
+class SegmentDeleted(SegmentMessage):
+    """The segment or table is deleted."""
 
 
 @reply(33)
-class SegmentPolicyUpdated(Message):
-    """It is."""
-
-    request_id: Long
-    segment: Text
+class SegmentPolicyUpdated(SegmentMessage):
+    """The policy is stored."""
 
 
 @reply(35)
 class SegmentAttribute(Message):
-    """`NEVER` if it is not set."""
+    """`value` is `NEVER` if the attribute is not set."""
 
     request_id: Long
     value: Long
@@ -276,32 +239,27 @@ class SegmentAttribute(Message):
 
 @reply(37)
 class SegmentAttributeUpdated(Message):
-    """Whether the condition held."""
+    """`success` is whether the attribute had the expected value."""
 
     request_id: Long
     success: Bool
 
 
 @reply(39)
-class SegmentTruncated(Message):
-    """It is."""
-
-    request_id: Long
-    segment: Text
+class SegmentTruncated(SegmentMessage):
+    """The segment is truncated."""
 
 
 @reply(42)
-class OffsetLocated(Message):
-    """Where an event begins."""
+class OffsetLocated(SegmentMessage):
+    """`offset` is where an event begins, or the end."""
 
-    request_id: Long
-    segment: Text
     offset: Long
 
 
 @reply(59)
 class SegmentsMerged(Message):
-    """`write_offset`: how long the target is now."""
+    """`write_offset` is the length of `target` now."""
 
     request_id: Long
     target: Text
@@ -311,7 +269,7 @@ class SegmentsMerged(Message):
 
 @reply(91)
 class SegmentsBatchMerged(Message):
-    """Each source, and how long the target was with it."""
+    """Each source, with the length of `target` after it was merged."""
 
     request_id: Long
     target: Text
@@ -320,6 +278,6 @@ class SegmentsBatchMerged(Message):
 
 @reply(-4)
 class StorageFlushed(Message):
-    """It is."""
+    """Never sent: `FlushToStorage` is not supported."""
 
     request_id: Long

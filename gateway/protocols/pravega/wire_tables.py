@@ -1,6 +1,8 @@
-"""Pravega's wire, version 17: tables, which are segments of keys and values."""
+"""Wire commands of Pravega's version 17 about table segments."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from gateway.protocols.pravega.codec import (
     Bool,
@@ -15,7 +17,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
-from gateway.protocols.pravega.wire import NEVER
+from gateway.protocols.pravega.wire import NEVER, SegmentMessage, SegmentRequest
 
 __all__ = [
     "CreateTableSegment",
@@ -37,123 +39,101 @@ __all__ = [
 ]
 
 
-# -- Tables: requests ----------------------------------------------------------
+# -- Requests ------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _TableRequest(SegmentMessage):
+    """A request with a token in every version."""
+
+    token: Text
 
 
 @request(68)
-class GetTableSegmentInfo(Message):
-    """Asks how a table is."""
-
-    request_id: Long
-    segment: Text
-    token: Text = ""
+class GetTableSegmentInfo(SegmentRequest):
+    """Answered with `TableSegmentInfo`."""
 
 
 @request(70)
-class CreateTableSegment(Message):
-    """`key_bytes`: 0 for keys of any size."""
+class CreateTableSegment(SegmentRequest):
+    """`key_bytes` is the size of every key; 0 for any size."""
 
-    request_id: Long
-    segment: Text
-    token: Text = ""
     is_sorted: Bool = False
     key_bytes: Int = 0
     rollover_bytes: Long = 0
 
 
 @request(71)
-class DeleteTableSegment(Message):
-    """Removes a table."""
+class DeleteTableSegment(SegmentMessage):
+    """Deletes a table."""
 
-    request_id: Long
-    segment: Text
     must_be_empty: Bool
     token: Text = ""
 
 
 @request(74)
-class UpdateTableEntries(Message):
-    """Puts all entries or none.
+class UpdateTableEntries(_TableRequest):
+    """Puts all entries, or none if a condition does not hold.
 
-    A version is a condition: `NEVER` none, -1 the key must not exist.
+    An entry's version is the one that its key must have: -1, the key must not exist;
+    `NEVER`, no condition.  `offset`, if it is not `NEVER`, must be the table's length.
     """
 
-    request_id: Long
-    segment: Text
-    token: Text
     entries: Entries
     offset: Long = NEVER
 
 
 @request(76)
-class RemoveTableKeys(Message):
-    """Removes all keys or none; versions as in `UpdateTableEntries`."""
+class RemoveTableKeys(_TableRequest):
+    """Removes all keys or none; conditions as in `UpdateTableEntries`."""
 
-    request_id: Long
-    segment: Text
-    token: Text
     keys: Keys
     offset: Long = NEVER
 
 
 @request(78)
-class ReadTable(Message):
+class ReadTable(_TableRequest):
     """Asks for the entries of keys."""
 
-    request_id: Long
-    segment: Text
-    token: Text
     keys: Keys
 
 
-@request(83)
-class ReadTableKeys(Message):
-    """Iterates over keys."""
+@dataclass(slots=True)
+class _Iteration(_TableRequest):
+    """Asks for the next `count` of a table; `continuation` is from the last reply."""
 
-    request_id: Long
-    segment: Text
-    token: Text
     count: Int
     continuation: Data = b""
     prefix: Data = b""
     from_key: Data = b""
     to_key: Data = b""
+
+
+@request(83)
+class ReadTableKeys(_Iteration):
+    """Answered with `TableKeysRead`."""
 
 
 @request(85)
-class ReadTableEntries(Message):
-    """Iterates over entries."""
-
-    request_id: Long
-    segment: Text
-    token: Text
-    count: Int
-    continuation: Data = b""
-    prefix: Data = b""
-    from_key: Data = b""
-    to_key: Data = b""
+class ReadTableEntries(_Iteration):
+    """Answered with `TableEntriesRead`."""
 
 
 @request(88)
-class ReadTableEntriesDelta(Message):
-    """Asks for what was put from a position on."""
+class ReadTableEntriesDelta(_TableRequest):
+    """Asks for the entries that were put from a position on."""
 
-    request_id: Long
-    segment: Text
-    token: Text
     position: Long
     count: Int
 
 
-# -- Tables: replies -----------------------------------------------------------
+# -- Replies -------------------------------------------------------------------
 
 
 @reply(69)
-class TableSegmentInfo(Message):
-    """How a table is."""
+class TableSegmentInfo(SegmentMessage):
+    """`length` is the position of the next update."""
 
-    request_id: Long
-    segment: Text
     start_offset: Long
     length: Long
     entries: Long
@@ -162,55 +142,44 @@ class TableSegmentInfo(Message):
 
 @reply(75)
 class TableEntriesUpdated(Message):
-    """The new version of each entry."""
+    """The new version of each entry, in the order of the request."""
 
     request_id: Long
     versions: Longs
 
 
 @reply(77)
-class TableKeysRemoved(Message):
-    """They are."""
-
-    request_id: Long
-    segment: Text
+class TableKeysRemoved(SegmentMessage):
+    """The keys are removed."""
 
 
 @reply(79)
-class TableRead(Message):
-    """One entry per key that was asked for."""
+class TableRead(SegmentMessage):
+    """One entry for each key of the request; version -1 where there is none."""
 
-    request_id: Long
-    segment: Text
     entries: Entries
 
 
 @reply(84)
-class TableKeysRead(Message):
-    """No keys: the end."""
+class TableKeysRead(SegmentMessage):
+    """Some keys, and the `continuation` to ask for more; no keys at the end."""
 
-    request_id: Long
-    segment: Text
     keys: Keys
     continuation: Data = b""
 
 
 @reply(86)
-class TableEntriesRead(Message):
-    """No entries: the end."""
+class TableEntriesRead(SegmentMessage):
+    """Some entries, and the `continuation` to ask for more; none at the end."""
 
-    request_id: Long
-    segment: Text
     entries: Entries
     continuation: Data = b""
 
 
 @reply(87)
-class TableEntriesDeltaRead(Message):
-    """The newest version of each key that changed, oldest first."""
+class TableEntriesDeltaRead(SegmentMessage):
+    """The newest entry of each key that changed, oldest first."""
 
-    request_id: Long
-    segment: Text
     entries: Entries
     should_clear: Bool
     reached_end: Bool
