@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.protocols.pravega.codec import Entry, encode
     from gateway.protocols.pravega.draft_session import DraftSession
     from gateway.protocols.pravega.limits import Limits
-    from gateway.protocols.pravega.reads import Fetch, Read, look
+    from gateway.protocols.pravega.reads import Fetch, Read, answer_read
     from gateway.protocols.pravega.records import decode
     from gateway.protocols.pravega.segments import Change, Segments, Written
     from gateway.protocols.pravega.session import Session, Step
@@ -121,7 +121,7 @@ class _Run:
             if isinstance(step, Change):
                 self.keep(step)
             elif isinstance(step, Read):
-                answer = look(self.state, self.recent, step, waited=False)
+                answer = answer_read(self.state, self.recent, step, waited=False)
                 if answer is not None and not isinstance(answer, Fetch):
                     assert session.answer(step, answer)
             session.due()
@@ -180,7 +180,7 @@ def one(data: bytes) -> None:
         pass
     for change in session.closed(0):
         run.keep(change)
-    assert not session.owes
+    assert not session.replies_pending
     run.check()
 
 

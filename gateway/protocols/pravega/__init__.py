@@ -1,7 +1,8 @@
-"""Pravega: what its clients speak to a segment store and to a controller.
+"""Pravega's segment store and controller, for its published clients, and a writer.
 
-`protocol` is the plug-in.  docs/pravega.md says what is accepted, what is refused, and
-what is stored where.
+`protocol` is the plug-in.  The segment store speaks wire version 17 and the 2016 draft
+of the protocol; `controller` has the gRPC service.  docs/pravega.md says what is
+accepted, refused, and stored where.
 """
 
 from __future__ import annotations

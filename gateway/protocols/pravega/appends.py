@@ -26,7 +26,7 @@ from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tokens import Check, anyone, demand
+from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlock,
@@ -55,7 +55,9 @@ class Appends:
         AppendBlock, AppendBlockEnd, SetupAppend, ConditionalAppend, ConditionalBlockEnd,
     )  # fmt: skip
 
-    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
+    def __init__(
+        self, state: Segments, limits: Limits, check: TokenCheck = allow_all
+    ) -> None:
         self._state = state
         self._check = check
         self._limits = limits
@@ -146,7 +148,7 @@ class Appends:
     ) -> Change | None:
         if number < writer.sent:
             raise Refusal(f"event number {number} after {writer.sent}")
-        demand(self._check, writer.token, writer.segment, request_id)
+        check_token(self._check, writer.token, writer.segment, request_id)
         before, writer.sent = writer.sent, number
         if writer.failed:
             self._failed(writer, number, request_id)

@@ -1,8 +1,8 @@
-"""The newest bytes of segments, for those who read at the tail.
+"""Cache of the newest data of all segments, for readers at the tail.
 
-What was stored stays here until newer data needs its room.  A chunk is a view of its
-batch and nothing is copied, unless it is so small that to keep the batch would cost
-more: then it joins what came before it.  Oldest goes first, whosever it is.
+Durable data stays until newer data needs the room; the oldest goes first, whichever
+segment it is of.  A chunk is a view of its batch, so nothing is copied; a small chunk is
+copied to the end of the one before it, as keeping its batch would cost more memory.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections import deque
 
 __all__ = ["TailCache"]
 
-#: A chunk costs this much beside its bytes, and so does a segment that has one.
+#: Overhead of a chunk, and of a segment that has any, in bytes.
 _CHUNK_BYTES = 512
 _SEGMENT_BYTES = 512
 
-#: Chunks of small pieces are no longer than this, or a sixteenth of all.
+#: Small chunks are joined up to this size, or up to a sixteenth of the cache.
 _JOIN_BYTES = 1 << 13
 
 
 class _Chunks:
-    """One segment's, contiguous; those before `first` are gone."""
+    """The chunks of one segment, contiguous; those before `first` were evicted."""
 
     __slots__ = ("chunks", "first", "offsets")
 
@@ -32,21 +32,23 @@ class _Chunks:
 
 
 class TailCache:
-    """At most *most* bytes."""
+    """Newest data by segment name."""
 
     def __init__(self, most: int) -> None:
+        """Holds at most *most* bytes, overhead included."""
         self.most = most
         self.bytes = 0
         self._join = min(_JOIN_BYTES, most >> 4)
         self._segments: dict[str, _Chunks] = {}
         self._order: deque[tuple[str, _Chunks]] = deque()
         self._dropped = 0
-        """Places in the order that stand for nothing."""
+        """How many entries of `_order` are of chunks that were dropped."""
 
     def add(self, name: str, offset: int, data: memoryview) -> None:
-        """Bytes of a segment; what does not follow the last ones replaces them.
+        """Add data at the end of a segment.
 
-        What has no room here, however much goes, pushes nothing out.
+        If it does not follow the segment's cached data, that data is dropped.  Data
+        larger than the cache evicts nothing.
         """
         size = len(data)
         if not size:
@@ -79,7 +81,7 @@ class TailCache:
             self._evict()
 
     def drop(self, name: str) -> None:
-        """The segment is gone."""
+        """Forget a segment."""
         found = self._segments.pop(name, None)
         if found is not None:
             for chunk in found.chunks[found.first :]:
@@ -114,12 +116,12 @@ class TailCache:
             found.first = 0
 
     def begin(self, name: str) -> int | None:
-        """The first offset of a segment that is here; None if there is none."""
+        """The first cached offset of a segment; None if nothing of it is cached."""
         found = self._segments.get(name)
         return None if found is None else found.offsets[found.first]
 
     def read(self, name: str, offset: int, size: int) -> bytes | None:
-        """At most *size* bytes from *offset* on; None if that is not here."""
+        """At most *size* bytes from *offset* on; None if *offset* is not cached."""
         found = self._segments.get(name)
         if found is None:
             return None

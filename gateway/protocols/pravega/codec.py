@@ -1,11 +1,11 @@
-"""From a message's annotations to its bytes and back: the machinery under `wire`.
+"""Encodes and decodes the wire commands that `wire` declares as annotated dataclasses.
 
-A message is a dataclass whose fields are annotated with the types below, in the order
-of the wire; `request`, `reply` or `both` makes it one.  Fields with a default were added by later
-versions: an older peer does not send them.  Bytes behind the last known field are
-skipped, for a newer peer may send more.
+`request`, `reply` or `both` makes a class a command.  Its fields are in the order of the
+wire, annotated with the types below.  Fields with a default were added by later
+versions: older peers do not send them.  Bytes after the last known field are skipped,
+as newer peers may send more.
 
-UUIDs are their 16 bytes.  No I/O, no clock.
+UUIDs are `bytes` of length 16.  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _T = TypeVar("_T")
 
 
 class _Short(Exception):
-    """The payload ends before the field does."""
+    """The payload ends inside of a field."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Field:
-    """How values of one type are read at an offset (value, next offset), and written."""
+    """Codec of one type: `read(payload, offset)` gives the value and the next offset."""
 
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any], bytes]
     code: str = ""
-    """Of `struct`, if the values are of one size."""
+    """The format of `struct`, if all values have one size; else empty."""
 
 
 def _fixed(code: str) -> _Field:
@@ -149,7 +149,7 @@ def _list(read: Callable[[bytes, int], tuple[Any, int]], write: Any) -> _Field:
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """A key of a table, its version, and its value where there is one."""
+    """A key of a table with its version, and its value where a value is sent."""
 
     key: bytes
     version: int
@@ -159,7 +159,7 @@ class Entry:
 def _read_key(raw: bytes, at: int) -> tuple[Entry, int]:
     _, at = _INT.read(raw, at)
     key, at = _read_data(raw, at)
-    if not key:  # then Java leaves the version out
+    if not key:  # Java leaves out the version of an empty key
         return Entry(key, -(2**63)), at
     version, at = _LONG.read(raw, at)
     return Entry(key, version), at
@@ -184,11 +184,11 @@ def _write_entry(entry: Entry) -> bytes:
 
 @dataclass(slots=True, frozen=True)
 class AttributeUpdate:
-    """A condition on, and a new value for, one attribute."""
+    """A new value of one attribute, perhaps on condition of its old value."""
 
     attribute: bytes
     kind: int
-    """1 replaces, 4 replaces if the value is `old`."""
+    """1: replace.  4: replace if the value is `old`."""
     new: int
     old: int
 
@@ -235,7 +235,7 @@ Merged = Annotated[Sequence[tuple[str, int]], _list(_read_merged, _write_merged)
 
 
 class Message:
-    """Anything that has a type and fields on the wire."""
+    """A wire command."""
 
     __slots__ = ()
 
@@ -244,7 +244,7 @@ _CODES: dict[type[Message], int] = {}
 _LAYOUTS: dict[type[Message], list[tuple[str, _Field, Any]]] = {}
 _STEPS: dict[type[Message], list[_Step]] = {}
 
-#: What clients send, and what they are sent, by type.
+#: Commands that clients send, and those that servers send, by type.
 REQUESTS: dict[int, type[Message]] = {}
 REPLIES: dict[int, type[Message]] = {}
 
@@ -264,19 +264,19 @@ def _message(
 
 @dataclass_transform()
 def request(code: int) -> Callable[[type[_T]], type[_T]]:
-    """Make a class the message of type *code* that clients send."""
+    """Declare the command of type *code*, sent by clients."""
     return _message(code, REQUESTS)
 
 
 @dataclass_transform()
 def reply(code: int) -> Callable[[type[_T]], type[_T]]:
-    """Make a class the message of type *code* that servers send."""
+    """Declare the command of type *code*, sent by servers."""
     return _message(code, REPLIES)
 
 
 @dataclass_transform()
 def both(code: int) -> Callable[[type[_T]], type[_T]]:
-    """Make a class the message of type *code* that either side sends."""
+    """Declare the command of type *code*, sent by both sides."""
     return _message(code, REQUESTS, REPLIES)
 
 
@@ -293,12 +293,12 @@ def _layout(cls: type[Message]) -> list[tuple[str, _Field, Any]]:
 
 @dataclass(slots=True, frozen=True)
 class _Step:
-    """One field, or as many that follow each other as `struct` takes at once."""
+    """Consecutive fields of fixed size, coded by one `struct`; or one other field."""
 
     names: list[str]
     packing: struct.Struct | None
     field: _Field
-    """The only one, if there is no `packing`."""
+    """The codec of the field if `packing` is None."""
 
 
 def _steps(cls: type[Message]) -> list[_Step]:
@@ -319,7 +319,7 @@ def _steps(cls: type[Message]) -> list[_Step]:
 
 
 def encode(sent: Message) -> bytes:
-    """The message's frame."""
+    """The whole frame of a command, header included."""
     cls = type(sent)
     parts = []
     for step in _steps(cls):
@@ -330,7 +330,10 @@ def encode(sent: Message) -> bytes:
 
 
 def decode(code: int, payload: bytes) -> Message:
-    """The message of a frame whose type is one of ours; raises `Refusal`."""
+    """The command with this type, which must be known, and payload.
+
+    Raises `Refusal` if a field does not fit into the payload.
+    """
     cls = REQUESTS.get(code) or REPLIES[code]
     values: list[Any] = []
     at = 0
@@ -349,7 +352,7 @@ def decode(code: int, payload: bytes) -> Message:
 
 
 def _decode_short(cls: type[Message], payload: bytes) -> Message:
-    """A message that ends early: an older peer's, or a broken one."""
+    """Decode a payload that ends early: from an older version, or broken."""
     values: list[Any] = []
     at = 0
     for name, field, default in _layout(cls):

@@ -1,8 +1,8 @@
-"""Where all Pravega connections of a gateway meet: the segments, the journal, readers.
+"""Segment container: the segments that all Pravega listeners of a daemon share.
 
-One per daemon, whatever the number of listeners.  It submits changes, learns when they
-are durable, keeps the newest data for readers at the tail, wakes those who wait, and
-lets every connection settle once per group commit.
+It submits changes to the journal and learns when they are durable.  After each group
+commit it caches the new data for readers at the tail, answers reads that wait for it,
+and lets connections send the replies that waited.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from gateway.protocols.pravega.reads import (
     Fetch,
     Read,
     Truncated,
+    answer_read,
     found,
     head,
-    look,
 )
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments, Written
 from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
 
-__all__ = ["PROTOCOL", "Container", "Owner", "PendingRead", "Reader"]
+__all__ = ["PROTOCOL", "Container", "PendingRead", "Reader", "Submitter"]
 
 PROTOCOL = "pravega"
 
 
 class Reader(Protocol):
-    """Reads back what is in the journal, the spool or the archive."""
+    """Reads segments from the files of journal, spool and archive."""
 
     @property
     def first_lsn(self) -> int:
-        """Everything from here on can be read."""
+        """All events from this lsn on can be read."""
 
     def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
-        *lsn* is that of an event at or before the offset, and not long before.
+        *lsn* is that of an event at or shortly before the offset.
         """
 
 
-class Owner(Protocol):
-    """A connection, as the container sees it."""
+class Submitter(Protocol):
+    """A connection that submits changes."""
 
     def stored(self, change: Change, stored: Stored) -> None:
-        """What it submitted is durable."""
+        """A change that it submitted is durable."""
 
-    def settle(self) -> None:
-        """A group is durable: say what may be said."""
+    def flush(self) -> None:
+        """A group commit is done: send the replies that are due now."""
 
     def lost(self, why: str) -> None:
-        """Nothing more becomes durable."""
+        """A change was not stored: none that was submitted since will be."""
 
 
 class PendingRead:
-    """A read that was not answered yet."""
+    """A read that is not answered yet."""
 
     __slots__ = ("container", "read", "refuse", "respond", "waited")
 
@@ -75,21 +75,24 @@ class PendingRead:
         respond: Callable[[PendingRead, Answer], None],
         refuse: Callable[[Refusal], None],
     ) -> None:
+        """Calls `respond(self, answer)` or, for a bad request, `refuse(why)`."""
         self.container: Container | None = container
+        """None once it is answered or cancelled."""
         self.read = read
         self.respond = respond
         self.refuse = refuse
         self.waited = False
+        """At the first try there was nothing to read."""
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Never answer it."""
         container, self.container = self.container, None
         if container is not None:
-            container.forget(self)
+            container.stop_waiting(self)
 
 
 class Container:
-    """The segments and everybody's access to them."""
+    """All segments, with the journal, the tail cache and the pending reads."""
 
     _log = Logger()
 
@@ -101,124 +104,134 @@ class Container:
         reader: Reader | None = None,
         recent_bytes: int = 128 << 20,
         writer_retention: float = 7 * 86400.0,
-        state: Segments | None = None,
     ) -> None:
-        """*state* is what a snapshot held; `replay` the journal on top of it.
+        """*recent_bytes* is the size of the tail cache.
 
-        A writer that does nothing for *writer_retention* seconds is forgotten, within
-        as much time again.
+        A writer that writes nothing for *writer_retention* seconds is forgotten, at the
+        latest after as much time again.
         """
-        self.state = state or Segments()
+        self.state = Segments()
         self.recent = TailCache(recent_bytes)
         self.journal = journal
         self.clock = clock
         self.broken = ""
-        """Why nothing is taken any more: the journal did not store a change."""
+        """Why the journal did not store a change; then no more are taken.  Else empty."""
         self._reader = reader
         self._retention = writer_retention
         self._origin = Origin(PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL)
-        self._owners: dict[Owner, None] = {}
+        self._unflushed: dict[Submitter, None] = {}
         self._waiting: dict[str, dict[PendingRead, None]] = {}
-        self._touched: dict[str, None] = {}
-        self._settling = False
-        self._wanted: list[Deferred[bytes]] = []
-        """Snapshots that are not begun."""
-        self._saving: SnapshotWriter | None = None
-        self._written = False
-        """It lacks nothing but the disk's word."""
-        self._savers: list[Deferred[bytes]] = []
+        """By segment."""
+        self._changed: dict[str, None] = {}
+        """Segments with durable changes since the last `_flush`."""
+        self._flush_scheduled = False
+        self._snapshots_asked: list[Deferred[bytes]] = []
+        """Asked for, and not begun."""
+        self._snapshot: SnapshotWriter | None = None
+        self._snapshot_encoded = False
+        """It may still have changes that are not durable."""
+        self._snapshot_waiters: list[Deferred[bytes]] = []
+        """Asked for, and to be answered with `_snapshot`."""
         self._forgetting: IDelayedCall | None = None
-        self._let_go_lsn = 0
+        self._marks_from_lsn = 0
+        """Marks before this lsn are dropped."""
 
     # -- start and stop -------------------------------------------------------------
 
     def restore(self, data: bytes) -> None:
-        """Be what a snapshot says; before all else.  Raises whatever is wrong with it."""
+        """Take the state from a snapshot, before all else.
+
+        Raises any exception for a snapshot that is broken.
+        """
         self.state = restore(data)
 
     def replay(self, stored: Stored) -> None:
-        """A batch that the journal still has; in order, before `start`."""
+        """Apply a batch of the journal; in order of lsn, before `start`."""
         batch = stored.batch
         if batch.origin.protocol == PROTOCOL:
-            for what in self.state.replay(
+            for item in self.state.replay(
                 batch.body, stored.lsn, batch.received_at // 1000
             ):
-                if isinstance(what, Written):
-                    self.recent.add(what.segment.name, what.offset, what.data)
+                if isinstance(item, Written):
+                    self.recent.add(item.segment.name, item.offset, item.data)
 
     def start(self) -> None:
-        """Clear away what no connection can finish; begin to forget idle writers."""
+        """Delete transient segments, whose connections are gone; forget idle writers."""
         for name in self.state.transients():
             self.submit(self.state.delete(name, self.now))
-        if not self.state.forgotten:
-            self.state.forgotten = self.now
+        if not self.state.writers_forgotten_at:
+            self.state.writers_forgotten_at = self.now
         self._forget_later()
 
     def stop(self) -> None:
-        """Forget nobody any more."""
+        """Cancel the timer for idle writers."""
         if self._forgetting is not None:
             self._forgetting.cancel()
             self._forgetting = None
 
     def snapshot(self) -> Deferred[bytes]:
-        """The state, once everything in it is durable; it may replace an older one.
+        """A snapshot, once everything in it is durable; it may replace an older one.
 
-        It is that of now, or of a later moment if another one is being made.  It fails
-        with `NotStored` if something in it is not durable and never will be.
+        It is at least as new as the moment of this call.  Fails with `NotStored` if
+        something in it will never be durable.
         """
         if self.broken:
             return fail(NotStored(self.broken))
         done: Deferred[bytes] = Deferred()
-        self._wanted.append(done)
-        self._save()
+        self._snapshots_asked.append(done)
+        self._begin_snapshot()
         return done
 
-    def _save(self) -> None:
-        if self._wanted and self._saving is None:
-            self._savers, self._wanted = self._wanted, []
-            self._let_go()
-            self._saving, self._written = SnapshotWriter(self.state), False
-            self._save_on()
+    def _begin_snapshot(self) -> None:
+        if self._snapshots_asked and self._snapshot is None:
+            self._snapshot_waiters, self._snapshots_asked = self._snapshots_asked, []
+            self._drop_marks()
+            self._snapshot, self._snapshot_encoded = SnapshotWriter(self.state), False
+            self._encode_snapshot()
 
-    def _let_go(self) -> None:
-        """Of what retention took, so that what is saved does not grow for ever."""
+    def _drop_marks(self) -> None:
+        """Of events that retention has deleted, so that snapshots do not grow for ever."""
         first_lsn = self._first_lsn
-        if first_lsn > self._let_go_lsn:
-            self._let_go_lsn = first_lsn
+        if first_lsn > self._marks_from_lsn:
+            self._marks_from_lsn = first_lsn
             for segment in self.state.segments.values():
-                segment.let_go(first_lsn)
+                segment.drop_marks_before(first_lsn)
 
-    def _save_on(self) -> None:
-        """A little at a time: connections do not wait for it."""
-        if self._saving is None:
+    def _encode_snapshot(self) -> None:
+        """One step per reactor turn, so that connections are served in between."""
+        if self._snapshot is None:
             return  # something in it will never be durable
-        if self._saving.step():
-            self.clock.callLater(0, self._save_on)
+        if self._snapshot.step():
+            self.clock.callLater(0, self._encode_snapshot)
         else:
-            self._written = True
-            self._settle_soon()
+            self._snapshot_encoded = True
+            self._schedule_flush()
 
-    def _saved(self) -> None:
-        """Give a snapshot away if it is whole and durable; begin the next one."""
-        saving = self._saving
-        if saving is None or not self._written:
+    def _finish_snapshot(self) -> None:
+        """Give out the snapshot if all in it is durable; begin the next one."""
+        writer = self._snapshot
+        if writer is None or not self._snapshot_encoded:
             return
-        if self.state.durable < saving.number:
+        if self.state.durable < writer.number:
             return
-        savers, self._savers, self._saving = self._savers, [], None
-        data = saving.finish()
-        for done in savers:
+        waiters, self._snapshot_waiters, self._snapshot = (
+            self._snapshot_waiters,
+            [],
+            None,
+        )
+        data = writer.finish()
+        for done in waiters:
             done.callback(data)
-        self._save()
+        self._begin_snapshot()
 
     def _forget_later(self) -> None:
-        due = self.state.forgotten / 1000 + self._retention
+        due = self.state.writers_forgotten_at / 1000 + self._retention
         self._forgetting = self.clock.callLater(
             max(0.0, due - self.clock.seconds()), self._forget
         )
 
     def _forget(self) -> None:
-        self.submit(self.state.forget(self.now))
+        self.submit(self.state.forget_idle_writers(self.now))
         self._forget_later()
 
     # -- changes ----------------------------------------------------------------------
@@ -229,9 +242,15 @@ class Container:
         return int(self.clock.seconds() * 1000)
 
     def submit(
-        self, change: Change, owner: Owner | None = None, origin: Origin | None = None
+        self,
+        change: Change,
+        submitter: Submitter | None = None,
+        origin: Origin | None = None,
     ) -> None:
-        """Make a change durable; its *owner* hears of it."""
+        """Make a change durable; *submitter* is told of it.
+
+        *origin* is that of its rows.
+        """
         batch = Batch(
             origin=origin or self._origin,
             received_at=int(self.clock.seconds() * 1_000_000),
@@ -243,64 +262,66 @@ class Container:
         done.addCallbacks(
             self._stored,
             self._lost,
-            callbackArgs=(change, owner),
-            errbackArgs=(owner,),
+            callbackArgs=(change, submitter),
+            errbackArgs=(submitter,),
         )
 
-    def _stored(self, stored: Stored, change: Change, owner: Owner | None) -> None:
+    def _stored(
+        self, stored: Stored, change: Change, submitter: Submitter | None
+    ) -> None:
         if self.broken:
             return
-        for what in self.state.stored(stored.batch.body, stored.lsn):
-            if isinstance(what, Written):
-                self.recent.add(what.segment.name, what.offset, what.data)
+        for item in self.state.stored(stored.batch.body, stored.lsn):
+            if isinstance(item, Written):
+                self.recent.add(item.segment.name, item.offset, item.data)
             else:
-                self._touched[what] = None
-                if what not in self.state.segments:
-                    self.recent.drop(what)
-        if owner is not None:
-            owner.stored(change, stored)
-        self._settle_soon()
+                self._changed[item] = None
+                if item not in self.state.segments:
+                    self.recent.drop(item)
+        if submitter is not None:
+            submitter.stored(change, stored)
+        self._schedule_flush()
 
-    def _lost(self, failure: Failure, owner: Owner | None) -> None:
-        """What was decided on top of it is void as well: take nothing any more."""
+    def _lost(self, failure: Failure, submitter: Submitter | None) -> None:
+        """Take no more changes: the state in memory has one that is not stored."""
         if not self.broken:
             self.broken = failure.getErrorMessage()
             self._log.warn("Pravega takes no more: {why}", why=self.broken)
-        for done in (*self._savers, *self._wanted):
+        for done in (*self._snapshot_waiters, *self._snapshots_asked):
             done.errback(NotStored(self.broken))
-        self._savers, self._wanted, self._saving = [], [], None
-        owners, self._owners = self._owners, {}
-        if owner is not None:
-            owners[owner] = None
-        for each in owners:
+        self._snapshot_waiters, self._snapshots_asked, self._snapshot = [], [], None
+        submitters, self._unflushed = self._unflushed, {}
+        if submitter is not None:
+            submitters[submitter] = None
+        for each in submitters:
             each.lost(self.broken)
 
-    def _settle_soon(self) -> None:
-        if not self._settling:
-            self._settling = True
-            # Behind the callbacks of all that this commit has made durable.
-            self.clock.callLater(0, self._settle)
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            # Later than the callbacks of all changes in this group commit.
+            self.clock.callLater(0, self._flush)
 
-    def _settle(self) -> None:
-        self._settling = False
-        owners, self._owners = self._owners, {}
-        for owner in owners:
-            owner.settle()
-        touched, self._touched = self._touched, {}
-        for name in touched:
-            for waiting in list(self._waiting.get(name, ())):
-                self._try(waiting)
-        self._saved()
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        submitters, self._unflushed = self._unflushed, {}
+        for submitter in submitters:
+            submitter.flush()
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            for pending in list(self._waiting.get(name, ())):
+                self._try(pending)
+        self._finish_snapshot()
 
-    def watch(self, owner: Owner) -> None:
-        """Let *owner* settle after the next commit."""
-        self._owners[owner] = None
+    def flush_after_commit(self, submitter: Submitter) -> None:
+        """Call `flush` of *submitter* once, after the next group commit."""
+        self._unflushed[submitter] = None
         if self.state.durable == self.state.number:
-            self._settle_soon()
+            self._schedule_flush()
 
-    def unwatch(self, owner: Owner) -> None:
-        """It is gone."""
-        self._owners.pop(owner, None)
+    def forget_submitter(self, submitter: Submitter) -> None:
+        """Tell a connection that is closed nothing any more."""
+        self._unflushed.pop(submitter, None)
 
     # -- reads ------------------------------------------------------------------------
 
@@ -310,84 +331,85 @@ class Container:
         respond: Callable[[PendingRead, Answer], None],
         refuse: Callable[[Refusal], None],
     ) -> PendingRead:
-        """Answer now, or when there is something to answer, unless cancelled."""
-        waiting = PendingRead(self, read, respond, refuse)
-        self._try(waiting)
-        return waiting
+        """Answer a read now, or when there is data or the segment ends."""
+        pending = PendingRead(self, read, respond, refuse)
+        self._try(pending)
+        return pending
 
     @property
     def waiting(self) -> int:
         """How many reads wait for data."""
         return sum(map(len, self._waiting.values()))
 
-    def forget(self, waiting: PendingRead) -> None:
-        """It waits no more."""
-        name = waiting.read.segment
+    def stop_waiting(self, pending: PendingRead) -> None:
+        """Take a read off those that wait."""
+        name = pending.read.segment
         others = self._waiting.get(name)
         if others is not None:
-            others.pop(waiting, None)
+            others.pop(pending, None)
             if not others:
                 del self._waiting[name]
 
     def head(self, segment: Segment) -> int:
-        """Where what can be read of a segment begins."""
+        """The first offset of a segment that can be read."""
         return head(segment, self.recent, self._first_lsn)
 
     @property
     def _first_lsn(self) -> int:
         return 0 if self._reader is None else self._reader.first_lsn
 
-    def _try(self, waiting: PendingRead) -> None:
+    def _try(self, pending: PendingRead) -> None:
         reader = self._reader
         try:
-            answer = look(
+            answer = answer_read(
                 self.state,
                 self.recent,
-                waiting.read,
-                waited=waiting.waited,
+                pending.read,
+                waited=pending.waited,
                 first_lsn=self._first_lsn,
             )
         except Refusal as why:
-            waiting.cancel()
-            waiting.refuse(why)
+            pending.cancel()
+            pending.refuse(why)
             return
         if answer is None:
-            waiting.waited = True
-            self._waiting.setdefault(waiting.read.segment, {})[waiting] = None
+            pending.waited = True
+            self._waiting.setdefault(pending.read.segment, {})[pending] = None
         elif not isinstance(answer, Fetch):
-            self._answer(waiting, answer)
+            self._answer(pending, answer)
         elif reader is None:
             begin = self.recent.begin(answer.segment.name)
             start = answer.segment.readable if begin is None else begin
-            self._answer(waiting, Truncated(start))
+            self._answer(pending, Truncated(start))
         else:
-            self.forget(waiting)
+            self.stop_waiting(pending)
             fetched = reader.read(
                 answer.segment.name, answer.offset, answer.size, answer.lsn
             )
             fetched.addCallbacks(
                 self._fetched,
                 self._not_fetched,
-                callbackArgs=(waiting, answer.segment),
-                errbackArgs=(waiting, reader.first_lsn),
+                callbackArgs=(pending, answer.segment),
+                errbackArgs=(pending, reader.first_lsn),
             )
 
-    def _answer(self, waiting: PendingRead, answer: Answer) -> None:
-        if waiting.container is not None:
-            waiting.cancel()
-            waiting.respond(waiting, answer)
+    def _answer(self, pending: PendingRead, answer: Answer) -> None:
+        if pending.container is not None:
+            pending.cancel()
+            pending.respond(pending, answer)
 
-    def _fetched(self, data: bytes, waiting: PendingRead, segment: Segment) -> None:
-        self._answer(waiting, found(segment, waiting.read.offset, data))
+    def _fetched(self, data: bytes, pending: PendingRead, segment: Segment) -> None:
+        self._answer(pending, found(segment, pending.read.offset, data))
 
     def _not_fetched(
-        self, failure: Failure, waiting: PendingRead, first_lsn: int
+        self, failure: Failure, pending: PendingRead, first_lsn: int
     ) -> None:
-        read = waiting.read
+        read = pending.read
         if self._first_lsn > first_lsn:
-            # Retention was quicker: it is truncated, or lies in another file by now.
-            if waiting.container is not None:
-                self._try(waiting)
+            # Retention has deleted a file meanwhile.  Now the read is before the head,
+            # or its data is in another file.
+            if pending.container is not None:
+                self._try(pending)
             return
         self._log.error(
             "{segment} can not be read at {offset}: {why}",
@@ -395,8 +417,8 @@ class Container:
             offset=read.offset,
             why=failure.getErrorMessage(),
         )
-        if waiting.container is not None:
-            waiting.cancel()
-            waiting.refuse(
+        if pending.container is not None:
+            pending.cancel()
+            pending.refuse(
                 Refusal(f"{read.segment} can not be read at {read.offset} now")
             )

@@ -60,7 +60,7 @@ class Reassembly:
         return whole
 
     def clear(self) -> None:
-        """Forget what was begun."""
+        """ForgetIdleWriters what was begun."""
         self._parts.clear()
         self.begun = False
         self.size = 0

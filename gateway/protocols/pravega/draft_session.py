@@ -24,7 +24,7 @@ from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
-from gateway.protocols.pravega.tokens import SHOWN, Check, anyone
+from gateway.protocols.pravega.tokens import NAME_IN_LOGS, TokenCheck, allow_all
 from gateway.protocols.pravega.wire import NEVER
 
 __all__ = ["DraftSession"]
@@ -36,7 +36,9 @@ _REPLY_BYTES = 1 << 18
 class DraftSession:
     """One connection of the seed's dialect."""
 
-    def __init__(self, state: Segments, limits: Limits, check: Check = anyone) -> None:
+    def __init__(
+        self, state: Segments, limits: Limits, check: TokenCheck = allow_all
+    ) -> None:
         """The dialect has no tokens: *check* sees empty ones."""
         self._state = state
         self._check = check
@@ -57,7 +59,7 @@ class DraftSession:
         return held if self._block is None else held + self._block.size
 
     @property
-    def owes(self) -> bool:
+    def replies_pending(self) -> bool:
         """Whether a reply waits for the disk."""
         return bool(self._owed)
 
@@ -163,7 +165,9 @@ class DraftSession:
     def _read(self, read: wire.ReadSegment) -> Read:
         self._demand(read.segment)
         if read.segment not in self._state.segments:
-            raise Refusal(f"read of {read.segment[:SHOWN]!r}, which does not exist")
+            raise Refusal(
+                f"read of {read.segment[:NAME_IN_LOGS]!r}, which does not exist"
+            )
         return Read(read.segment, read.offset, read.length)
 
     # -- appends ----------------------------------------------------------------------
@@ -171,7 +175,7 @@ class DraftSession:
     def _demand(self, name: str) -> None:
         if self._check("", name) is not None:
             raise Refusal(
-                f"{name[:SHOWN]!r} asks for a token, which this dialect has not"
+                f"{name[:NAME_IN_LOGS]!r} asks for a token, which this dialect has not"
             )
 
     def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
@@ -195,7 +199,9 @@ class DraftSession:
     def _create(self, name: str) -> Change:
         limits, have = self._limits, len(self._state.segments)
         if is_staged(name) or not 0 < len(name.encode()) <= limits.name_bytes:
-            raise Refusal(f"segment name {name[:SHOWN]!r}", limit=limits.name_bytes)
+            raise Refusal(
+                f"segment name {name[:NAME_IN_LOGS]!r}", limit=limits.name_bytes
+            )
         if have >= limits.segments:
             raise Refusal(
                 f"{have} segments and one more",

@@ -1,4 +1,4 @@
-"""Why a change is not made: what `Segments` raises and sessions put into replies."""
+"""Errors of segments and tables: `Segments` raises them, sessions reply with them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = [
 
 
 class SegmentError(Exception):
-    """The state of segments does not allow it; nothing was changed."""
+    """The state of the segments does not allow a change; nothing was changed."""
 
 
 class SegmentNotFound(SegmentError):
-    """There is no segment of that name."""
+    """There is no segment of this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no segment {name!r}")
@@ -30,15 +30,15 @@ class SegmentNotFound(SegmentError):
 
 
 class SegmentExists(SegmentError):
-    """There is one already."""
+    """There is a segment of this name already."""
 
 
 class Sealed(SegmentError):
-    """It takes no more."""
+    """The segment is sealed: nothing can be appended."""
 
 
 class BadOffset(SegmentError):
-    """The offset is not in the segment."""
+    """The offset is not in the segment, or not the one of a table's next update."""
 
     def __init__(self, start: int) -> None:
         super().__init__(f"it starts at {start}")
@@ -46,24 +46,24 @@ class BadOffset(SegmentError):
 
 
 class ConditionFailed(SegmentError):
-    """A segment is not as long, or a number not what, was expected."""
+    """A segment has another length, or an attribute another value, than expected."""
 
 
 class Fenced(SegmentError):
-    """Somebody else has written with this writer's id."""
+    """Another connection has written with the same writer id since."""
 
 
 class TableNotEmpty(SegmentError):
-    """A table has entries."""
+    """The table has entries."""
 
 
 class KeyNotFound(SegmentError):
-    """A key that must be there is not."""
+    """A key that must exist does not."""
 
 
 class BadKeyVersion(SegmentError):
-    """A key has another version."""
+    """A key has another version, or another size, than it must have."""
 
 
 class Unsupported(SegmentError):
-    """Not done with this kind of segment."""
+    """Not possible with this kind of segment."""

@@ -1,10 +1,11 @@
-"""Where events begin and end in the bytes of a segment.
+"""Event boundaries in a segment's bytes: counts events, and splits them into payloads.
 
     event   00000000 | length u32 | data          big-endian
 
-Every byte that is appended goes through here twice, once to be counted and once to
-become rows, so events that are all of one size, which is common, are not looked at one
-by one.  No I/O, no clock.
+Everything that is appended passes here twice: to be counted, and to become rows.
+Events that all have the same size are common, so they are not walked one by one.
+
+No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ __all__ = ["EventCounter", "count_events", "count_rows", "equal_payloads", "spli
 _HEADER = 8
 _EVENT = struct.Struct(">Q")
 _TOO_LONG = 1 << 32
-"""A header of a higher value has another type than 0."""
+"""A header, read as one number, that is not below this has another type than 0."""
 
-#: Fewer events are looked at one by one.
-_RUN = 8
+#: From so many events on it pays to look for one size.
+_STRIDE_EVENTS = 8
 
-#: Of fewer events it does not pay to keep them in one piece.
-_BLOCK = 64
+#: From so many events on it pays to keep their payloads in one piece.
+_BLOCK_EVENTS = 64
 
 
 def _stride(data: bytes) -> int:
-    """How far apart the events are, if all have one size; else 0."""
+    """The size of each event, header included, if all have the same; else 0."""
     end = len(data)
     if end < _HEADER:
         return 0
-    stride: int = _HEADER + _EVENT.unpack_from(data)[0]  # far too much, as below
-    if end % stride or end < _RUN * stride:
+    # If the type is not 0, this is far larger than the data.
+    stride: int = _HEADER + _EVENT.unpack_from(data)[0]
+    if end % stride or end < _STRIDE_EVENTS * stride:
         return 0
     count = end // stride
     for at in range(_HEADER - 1, -1, -1):  # the lowest byte differs first
@@ -42,7 +44,7 @@ def _stride(data: bytes) -> int:
 
 
 def count_events(data: bytes) -> int | None:
-    """How many whole events there are; None if they are not that."""
+    """How many events *data* consists of; None if it is not whole events."""
     stride = _stride(data)
     if stride:
         return len(data) // stride
@@ -50,33 +52,35 @@ def count_events(data: bytes) -> int | None:
     at = count = 0
     last = end - _HEADER
     while at <= last:
-        at += _HEADER + unpack_from(data, at)[0]  # far too much, if the type is not 0
+        at += _HEADER + unpack_from(data, at)[0]  # beyond the end if the type is not 0
         count += 1
     return count if at == end else None
 
 
 def count_rows(data: bytes) -> int:
-    """How many rows they make: bytes that are no events are one."""
+    """How many rows *data* becomes: one for each event; one if it is not events."""
     count = count_events(data)
     return 1 if count is None else count
 
 
 def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
-    """Events without their headers, in one piece, and the size of each, if all have
-    one size and there are many.
+    """All payloads in one piece and the size of each, if all have the same size.
+
+    None for events of different sizes, and for less than 64.
     """
     stride = _stride(data)
-    if stride <= _HEADER or len(data) < _BLOCK * stride:
+    if stride <= _HEADER or len(data) < _BLOCK_EVENTS * stride:
         return None
-    import numpy as np  # not before there is something to decode
+    import numpy as np  # late: processes that decode nothing need no numpy
 
     events = np.frombuffer(data, np.uint8).reshape(-1, stride)
     return events[:, _HEADER:].tobytes(), stride - _HEADER
 
 
 def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
-    """Events without their headers, and where each begins, if *data* begins at
-    *offset*; None if they are not whole events.
+    """The payload of each event, and the offset at which each event begins.
+
+    *offset* is where *data* begins in its segment.  None if it is not whole events.
     """
     end = len(data)
     stride = _stride(data)
@@ -99,26 +103,26 @@ def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
 
 
 class EventCounter:
-    """Counts the events of bytes that come in pieces, cut anywhere."""
+    """Counts events in bytes that come in pieces, cut anywhere."""
 
     __slots__ = ("_begun", "_broken", "_head", "_left")
 
     def __init__(self) -> None:
         self._begun = 0
         self._head = b""
-        """Of a header that is not all there."""
+        """The first bytes of an incomplete header."""
         self._left = 0
-        """How much of the last event has not come."""
+        """How many bytes of the last event have not come."""
         self._broken = False
 
     @property
     def rows(self) -> int:
-        """How many rows it all makes: what is not whole events is one."""
+        """How many rows all of it becomes, as in `count_rows`."""
         whole = not (self._broken or self._head or self._left)
         return self._begun if whole else 1
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """Count the next piece."""
         if not (self._head or self._left or self._broken):
             count = count_events(data)
             if count is not None:

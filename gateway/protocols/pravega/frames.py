@@ -1,9 +1,9 @@
-"""Cuts a stream into frames: what both dialects of Pravega have in common.
+"""Frames on the wire, of both protocol versions: a header with type and length.
 
     frame   type i32 | length u32 (of what follows) | payload         big-endian
 
-A frame is refused on its header, before its payload is buffered: its type is unknown,
-or its length is over the limit.  No I/O, no clock.
+A frame of unknown type, or longer than the limit, is refused as soon as its header is
+there, before its payload is buffered.  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -18,44 +18,51 @@ __all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame"]
 _HEADER = struct.Struct(">iI")
 HEADER_BYTES = _HEADER.size
 
-#: Both dialects: messages are shorter than 2**24 bytes.
+#: The protocol's limit: payloads are shorter than 2**24 bytes.
 MAX_LENGTH = 0x00FF_FFFF
 
-#: The type of what `Frames.raw` asked for; no frame has it.
+#: `Frames.feed` gives this type for the bytes that `Frames.raw` announced.
 RAW = -(2**31)
 
 
 def frame(kind: int, *payload: bytes | memoryview) -> bytes:
-    """A whole frame."""
+    """A frame with its header."""
     return b"".join((_HEADER.pack(kind, sum(map(len, payload))), *payload))
 
 
 class Frames:
-    """The frames of one connection, however its stream is sliced."""
+    """Cuts the byte stream of one connection into frames; it may come in any slices."""
 
     __slots__ = ("_buffer", "_known", "_most", "_need", "_raw")
 
     def __init__(self, known: Collection[int], most: int = MAX_LENGTH) -> None:
-        """*most* is how long a payload may be: `limits.message_bytes`."""
+        """*known* are the types to accept; *most* is the limit of a payload, in bytes."""
         self._known = known
         self._most = min(most, MAX_LENGTH)
         self._buffer: bytes | bytearray = b""
         self._need = HEADER_BYTES
-        """Bytes without which looking at the buffer again is useless."""
+        """Until the buffer has so many bytes, no frame can be complete."""
         self._raw = -1
 
     @property
     def held_bytes(self) -> int:
-        """Buffered for a frame that is not all there."""
+        """How many bytes of an incomplete frame are buffered."""
         return len(self._buffer)
 
     def raw(self, size: int) -> None:
-        """The next *size* bytes are no frames: give them as one, of type `RAW`."""
+        """Give the next *size* bytes, which have no frame header, as one of type `RAW`.
+
+        Raises `Refusal` if they are more than a payload may have.
+        """
         self._check(size)
         self._raw = size
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Type and payload of each frame that is complete now.  Exhaust it."""
+        """Type and payload of each frame that is complete with *data*.
+
+        Exhaust the iterator.  Raises `Refusal` for a bad header, behind the frames
+        before it.
+        """
         if self._buffer:
             if not isinstance(self._buffer, bytearray):
                 self._buffer = bytearray(self._buffer)

@@ -1,7 +1,8 @@
-"""Strings on Pravega's wires: Java's modified UTF-8, which is UTF-8 but for two things.
+"""Java's modified UTF-8, in which the protocol's strings are encoded.
 
-NUL is `C0 80`, and a character beyond U+FFFF is a surrogate pair of three bytes each.
-Rust clients write plain UTF-8, so both forms are read; the modified one is written.
+It differs from UTF-8 in two points: NUL is `C0 80`, and a character above U+FFFF is a
+surrogate pair of three bytes each.  Rust clients write plain UTF-8, so both forms are
+decoded; the modified one is written.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ __all__ = ["NotText", "decode", "encode"]
 
 
 class NotText(ValueError):
-    """Bytes that are UTF-8 in neither form, or a string too long for its length."""
+    """Bytes that are UTF-8 in neither form, or a string of more than 65535 bytes."""
 
 
 def decode(raw: bytes) -> str:
@@ -27,7 +28,7 @@ def decode(raw: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Without the length; raises `NotText` if that does not fit into two bytes."""
+    """The bytes, without a length; raises `NotText` if they are more than 65535."""
     if text.isascii():
         raw = text.encode()
     else:

@@ -1,7 +1,7 @@
-"""What a read of a segment comes to: data, an end, or a wait.
+"""Segment reads: the answer to one, where to fetch it from files, or that it must wait.
 
-Readers see what is durable and nothing else.  A read at or beyond the end of an open
-segment waits, for as long as it takes, until something is there or the segment ends.
+Readers see durable data only.  A read at the end of an open segment, or beyond it, waits
+until there is data or the segment is sealed, truncated or deleted.
 
 No I/O, no clock.
 """
@@ -24,8 +24,9 @@ __all__ = [
     "Missing",
     "Read",
     "Truncated",
+    "answer_read",
+    "found",
     "head",
-    "look",
 ]
 
 _LEAST, _MOST = 8, 2 << 20
@@ -33,7 +34,7 @@ _LEAST, _MOST = 8, 2 << 20
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """A peer asks for bytes."""
+    """A request for at most *size* bytes from *offset* on."""
 
     segment: str
     offset: int
@@ -42,59 +43,60 @@ class Read:
 
     @property
     def bytes(self) -> int:
-        """How many are given at most."""
+        """The limit of the answer: 8 bytes at least, 2 MiB at most."""
         return min(max(self.size, _LEAST), _MOST)
 
 
 @dataclass(slots=True)
 class Found:
-    """Bytes, perhaps none."""
+    """Data, perhaps empty."""
 
     data: bytes
     at_tail: bool = False
-    """They reach the end of what is there, and more may come."""
+    """The data ends where the open segment ends."""
     end: bool = False
-    """They reach the end of a sealed segment."""
+    """The data ends where the sealed segment ends."""
 
 
 @dataclass(slots=True)
 class Truncated:
-    """Nothing is left before `start`."""
+    """The segment begins at `start`, later than the read."""
 
     start: int
 
 
 @dataclass(slots=True)
 class Ended:
-    """It was waited for, and the segment was sealed instead."""
+    """The read waited, and the segment was sealed."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """There is no such segment (any more)."""
+    """There is no such segment, or not any more."""
 
 
 @dataclass(slots=True)
 class Fetch:
-    """It must be read from files."""
+    """The data must be read from files."""
 
     segment: Segment
     offset: int
     size: int
     lsn: int
-    """Of an event at or before the offset, and not long before."""
+    """Of an event at or shortly before the offset."""
 
 
 Answer: TypeAlias = Found | Truncated | Ended | Missing
 
 
-def look(
+def answer_read(
     state: Segments, recent: TailCache, read: Read, *, waited: bool, first_lsn: int = 0
 ) -> Answer | Fetch | None:
-    """The answer to a read, where to fetch it, or None if it has to wait.
+    """The answer to a read, what to fetch for it, or None if it must wait.
 
-    *waited* is whether it did so before; what lies before *first_lsn* is in no file
-    any more.  Raises `Refusal` for an offset that no segment can have.
+    *waited* is whether it has waited before.  Events before *first_lsn* are in no file
+    any more.  Raises `Refusal` for a negative offset, and for one beyond the end of a
+    sealed segment.
     """
     segment = state.segments.get(read.segment)
     offset = read.offset
@@ -115,29 +117,29 @@ def look(
     else:
         data = recent.read(read.segment, offset, size)
     if data is None:
-        return _far(segment, recent, offset, size, first_lsn)
+        return _fetch_or_truncated(segment, recent, offset, size, first_lsn)
     return found(segment, offset, data)
 
 
 def head(segment: Segment, recent: TailCache, first_lsn: int) -> int:
-    """Where what is left of a segment begins: in a file, or in memory."""
+    """The first offset of a segment that is in a file or in the cache."""
     if not first_lsn or segment.staged is not None:
         return segment.start
-    kept, begin = segment.first_from(first_lsn), recent.begin(segment.name)
+    kept, begin = segment.first_offset_from(first_lsn), recent.begin(segment.name)
     return max(segment.start, kept if begin is None else min(kept, begin))
 
 
 def found(segment: Segment, offset: int, data: bytes) -> Found:
-    """The answer with these bytes, flags as the segment is now."""
+    """The answer with this data, its flags as the segment is now."""
     whole = offset + len(data) == segment.readable
     return Found(data, whole and not segment.closed, whole and segment.closed)
 
 
-def _far(
+def _fetch_or_truncated(
     segment: Segment, recent: TailCache, offset: int, size: int, first_lsn: int
 ) -> Fetch | Truncated:
     start = head(segment, recent, first_lsn)
-    lsn = segment.place(offset)
+    lsn = segment.lsn_near(offset)
     if lsn is None or offset < start:
         return Truncated(start)
     begin = recent.begin(segment.name)

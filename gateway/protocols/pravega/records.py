@@ -1,15 +1,14 @@
-"""What Pravega's batches look like in the journal, and their way to rows.
+"""The body of a Pravega batch in the journal: records of one change, decoded to rows.
 
     body   = msgpack [format (1), number of the change, records]
     record = msgpack [kind, fields …], one of the classes below
 
-A body holds everything that one change does, and the events that it is about: so
-they are durable together, or not at all.  Bodies are numbered without a hole, which
-makes applying them twice harmless.
+A body has everything that one change does, its events included, so all of it becomes
+durable or nothing.  Changes are numbered without a gap, so that none is applied twice.
 
-Events lie in segments as `00000000 | length u32 | data`; a block of whole ones is
-stored as it came.  Bytes that are not whole events are one row, flawed `unframed`:
-a byte stream's, for instance.  A row's `seq` is where its event begins in its segment.
+Appended data is stored as it came: events are `00000000 | length u32 | data`.  Each event
+is a row, with its offset in the segment as `seq`.  Data that is not whole events, of a
+byte stream for instance, is one row with the flaw `unframed`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = [
     "Body",
     "Create",
     "Delete",
-    "Forget",
+    "ForgetIdleWriters",
     "Merge",
     "Policy",
     "Put",
@@ -48,27 +47,30 @@ _UNFRAMED = "unframed"
 
 
 class _Record(msgspec.Struct, array_like=True):
-    pass
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """Names of the segments that the record changes; the one it writes to is last."""
+        return (self.segment,)  # type: ignore[attr-defined]
 
 
 class Append(_Record, tag=1):
-    """A writer's block."""
+    """Data of a writer."""
 
     segment: str
     offset: int
-    """Where in the segment it begins."""
+    """Where the data begins in the segment."""
     writer: bytes
     number: int
-    """The writer's number of the last event in it."""
+    """The writer's number of the last event in the data."""
     claimed: int
-    """How many events the writer says there are."""
+    """The number of events, as the writer counts."""
     count: int
-    """How many rows it is; none if it waits in a staged segment."""
+    """How many rows the data becomes; 0 in a staged segment."""
     data: memoryview
 
 
 class Create(_Record, tag=2):
-    """A segment, or a table."""
+    """A new segment or table."""
 
     segment: str
     target_rate: int = 0
@@ -79,26 +81,26 @@ class Create(_Record, tag=2):
 
 
 class Seal(_Record, tag=3):
-    """Nothing more is appended."""
+    """A segment takes no more appends."""
 
     segment: str
 
 
 class Truncate(_Record, tag=4):
-    """Nothing is left before the offset."""
+    """A segment begins at the offset."""
 
     segment: str
     offset: int
 
 
 class Delete(_Record, tag=5):
-    """The segment or table is gone."""
+    """A segment or table is deleted."""
 
     segment: str
 
 
 class Merge(_Record, tag=6):
-    """A staged segment's data becomes another one's, and its events become rows."""
+    """The data of a staged segment, `source`, is appended to `target`; it becomes rows."""
 
     target: str
     source: str
@@ -107,9 +109,14 @@ class Merge(_Record, tag=6):
     count: int
     data: memoryview
 
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """See `_Record`."""
+        return self.source, self.target
+
 
 class Attribute(_Record, tag=7):
-    """A segment's number."""
+    """A new value of an attribute; `NEVER` removes it."""
 
     segment: str
     attribute: bytes
@@ -117,7 +124,7 @@ class Attribute(_Record, tag=7):
 
 
 class Policy(_Record, tag=8):
-    """How a segment should scale: kept, because its owner asks for it."""
+    """A segment's scaling policy, which is stored and never acted on."""
 
     segment: str
     target_rate: int
@@ -125,7 +132,7 @@ class Policy(_Record, tag=8):
 
 
 class Put(_Record, tag=9):
-    """A table's entries; their versions are `version` and those that follow it."""
+    """Entries put into a table; their versions are `version` and the following ones."""
 
     segment: str
     version: int
@@ -133,15 +140,20 @@ class Put(_Record, tag=9):
 
 
 class Remove(_Record, tag=10):
-    """A table's keys."""
+    """Keys removed from a table; the removals take versions from `version` on."""
 
     segment: str
     version: int
     keys: Sequence[bytes]
 
 
-class Forget(_Record, tag=11):
-    """Writers who did nothing since the last `Forget` are forgotten."""
+class ForgetIdleWriters(_Record, tag=11):
+    """Writers that wrote nothing since the last such record are forgotten, everywhere."""
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """See `_Record`: it changes all, and has no list of them."""
+        return ()
 
 
 Record: TypeAlias = (
@@ -155,12 +167,12 @@ Record: TypeAlias = (
     | Policy
     | Put
     | Remove
-    | Forget
+    | ForgetIdleWriters
 )
 
 
 class Body(msgspec.Struct, array_like=True):
-    """What a batch says."""
+    """A batch."""
 
     form: int
     number: int
@@ -172,12 +184,12 @@ _decode = msgspec.msgpack.Decoder(Body).decode
 
 
 def pack(number: int, records: list[Record]) -> bytes:
-    """The body of change *number*."""
+    """Encode the body of change *number*."""
     return _encode(Body(_FORMAT, number, records))
 
 
 def unpack(body: bytes) -> Body:
-    """The other way round; raises `ValueError`.  Data are views of *body*."""
+    """Decode a body; raises `ValueError`.  The data of its records are views of it."""
     found = _decode(body)
     if found.form != _FORMAT:
         raise ValueError(f"Pravega batch of unknown format {found.form}")
@@ -188,16 +200,16 @@ OCTETS = "application/octet-stream"
 
 
 def decode(body: bytes, content_type: str = OCTETS) -> Rows:
-    """The events of a batch.  Total on every body that `Segments` made.
+    """The rows of a batch; succeeds for every body that `Segments` made.
 
-    *content_type* is what writers are said to write.
+    *content_type* is set on all rows but those with the flaw `unframed`.
     """
     written = [
         record
         for record in unpack(body).records
         if isinstance(record, Append | Merge) and record.count
     ]
-    rows = Rows([], content_type=content_type, attributes=_about(written))
+    rows = Rows([], content_type=content_type, attributes=_attributes(written))
     if len(written) == 1:
         raw = bytes(written[0].data)
         found = equal_payloads(raw)
@@ -205,20 +217,16 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
             rows.block, rows.size = found
             begin, stride = written[0].offset, 8 + rows.size
             rows.seqs = range(begin, begin + len(raw), stride)
-            rows.channel = _segment(written[0])
+            rows.channel = written[0].segments[-1]
             return rows
     rows.seqs = seqs = array("q")
     for record in written:
-        _split(_segment(record), record.offset, bytes(record.data), rows, seqs)
+        _split(record.segments[-1], record.offset, bytes(record.data), rows, seqs)
     return rows
 
 
-def _segment(record: Append | Merge) -> str:
-    return record.segment if isinstance(record, Append) else record.target
-
-
-def _about(written: Sequence[Append | Merge]) -> dict[str, str]:
-    """Attributes of the rows: who wrote them, or what they came with."""
+def _attributes(written: Sequence[Append | Merge]) -> dict[str, str]:
+    """Attributes of the rows: their writer, or the transactions they came with."""
     about: dict[str, str] = {}
     merged: dict[str, None] = {}
     for record in written:

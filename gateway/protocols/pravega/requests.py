@@ -222,7 +222,7 @@ class Requests:
     @answer.register
     def _(self, message: ws.LocateOffset) -> Answered:
         segment = self._state.data(message.segment)
-        offset = segment.boundary(max(message.target, self._head(segment)))
+        offset = segment.event_boundary(max(message.target, self._head(segment)))
         return None, ws.OffsetLocated(message.request_id, message.segment, offset)
 
     @answer.register

@@ -1,4 +1,8 @@
-"""One segment: a name, a range of bytes, and who wrote them."""
+"""The state of one segment: its range of bytes, writers, attributes, table entries.
+
+Where its data lies in the journal and in files is remembered sparsely, in *marks*: an
+offset where an event begins, and the lsn of that event.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +22,36 @@ __all__ = [
     "is_transient",
 ]
 
-#: The attribute that tells how many events a segment has.
+#: The id of the attribute with the number of events in a segment.
 EVENT_COUNT = bytes.fromhex("00000000000000000000000000000002")
 
-#: How far apart the offsets are of which we remember the lsn, in bytes or in time:
-#: where retention ends, what lies before the next one can be read no more.
+#: Distance of marks, in bytes or in time.  When retention deletes a file, the segment
+#: can be read from the next mark on.
 MARK_BYTES = 1 << 18
 MARK_MS = 3_600_000
 
 
 def is_transient(name: str) -> bool:
-    """Whether a large event is gathered there."""
+    """Whether this is the name of a transient segment: one large event, in parts."""
     return "#transient." in name
 
 
 def is_staged(name: str) -> bool:
-    """Whether what is appended waits there for a merge."""
+    """Whether this is the name of a transaction's segment, or of a transient one.
+
+    What is appended there is *staged*: kept in memory until the segment is merged.
+    """
     return "#transaction." in name or is_transient(name)
 
 
 class StagedData:
-    """What has been appended to a staged segment, in memory and in one piece."""
+    """What was appended to a staged segment, in one piece."""
 
     __slots__ = ("_counter", "data")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray()
-        """Only ever grows.  Nobody may keep a view of it: it could not grow then."""
+        """Only grows.  Nobody may keep a view of it, which would forbid that."""
         self._counter = EventCounter()
         self.add(data)
 
@@ -65,7 +72,7 @@ class StagedData:
 
 
 class Segment:
-    """State of one segment; `Segments` alone changes it."""
+    """State of one segment.  Only `Segments` changes it."""
 
     __slots__ = (
         "attributes",
@@ -74,11 +81,11 @@ class Segment:
         "events",
         "idle",
         "length",
-        "marked",
-        "marks",
+        "mark_lsns",
+        "mark_offsets",
+        "marked_at",
         "modified",
         "name",
-        "places",
         "readable",
         "rollover_bytes",
         "scale_type",
@@ -96,39 +103,38 @@ class Segment:
         """Number of the change that created it."""
         self.start = 0
         self.length = 0
-        """Where the next append goes: in memory, ahead of the disk."""
+        """Where the next append goes, ahead of what is durable."""
         self.readable = 0
-        """As far as it is durable."""
+        """The end of what is durable, which is what readers see."""
         self.sealed = False
         self.closed = False
-        """Durably sealed."""
+        """The seal is durable."""
         self.modified = 0
         self.events = 0
-        """As many as its writers said."""
+        """The number of events, as its writers counted them."""
         self.target_rate = self.scale_type = self.rollover_bytes = 0
         self.attributes: dict[bytes, int] | None = None
         self.writers: dict[bytes, int] = {}
-        """Last event number by writer, of those who wrote since the last `Forget`."""
+        """Last event number of those who wrote since `ForgetIdleWriters`, by writer id."""
         self.idle: dict[bytes, int] = {}
-        """Of those who wrote before it, and perhaps since."""
+        """The same of those who wrote before it, and perhaps since."""
         self.table: Table | None = None
         self.staged: StagedData | None = StagedData() if is_staged(name) else None
-        self.marks: array[int] | None = None
-        """Offsets where an event begins, ascending; at most one in `MARK_BYTES`, but
-        for one each `MARK_MS`."""
-        self.places: array[int] | None = None
-        """The lsn of each."""
-        self.marked = 0
-        """When the last of them was made."""
+        self.mark_offsets: array[int] | None = None
+        """Offset of each mark, ascending."""
+        self.mark_lsns: array[int] | None = None
+        """The lsn of each mark."""
+        self.marked_at = 0
+        """When the last mark was made, in milliseconds since the epoch."""
 
     @property
     def numbers(self) -> int:
-        """How many are remembered, of writers and attributes."""
+        """How many writers and attributes are remembered."""
         more = 0 if self.attributes is None else len(self.attributes)
         return len(self.writers) + len(self.idle) + more
 
     def number_of(self, writer: bytes) -> int:
-        """A writer's last event number; `NEVER` if it is not known."""
+        """A writer's last event number; `NEVER` for an unknown writer."""
         found = self.writers.get(writer)
         if found is None:
             found = self.idle.get(writer)
@@ -137,17 +143,17 @@ class Segment:
         return NEVER if found is None else found
 
     def wrote(self, writer: bytes, number: int) -> None:
-        """A writer's last event number from now on."""
+        """Set a writer's last event number."""
         self.writers[writer] = number
         if self.attributes is not None:
             self.attributes.pop(writer, None)
 
     def attribute(self, attribute: bytes) -> int:
-        """Its value; a writer's number is an attribute too.  `NEVER` if there is none."""
+        """The value of an attribute, or `NEVER`; writers' numbers are attributes too."""
         return self.events if attribute == EVENT_COUNT else self.number_of(attribute)
 
     def set_attribute(self, attribute: bytes, value: int) -> None:
-        """`NEVER` removes it."""
+        """Set an attribute; `NEVER` removes it."""
         if attribute in self.writers or attribute in self.idle:
             if value != NEVER:
                 self.writers[attribute] = value
@@ -162,52 +168,56 @@ class Segment:
             self.attributes[attribute] = value
 
     def truncate(self, offset: int) -> None:
-        """Nothing is left before *offset*."""
+        """Let the segment begin at *offset*, unless it begins later."""
         self.start = max(self.start, offset)
-        if self.marks is not None and self.places is not None:
-            gone = bisect_right(self.marks, offset) - 1
+        if self.mark_offsets is not None and self.mark_lsns is not None:
+            gone = bisect_right(self.mark_offsets, offset) - 1
             if gone > 0:
-                del self.marks[:gone]
-                del self.places[:gone]
+                del self.mark_offsets[:gone]
+                del self.mark_lsns[:gone]
 
     def mark(self, offset: int, lsn: int) -> None:
-        """The event at *offset* has this lsn, and later ones have higher."""
+        """The event at *offset* has this lsn: mark it if the last mark is far enough."""
         if self.staged is not None:
             return
-        if self.marks is None or self.places is None:
-            self.marks, self.places = array("q"), array("q")
-        last = self.marks[-1] if self.marks else -MARK_BYTES
-        late = self.modified >= self.marked + MARK_MS and offset > last
+        if self.mark_offsets is None or self.mark_lsns is None:
+            self.mark_offsets, self.mark_lsns = array("q"), array("q")
+        last = self.mark_offsets[-1] if self.mark_offsets else -MARK_BYTES
+        late = self.modified >= self.marked_at + MARK_MS and offset > last
         if late or offset >= last + MARK_BYTES:
-            self.marks.append(offset)
-            self.places.append(lsn)
-            self.marked = self.modified
+            self.mark_offsets.append(offset)
+            self.mark_lsns.append(lsn)
+            self.marked_at = self.modified
 
-    def let_go(self, lsn: int) -> None:
-        """What lies before *lsn* can not be read any more: forget where it is."""
-        if self.marks is not None and self.places is not None:
-            gone = max(0, bisect_left(self.places, lsn) - 1)
-            del self.marks[:gone]
-            del self.places[:gone]
+    def drop_marks_before(self, lsn: int) -> None:
+        """Drop the marks of events before *lsn*, whose files are deleted."""
+        if self.mark_offsets is not None and self.mark_lsns is not None:
+            gone = max(0, bisect_left(self.mark_lsns, lsn) - 1)
+            del self.mark_offsets[:gone]
+            del self.mark_lsns[:gone]
 
-    def place(self, offset: int) -> int | None:
-        """An lsn at or before that of the event at *offset*, and not long before."""
-        if self.marks is None or self.places is None:
+    def lsn_near(self, offset: int) -> int | None:
+        """The lsn of the last mark at or before *offset*; None if there is none."""
+        if self.mark_offsets is None or self.mark_lsns is None:
             return None
-        found = bisect_right(self.marks, offset) - 1
-        return self.places[found] if found >= 0 else None
+        found = bisect_right(self.mark_offsets, offset) - 1
+        return self.mark_lsns[found] if found >= 0 else None
 
-    def first_from(self, lsn: int) -> int:
-        """The first marked offset that is at *lsn* or behind it; else the end."""
-        if self.marks is None or self.places is None:
+    def first_offset_from(self, lsn: int) -> int:
+        """The offset of the first mark at *lsn* or later; else the durable end."""
+        if self.mark_offsets is None or self.mark_lsns is None:
             return self.readable
-        found = bisect_left(self.places, lsn)
-        return self.marks[found] if found < len(self.marks) else self.readable
+        found = bisect_left(self.mark_lsns, lsn)
+        return (
+            self.mark_offsets[found]
+            if found < len(self.mark_offsets)
+            else self.readable
+        )
 
-    def boundary(self, offset: int) -> int:
-        """An offset at or behind *offset* where an event begins, or the end."""
-        if self.marks is not None:
-            found = bisect_left(self.marks, offset)
-            if found < len(self.marks):
-                return max(self.marks[found], self.start)
+    def event_boundary(self, offset: int) -> int:
+        """The offset of the first mark at *offset* or later; else the durable end."""
+        if self.mark_offsets is not None:
+            found = bisect_left(self.mark_offsets, offset)
+            if found < len(self.mark_offsets):
+                return max(self.mark_offsets[found], self.start)
         return self.readable

@@ -1,17 +1,17 @@
-"""All segments of a gateway: what is in them, how long they are, who wrote what.
+"""The state of all segments and tables, and every change that can be made to it.
 
-Every change is decided here, applied at once, and given out as a `Change`: the body of
-a batch that makes it durable.  So the state in memory runs ahead of the disk by what
-was submitted and not stored yet; whoever answers a peer waits until the change that
-the answer depends on is durable.  Readers see only what is (`Segment.readable`).
+A method that changes something checks the request, applies the change in memory, and
+returns it as a `Change`: the body of the batch that makes it durable.  So the state is
+ahead of the disk by the changes that are not durable yet.  A reply that depends on a
+change must wait until it is; readers see durable data only (`Segment.readable`).
 
-The same bodies bring the state back: `replay` them in order, on top of `restore`.
-A body is applied once, however often it is replayed: changes are numbered.
+After a restart the same bodies restore the state: `replay` them in order, on top of
+`snapshot.restore`.  Changes are numbered, and one that was applied is skipped.
 
-A *staged* segment (a transaction's, or a large event's) is kept in memory until it is
-merged: only then do its events exist for anybody else.
+The data of a *staged* segment, of a transaction or a large event, stays in memory until
+the merge; only the merge makes rows of it.
 
-No I/O, no clock: times are milliseconds since the epoch, and come from outside.
+No I/O, no clock: times are milliseconds since the epoch, and are passed in.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["Change", "Keeper", "Segments", "Written"]
+__all__ = ["Change", "ChangeObserver", "Segments", "Written"]
 
 _REPLACE_IF_EQUALS = 4
 
-#: So many merges are remembered, for clients that did not hear of theirs and ask again.
+#: How many merges are remembered, for clients that repeat a request.
 _MERGED = 10_000
 
 
 @dataclass(slots=True)
 class Change:
-    """What is to be stored; it has happened once it is durable."""
+    """A change that was applied in memory and is to be made durable."""
 
     number: int
     body: bytes
@@ -59,70 +59,70 @@ class Change:
 
 @dataclass(slots=True)
 class Written:
-    """Bytes of a segment that have become durable."""
+    """Data of a segment that has become durable."""
 
     segment: Segment
     offset: int
     data: memoryview
 
 
-class Keeper(Protocol):
-    """Who writes down the state of a moment while it goes on changing."""
+class ChangeObserver(Protocol):
+    """A snapshot in the making, which must hear of changes to what it has not saved."""
 
-    def keep(self, segment: Segment) -> None:
-        """It is about to change."""
+    def will_change(self, segment: Segment) -> None:
+        """*segment* is about to change."""
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
-        """Change *number* is durable: what it wrote at *offset* has this lsn."""
+        """Change *number* is durable: the data it wrote at *offset* begins at *lsn*."""
 
 
 class Segments:
-    """The state, and the only place that changes it."""
+    """All segments and tables, by name."""
 
     def __init__(self) -> None:
         self.number = 0
-        """Of the last change that was made."""
+        """Number of the last change."""
         self.durable = 0
-        """Of the last change that is on disk."""
+        """Number of the last change that is durable."""
         self.staged_bytes = 0
-        """What transactions and large events hold in memory."""
+        """Size of all staged data."""
         self.table_bytes = 0
-        """What tables hold in memory: `Table.bytes`."""
+        """Sum of `Table.bytes` of all tables."""
         self.numbers = 0
-        """How many writers and attributes of segments there are, about."""
+        """Sum of `Segment.numbers`: writers and attributes that are remembered."""
         self.segments: dict[str, Segment] = {}
         self.merged: dict[str, None] = {}
-        """The newest staged segments that were merged, in that order."""
-        self.forgotten = 0
-        """When `forget` was called last."""
-        self.keeper: Keeper | None = None
-        """A snapshot that is being made."""
+        """Names of the staged segments that were merged last, oldest first."""
+        self.writers_forgotten_at = 0
+        """When `forget_idle_writers` was called last."""
+        self.observer: ChangeObserver | None = None
+        """The snapshot in the making, if there is one."""
 
-    # -- looking ---------------------------------------------------------------
+    # -- look up ---------------------------------------------------------------
 
     def find(self, name: str) -> Segment:
-        """Raises `SegmentNotFound`."""
+        """A segment or table; raises `SegmentNotFound`."""
         found = self.segments.get(name)
         if found is None:
             raise SegmentNotFound(name)
         return found
 
     def data(self, name: str) -> Segment:
-        """A segment that is no table; raises `SegmentNotFound`, `Unsupported`."""
+        """A segment; raises `SegmentNotFound`, and `Unsupported` for a table."""
         found = self.find(name)
         if found.table is not None:
             raise Unsupported
         return found
 
     def table(self, name: str) -> Table:
-        """Raises `SegmentNotFound`, `Unsupported`."""
+        """A table; raises `SegmentNotFound`, and `Unsupported` for another segment."""
         found = self.find(name).table
         if found is None:
             raise Unsupported
         return found
 
     def was_merged(self, name: str) -> bool:
-        """Whether a staged segment is gone because it was merged, not long ago."""
+        """Whether this staged segment was merged, as far as that is remembered."""
         return name in self.merged
 
     # -- changes ---------------------------------------------------------------
@@ -136,7 +136,7 @@ class Segments:
         scale_type: int = 0,
         rollover_bytes: int = 0,
     ) -> Change:
-        """Raises `SegmentExists`."""
+        """Create a segment; raises `SegmentExists`."""
         if name in self.segments:
             raise SegmentExists
         made = records.Create(name, target_rate, scale_type, rollover_bytes)
@@ -154,11 +154,12 @@ class Segments:
         last: int,
         offset: int | None = None,
     ) -> Change:
-        """A writer's block; *number* is that of its last event.
+        """Append data of a writer; *number* is that of its last event.
 
-        *last* is what the writer's connection knows as its last number: if it is not
-        ours, another one has written since (`Fenced`).  *offset*, if given, is where
-        the block must begin (`ConditionFailed`).  Also raises `SegmentNotFound`, `Sealed`.
+        *claimed* is the number of events as the writer counts.  *last* is the writer's
+        last number as its connection knows it: if that is not the stored one, another
+        connection has written since (`Fenced`).  *offset*, if given, must be the length
+        of the segment (`ConditionFailed`).  Also raises `SegmentNotFound`, `Sealed`.
         """
         segment = self.data(name)
         if segment.sealed:
@@ -174,34 +175,40 @@ class Segments:
         return self._change([record], now)
 
     def seal(self, name: str, now: int) -> Change:
-        """Raises `SegmentNotFound`, `Sealed`."""
+        """Seal a segment; raises `SegmentNotFound`, `Sealed`."""
         if self.data(name).sealed:
             raise Sealed
         return self._change([records.Seal(name)], now)
 
     def truncate(self, name: str, offset: int, now: int) -> Change:
-        """Raises `SegmentNotFound`, `BadOffset`."""
+        """Delete the data before *offset*; raises `SegmentNotFound`, `BadOffset`."""
         segment = self.data(name)
         if not segment.start <= offset <= segment.length:
             raise BadOffset(segment.start)
         return self._change([records.Truncate(name, offset)], now)
 
     def delete(self, name: str, now: int, *, only_if_empty: bool = False) -> Change:
-        """Raises `SegmentNotFound`, and `TableNotEmpty` for a table."""
+        """Delete a segment or table.
+
+        Raises `SegmentNotFound`; `TableNotEmpty` if *only_if_empty* and it has entries.
+        """
         table = self.find(name).table
         if only_if_empty and table is not None and table.entries:
             raise TableNotEmpty
         return self._change([records.Delete(name)], now)
 
     def policy(self, name: str, target_rate: int, scale_type: int, now: int) -> Change:
-        """Raises `SegmentNotFound`."""
+        """Store a segment's scaling policy; raises `SegmentNotFound`."""
         self.data(name)
         return self._change([records.Policy(name, target_rate, scale_type)], now)
 
     def attribute(
         self, name: str, attribute: bytes, new: int, expected: int, now: int
     ) -> Change:
-        """Raises `SegmentNotFound`, `ConditionFailed`."""
+        """Set an attribute whose value is *expected* (`NEVER`: not set).
+
+        Raises `SegmentNotFound`, `ConditionFailed`.
+        """
         if self.data(name).attribute(attribute) != expected:
             raise ConditionFailed
         return self._change([records.Attribute(name, attribute, new)], now)
@@ -214,11 +221,12 @@ class Segments:
         updates: Iterable[AttributeUpdate] = (),
         puts: Iterable[tuple[str, Sequence[Entry]]] = (),
     ) -> Change:
-        """Append staged segments to others: (target, source) each, all or none.
+        """Append staged segments to others and delete them, all or none.
 
-        *updates* are of the first target's attributes; *puts* are tables' entries
-        that go with the merge, one list for each table.  Raises `SegmentNotFound`, `Sealed`,
-        `Unsupported` (not staged), `ConditionFailed`, and as `put` does.
+        *pairs* are (target, source).  *updates* set attributes of the first target;
+        *puts* are entries for tables, in the same change.  Raises `SegmentNotFound`,
+        `Sealed`, `Unsupported` (a source that is not staged, a target that is),
+        `ConditionFailed`, and what `put` raises.
         """
         merges: list[Record] = []
         ends: dict[str, int] = {}
@@ -256,7 +264,10 @@ class Segments:
         return self._change(merges, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
-        """Raises `SegmentExists`."""
+        """Create a table; *key_bytes* is the size of its keys, 0 for any.
+
+        Raises `SegmentExists`.
+        """
         if name in self.segments:
             raise SegmentExists
         return self._change(
@@ -266,7 +277,11 @@ class Segments:
     def put(
         self, name: str, entries: Sequence[Entry], now: int, *, position: int = NEVER
     ) -> Change:
-        """Raises `SegmentNotFound`, `BadOffset`, `KeyNotFound`, `BadKeyVersion`."""
+        """Put all entries into a table, if the version that each has is its key's.
+
+        *position*, if not negative, must be the table's.  Raises `SegmentNotFound`,
+        `BadOffset`, `KeyNotFound`, `BadKeyVersion`.
+        """
         return self._change([self._put(name, entries, position)], now)
 
     def _put(
@@ -280,15 +295,15 @@ class Segments:
     def remove(
         self, name: str, keys: Sequence[Entry], now: int, *, position: int = NEVER
     ) -> Change:
-        """Raises as `put` does."""
+        """Remove keys from a table; conditions and errors as in `put`."""
         table = self.table(name)
         table.check(keys, position)
         names = [key.key for key in keys]
         return self._change([records.Remove(name, table.position, names)], now)
 
-    def forget(self, now: int) -> Change:
-        """Writers who did nothing since the last call lose their numbers."""
-        return self._change([records.Forget()], now)
+    def forget_idle_writers(self, now: int) -> Change:
+        """Forget the numbers of writers that wrote nothing since the last call."""
+        return self._change([records.ForgetIdleWriters()], now)
 
     def _change(self, made: list[Record], now: int) -> Change:
         change = Change(self.number + 1, records.pack(self.number + 1, made))
@@ -301,11 +316,14 @@ class Segments:
             self._apply(record, now)
         return change
 
-    # -- what a change does ------------------------------------------------------
+    # -- apply changes ---------------------------------------------------------
 
     def _apply(self, record: Record, now: int) -> None:
-        if self.keeper is not None:
-            self._keep(self.keeper, record)
+        if self.observer is not None:
+            for name in record.segments or list(self.segments):
+                segment = self.segments.get(name)
+                if segment is not None:
+                    self.observer.will_change(segment)
         match record:
             case records.Append():
                 self._append(record, now)
@@ -314,25 +332,11 @@ class Segments:
             case records.Merge():
                 self._merge(record, now)
             case records.Delete():
-                self._forget_segment(record.segment)
-            case records.Forget():
-                self._rotate(now)
+                self._remove(record.segment)
+            case records.ForgetIdleWriters():
+                self._forget_idle_writers(now)
             case _:
-                self._alter(self._there(record.segment), record, now)
-
-    def _keep(self, keeper: Keeper, record: Record) -> None:
-        """What the record changes, for a snapshot that is being made."""
-        match record:
-            case records.Forget():
-                changed = list(self.segments)
-            case records.Merge():
-                changed = [record.target, record.source]
-            case _:
-                changed = [record.segment]
-        for name in changed:
-            segment = self.segments.get(name)
-            if segment is not None:
-                keeper.keep(segment)
+                self._alter(self._find_or_make(record.segment), record, now)
 
     def _alter(self, segment: Segment, record: Record, now: int) -> None:
         segment.modified = now
@@ -358,7 +362,7 @@ class Segments:
                 self.table_bytes += table.bytes - before
 
     def _append(self, record: records.Append, now: int) -> None:
-        segment = self._there(record.segment)
+        segment = self._find_or_make(record.segment)
         segment.length = record.offset + len(record.data)
         segment.events += record.claimed
         segment.modified = now
@@ -380,16 +384,16 @@ class Segments:
         self.segments[record.segment] = segment
 
     def _merge(self, record: records.Merge, now: int) -> None:
-        target = self._there(record.target)
+        target = self._find_or_make(record.target)
         target.length = record.offset + len(record.data)
         target.events += record.claimed
         target.modified = now
-        self._forget_segment(record.source)
+        self._remove(record.source)
         self.merged[record.source] = None
         if len(self.merged) > _MERGED:
             del self.merged[next(iter(self.merged))]
 
-    def _forget_segment(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         gone = self.segments.pop(name, None)
         if gone is not None:
             self._count(gone, -1)
@@ -401,20 +405,20 @@ class Segments:
         if segment.table is not None:
             self.table_bytes += times * segment.table.bytes
 
-    def put_back(self, segment: Segment) -> None:
-        """A segment as it was."""
+    def restore_segment(self, segment: Segment) -> None:
+        """Add a segment as a snapshot has it."""
         self.segments[segment.name] = segment
         self._count(segment, 1)
 
-    def _rotate(self, now: int) -> None:
-        self.forgotten = now
+    def _forget_idle_writers(self, now: int) -> None:
+        self.writers_forgotten_at = now
         for segment in self.segments.values():
             self._count(segment, -1)
             segment.idle, segment.writers = segment.writers, {}
             self._count(segment, 1)
 
-    def _there(self, name: str) -> Segment:
-        # Missing only after a journal has lost records: what we know is kept.
+    def _find_or_make(self, name: str) -> Segment:
+        # It is missing only if the journal has lost records: keep what is known.
         found = self.segments.get(name)
         if found is None:
             found = self.segments[name] = Segment(name, self.number)
@@ -425,55 +429,47 @@ class Segments:
             segment.table = Table()
         return segment.table
 
-    # -- what becomes durable, and what comes back ----------------------------------
+    # -- durable changes, and replay -------------------------------------------
 
     def stored(self, body: bytes, lsn: int) -> Iterator[Written | str]:
-        """A change is durable: the data of it, or the name of a segment it touched."""
+        """A change is durable, and *lsn* is its first: note what readers may see now.
+
+        Gives the data that it wrote, and the names of the segments that it changed.
+        Exhaust the iterator.
+        """
         found = records.unpack(body)
         self.durable = max(self.durable, found.number)
         for record in found.records:
             match record:
-                case records.Append():
-                    yield from self._written(found.number, record.segment, record, lsn)
+                case records.Append() | records.Merge():
+                    yield from self._written(found.number, record, lsn)
                     lsn += record.count
-                case records.Merge():
-                    yield record.source
-                    yield from self._written(found.number, record.target, record, lsn)
-                    lsn += record.count
-                case records.Forget():
-                    pass
                 case records.Seal():
                     segment = self._since(found.number, record.segment)
                     if segment is not None:
                         segment.closed = True
-                    yield record.segment
-                case _:
-                    yield record.segment
+            yield from record.segments
 
     def _written(
-        self,
-        number: int,
-        name: str,
-        record: records.Append | records.Merge,
-        lsn: int,
-    ) -> Iterator[Written | str]:
-        if self.keeper is not None:
-            self.keeper.written(number, name, record.offset, lsn)
+        self, number: int, record: records.Append | records.Merge, lsn: int
+    ) -> Iterator[Written]:
+        name = record.segments[-1]
+        if self.observer is not None:
+            self.observer.written(number, name, record.offset, lsn)
         segment = self._since(number, name)
         if segment is not None:
             segment.readable = record.offset + len(record.data)
             segment.mark(record.offset, lsn)
             if segment.staged is None:
                 yield Written(segment, record.offset, record.data)
-        yield name
 
     def _since(self, number: int, name: str) -> Segment | None:
-        """A segment, unless it is another one than when change *number* was made."""
+        """The segment that change *number* was about, if it still exists."""
         segment = self.segments.get(name)
         return None if segment is None or segment.born > number else segment
 
     def replay(self, body: bytes, lsn: int, now: int) -> Iterator[Written | str]:
-        """A body from the journal; nothing comes of one that was applied before."""
+        """Apply a body from the journal, unless it was; else as `stored`."""
         found = records.unpack(body)
         if found.number <= self.number:
             return
@@ -483,5 +479,5 @@ class Segments:
         yield from self.stored(body, lsn)
 
     def transients(self) -> list[str]:
-        """Segments that no connection outlives."""
+        """Names of the segments that are deleted when their connection ends."""
         return [name for name in self.segments if "#transient." in name]

@@ -24,7 +24,7 @@ from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
-from gateway.protocols.pravega.tokens import Check, anyone
+from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.protocols.pressure import Unfinished, Valve
 
 __all__ = ["Pravega", "PravegaServer", "accept"]
@@ -39,7 +39,7 @@ class _Dialect(Protocol):
     @property
     def held_bytes(self) -> int: ...
     @property
-    def owes(self) -> bool: ...
+    def replies_pending(self) -> bool: ...
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
     def answer(self, read: Read, answer: Answer) -> bytes: ...
@@ -53,7 +53,7 @@ class Pravega:
         self,
         settings: Settings[Options],
         container: Container,
-        check: Check = anyone,
+        check: TokenCheck = allow_all,
     ) -> None:
         """*check* is asked about the token of each request."""
         limits, options = settings.limits, settings.options
@@ -90,7 +90,7 @@ class Pravega:
 
 
 class PravegaServer:
-    """One connection.  Implements `interfaces.Server` and `container.Owner`."""
+    """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
                  "_listener", "_reads", "_refusal", "_session", "_unstored",
@@ -150,7 +150,7 @@ class PravegaServer:
             self.give_up(why)
         else:
             self._listener.unfinished.hold(self, session.held_bytes)
-            self.settle()
+            self.flush()
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
@@ -197,12 +197,12 @@ class PravegaServer:
     # What the container tells
 
     def stored(self, change: Change, stored: Stored) -> None:
-        """See `container.Owner`."""
+        """See `container.Submitter`."""
         self._unstored -= len(change.body) + _CHANGE_BYTES
         self._connection.count(events=stored.batch.count)
 
-    def settle(self) -> None:
-        """See `container.Owner`."""
+    def flush(self) -> None:
+        """See `container.Submitter`."""
         session = self._session
         if self._closed or session is None:
             return
@@ -211,8 +211,8 @@ class PravegaServer:
             self._connection.write(due)
         if self._closed:
             return
-        if session.owes or self._unstored:
-            self._container.watch(self)
+        if session.replies_pending or self._unstored:
+            self._container.flush_after_commit(self)
         elif self._ending:
             self._hang_up()
             return
@@ -220,7 +220,7 @@ class PravegaServer:
         self._regulate()
 
     def lost(self, why: str) -> None:
-        """See `container.Owner`: nothing that was sent may be acknowledged."""
+        """See `container.Submitter`: nothing that was sent may be acknowledged."""
         if self._closed:
             return
         self._log.warn(
@@ -231,7 +231,7 @@ class PravegaServer:
         self._hang_up()
 
     def _tell_busy(self) -> None:
-        owes = self._session is not None and self._session.owes
+        owes = self._session is not None and self._session.replies_pending
         self._connection.busy(bool(owes or self._reads))
 
     # Flow
@@ -258,7 +258,7 @@ class PravegaServer:
             self._hang_up()
             return
         self._connection.pause()
-        self.settle()
+        self.flush()
 
     def _hang_up(self) -> None:
         if self._closed:
@@ -275,7 +275,7 @@ class PravegaServer:
             return
         self._closed = True
         self._listener.unfinished.hold(self, 0)
-        self._container.unwatch(self)
+        self._container.forget_submitter(self)
         for waiting in list(self._reads):
             waiting.cancel()
         self._reads.clear()
@@ -287,7 +287,7 @@ class PravegaServer:
 
 
 def accept(
-    settings: Settings[Options], container: Container, check: Check = anyone
+    settings: Settings[Options], container: Container, check: TokenCheck = allow_all
 ) -> Pravega:
     """What a listener calls with each connection: an `interfaces.Accept`."""
     return Pravega(settings, container, check)

@@ -23,7 +23,7 @@ from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, denied, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tokens import Check, anyone, demand
+from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     OLDEST,
     VERSION,
@@ -59,7 +59,7 @@ class Session:
         state: Segments,
         limits: Limits,
         new_id: Callable[[], str],
-        check: Check = anyone,
+        check: TokenCheck = allow_all,
         head: Callable[[Segment], int] = attrgetter("start"),
     ) -> None:
         """For *new_id* and *head* see `Requests`."""
@@ -76,7 +76,7 @@ class Session:
         return self._frames.held_bytes + self._appends.held_bytes
 
     @property
-    def owes(self) -> bool:
+    def replies_pending(self) -> bool:
         """Whether a reply waits for the disk."""
         return len(self._replies) > 0
 
@@ -141,7 +141,7 @@ class Session:
         if token is None:
             return
         for name in (subject(message), *sources(message)):
-            demand(self._check, token, name, message.request_id)
+            check_token(self._check, token, name, message.request_id)
 
     def answer(self, read: Read, answer: Answer) -> bytes:
         """The reply to a read."""

@@ -1,16 +1,16 @@
-"""All of `Segments` as bytes, so that a start need not replay history.
+"""Snapshots of `Segments` as bytes, so that a start replays only the newest changes.
 
-    snapshot = pieces, each behind its length u32 (little-endian), msgpack:
+    snapshot = pieces, each preceded by its length u32 (little-endian), in msgpack:
                head | segments … | staged … | marks
 
-It holds the state of one moment, changes included that are not durable then: it may
-replace an older one only when `Segments.durable` has reached its number.
+A snapshot has the state of one moment, with changes that are not durable at that moment:
+it may replace an older one only when `Segments.durable` has reached its number.
 
-A hundred thousand segments take a second to write, and nobody may wait so long.  So
-`SnapshotWriter` does it step by step while the state goes on changing: a segment that is about
-to change is written down before it does.  What is staged only grows, so that its
-length of that moment is enough.  Where in the journal the newest changes of the moment
-lie is not known before they are durable, and comes last.
+To encode 100 000 segments takes a second, which is too long to hold up connections.  So
+`SnapshotWriter` works in steps while the state goes on changing: a segment that is about
+to change is encoded before it does.  Staged data only grows, so its length at the moment
+is enough.  The lsns of changes that were not durable at the moment become known later,
+and come last.
 
 No I/O, no clock.
 """
@@ -34,7 +34,7 @@ __all__ = ["SnapshotWriter", "restore", "save"]
 _FORMAT = 1
 _LENGTH = struct.Struct("<I")
 
-#: What a step writes at most: so many segments, or so many bytes and one segment more.
+#: A step ends after so many segments, or with the segment that exceeds so many bytes.
 _STEP_SEGMENTS = 500
 _STEP_BYTES = 1 << 20
 
@@ -58,15 +58,15 @@ class _Segment(msgspec.Struct, array_like=True):
     writers: dict[bytes, int]
     idle: dict[bytes, int]
     table: _Table | None
-    marks: bytes
-    places: bytes
-    marked: int = 0
+    mark_offsets: bytes
+    mark_lsns: bytes
+    marked_at: int = 0
 
 
 class _Head(msgspec.Struct, array_like=True, tag=0):
     form: int
     number: int
-    forgotten: int
+    writers_forgotten_at: int
     merged: list[str]
 
 
@@ -80,10 +80,10 @@ class _Staged(msgspec.Struct, array_like=True, tag=2):
 
 
 class _Marks(msgspec.Struct, array_like=True, tag=3):
-    """The last piece: without it, it is not all there."""
+    """The last piece: a snapshot without it is cut short."""
 
     marks: list[tuple[int, str, int, int]]
-    """Number of the change, segment, offset, lsn."""
+    """Of each change: its number, segment, offset and lsn."""
 
 
 _Piece: TypeAlias = _Head | _Some | _Staged | _Marks
@@ -93,12 +93,14 @@ _decode = msgspec.msgpack.Decoder(_Piece).decode
 
 
 class SnapshotWriter:
-    """A snapshot in the making: implements `segments.Keeper`."""
+    """Makes a snapshot of the state at its creation, while the state goes on changing.
+
+    Implements `segments.ChangeObserver`.
+    """
 
     def __init__(self, state: Segments) -> None:
-        """Of the state as it is now."""
         self.number = state.number
-        """What it covers; give it away when this is durable."""
+        """The last change in the snapshot, which must be durable before its use."""
         self._state = state
         self._out = BytesIO()
         self._left = dict(state.segments)
@@ -110,28 +112,30 @@ class SnapshotWriter:
         ]
         self._at = 0
         self._marks: list[tuple[int, str, int, int]] = []
-        self._write(_Head(_FORMAT, state.number, state.forgotten, list(state.merged)))
-        state.keeper = self
+        self._write(
+            _Head(_FORMAT, state.number, state.writers_forgotten_at, list(state.merged))
+        )
+        state.observer = self
 
-    def keep(self, segment: Segment) -> None:
-        """See `segments.Keeper`."""
+    def will_change(self, segment: Segment) -> None:
+        """See `segments.ChangeObserver`."""
         if self._left.get(segment.name) is segment:
             del self._left[segment.name]
             self._write(_Some([_saved(segment)]))
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
-        """See `segments.Keeper`."""
+        """See `segments.ChangeObserver`."""
         if number <= self.number:
             self._marks.append((number, name, offset, lsn))
 
     def step(self) -> bool:
-        """Write a little of it; false when there is nothing more to write."""
+        """Encode a part of the state; False when nothing is left."""
         room = self._out.tell() + _STEP_BYTES
         some: list[_Segment] = []
         while self._names and len(some) < _STEP_SEGMENTS and self._out.tell() < room:
             segment = self._left.pop(self._names.pop(), None)
             if segment is None:
-                continue  # written before it changed
+                continue  # encoded before it changed
             if _is_large(segment):
                 self._write(_Some([_saved(segment)]))
             else:
@@ -152,8 +156,8 @@ class SnapshotWriter:
             self._at = 0
 
     def finish(self) -> bytes:
-        """All of it, when there are no more steps and its number is durable."""
-        self._state.keeper = None
+        """The snapshot; call it when `step` is done and `number` is durable."""
+        self._state.observer = None
         self._write(_Marks(self._marks))
         return self._out.getvalue()
 
@@ -164,7 +168,7 @@ class SnapshotWriter:
 
 
 def save(state: Segments) -> bytes:
-    """The state as it is now, at once; `state.number` is what it covers."""
+    """A snapshot of the state as it is now; usable when `state.number` is durable."""
     saving = SnapshotWriter(state)
     while saving.step():
         pass
@@ -172,20 +176,20 @@ def save(state: Segments) -> bytes:
 
 
 def restore(data: bytes) -> Segments:
-    """The other way round; raises `ValueError`."""
+    """The state that a snapshot has; raises `ValueError` for a broken one."""
     pieces = _pieces(data)
     head = next(pieces, None)
     if not isinstance(head, _Head) or head.form != _FORMAT:
         raise ValueError("no Pravega snapshot, or one of a later version")
     state = Segments()
     state.number = state.durable = head.number
-    state.forgotten = head.forgotten
+    state.writers_forgotten_at = head.writers_forgotten_at
     state.merged = dict.fromkeys(head.merged)
     for piece in pieces:
         match piece:
             case _Some():
                 for saved in piece.segments:
-                    state.put_back(_restored(saved))
+                    state.restore_segment(_restored(saved))
             case _Staged():
                 staged = state.segments[piece.name].staged
                 if staged is not None:
@@ -214,7 +218,7 @@ def _mark(state: Segments, marks: Iterable[tuple[int, str, int, int]]) -> None:
 
 
 def _is_large(segment: Segment) -> bool:
-    """Whether it should be a piece of its own."""
+    """Whether the segment should be a piece of its own."""
     return segment.table is not None or len(segment.writers) + len(segment.idle) > 100
 
 
@@ -239,9 +243,9 @@ def _saved(segment: Segment) -> _Segment:
             table.position,
             [(key, value, version) for key, (value, version) in table.entries.items()],
         ),
-        b"" if segment.marks is None else segment.marks.tobytes(),
-        b"" if segment.places is None else segment.places.tobytes(),
-        segment.marked,
+        b"" if segment.mark_offsets is None else segment.mark_offsets.tobytes(),
+        b"" if segment.mark_lsns is None else segment.mark_lsns.tobytes(),
+        segment.marked_at,
     )
 
 
@@ -260,9 +264,9 @@ def _restored(saved: _Segment) -> Segment:
         for key, value, version in saved.table.entries:
             table.put(version, [(key, value)])
         table.position = saved.table.position
-    segment.marked = saved.marked
-    if saved.marks:
-        segment.marks, segment.places = array("q"), array("q")
-        segment.marks.frombytes(saved.marks)
-        segment.places.frombytes(saved.places)
+    segment.marked_at = saved.marked_at
+    if saved.mark_offsets:
+        segment.mark_offsets, segment.mark_lsns = array("q"), array("q")
+        segment.mark_offsets.frombytes(saved.mark_offsets)
+        segment.mark_lsns.frombytes(saved.mark_lsns)
     return segment

@@ -1,7 +1,7 @@
-"""Tables: keys with values and versions, which are the order in which they were put.
+"""Table segments: keys with values and versions, in memory.
 
 A version is a position in the table's history: every put and every removal takes the
-next ones.  What a client asks for *from a position on* is thus what changed since.
+next one.  So the entries *from a position on* are those that were put since.
 """
 
 from __future__ import annotations
@@ -19,32 +19,35 @@ __all__ = ["ENTRY_BYTES", "Table"]
 
 _ABSENT = -1
 
-#: What an entry costs in memory beside its key and value.
+#: Memory that an entry takes beside its key and value, in bytes.
 ENTRY_BYTES = 128
 
-#: How much of a table one reply carries, beside at least one entry.
+#: Limit of the keys and values in one reply; the entry that exceeds it is its last.
 _REPLY_BYTES = 1 << 20
 
 
 class Table:
-    """One table."""
+    """One table segment."""
 
     __slots__ = ("_keys", "_versions", "bytes", "entries", "key_bytes", "position")
 
     def __init__(self, key_bytes: int = 0) -> None:
         self.key_bytes = key_bytes
         self.position = 0
-        """The next version."""
+        """The version that the next put or removal takes."""
         self.entries: dict[bytes, tuple[bytes, int]] = {}
-        """Value and version by key, in the order of the versions."""
+        """Value and version by key, in the order of versions."""
         self.bytes = 0
-        """Of keys and values, and of having them."""
+        """Memory of all entries, with `ENTRY_BYTES` for each."""
         self._versions = array("q")
         self._keys: list[bytes] = []
-        """What was put at each version, some of it put again or removed since."""
+        """The key that was put at each of `_versions`; perhaps put again or removed."""
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
-        """Raise what stands against changing these keys on their conditions."""
+        """Check the conditions of a put or removal.
+
+        Raises `BadOffset`, `KeyNotFound`, `BadKeyVersion`.
+        """
         if position >= 0 and position != self.position:
             raise BadOffset(self.position)
         for key in keys:
@@ -60,7 +63,7 @@ class Table:
                 raise BadKeyVersion
 
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Versions from *version* on."""
+        """Put keys and values; the first gets *version*, each other one the next."""
         for number, (key, value) in enumerate(entries, version):
             self._drop(key)
             self.entries[key] = value, number
@@ -71,7 +74,7 @@ class Table:
         self._compact()
 
     def remove(self, version: int, keys: Sequence[bytes]) -> None:
-        """Keys that are not there do not matter."""
+        """Remove keys, existing or not."""
         for key in keys:
             self._drop(key)
         self.position = version + len(keys)
@@ -83,12 +86,15 @@ class Table:
             self.bytes -= ENTRY_BYTES + len(key) + len(found[0])
 
     def get(self, key: bytes) -> Entry:
-        """One entry; its version says if there is none."""
+        """The entry of a key; version -1 if there is none."""
         value, version = self.entries.get(key, (b"", _ABSENT))
         return Entry(key, version, value)
 
     def since(self, position: int, count: int) -> tuple[list[Entry], int, bool]:
-        """Entries put from *position* on, at most *count*; where to go on; if it is all."""
+        """At most *count* entries put from *position* on, oldest first.
+
+        With them: the position of the entries that follow, and whether there are none.
+        """
         found = list(islice(self._after(position), max(count, 1)))
         last = found[-1].version + 1 if found else max(position, 0)
         newest = next(reversed(self.entries.values()), (b"", -1))[1]
@@ -106,7 +112,7 @@ class Table:
                 return
 
     def _compact(self) -> None:
-        """Whoever reads on from somewhere finds little that is not there any more."""
+        """Drop keys that were put again or removed, once they are many."""
         if len(self._keys) > len(self.entries) + len(self.entries) // 16 + 1024:
             self._keys = list(self.entries)
             self._versions = array("q", (each for _, each in self.entries.values()))

@@ -1,7 +1,7 @@
-"""Who may do what with a segment: the token that a request carries, or its writer's.
+"""Checks of the delegation token that a request, or the writer of an append, brings.
 
-A token is looked at each time it is used: it may have been good when a writer was set
-up and be good no longer.  No I/O, no clock: who checks knows the time.
+A token is checked each time it is used, as it may have expired since the writer was set
+up.  No I/O, no clock: the check that is passed in knows the time.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 
-__all__ = ["SHOWN", "Check", "anyone", "demand"]
+__all__ = ["NAME_IN_LOGS", "TokenCheck", "allow_all", "check_token"]
 
 _EXPIRED = 1
 
-#: So much of a name, which may be of 64 KiB, is said in a log.
-SHOWN = 100
+#: Segment names, which may have 64 KiB, are cut to so many characters in logs.
+NAME_IN_LOGS = 100
 
-Check: TypeAlias = Callable[[str, str], int | None]
-"""The code of `AuthTokenCheckFailed`, if a token is not good for a segment now."""
+TokenCheck: TypeAlias = Callable[[str, str], int | None]
+"""`check(token, segment)` gives the code of `AuthTokenCheckFailed`, or None if valid."""
 
 
-def anyone(token: str, segment: str) -> int | None:
-    """Nobody is asked for a token."""
+def allow_all(token: str, segment: str) -> int | None:
+    """A `TokenCheck` for listeners that require no token."""
     return None
 
 
-def demand(check: Check, token: str, segment: str, request_id: int) -> None:
-    """Raises `Refusal`, with the reply that lets a client ask for another token."""
+def check_token(check: TokenCheck, token: str, segment: str, request_id: int) -> None:
+    """Raises `Refusal` if the token is not valid for the segment.
+
+    Its reply, `AuthTokenCheckFailed`, makes a client ask for another token.
+    """
     code = check(token, segment)
     if code is not None:
+        state = "expired" if code == _EXPIRED else "not good"
         raise Refusal(
-            f"token {'expired' if code == _EXPIRED else 'not good'} for {segment[:SHOWN]!r}",
+            f"token {state} for {segment[:NAME_IN_LOGS]!r}",
             reply=encode(AuthTokenCheckFailed(request_id, "", code)),
         )

@@ -152,9 +152,9 @@ class Store:
             if name in changes
         }
         asked = {"check": changes.pop("check")} if "check" in changes else {}
-        self.container = Container(
-            self.journal, self.clock, reader=reader, state=state, **more
-        )
+        self.container = Container(self.journal, self.clock, reader=reader, **more)
+        if state is not None:
+            self.container.state = state
         self.listener = accept(settings(**changes), self.container, **asked)
         if state is None:
             self.container.submit(self.container.state.create("s", 0))

@@ -100,7 +100,7 @@ class Places:
         got = b""
         found = self.state.find(name)
         while len(got) < found.readable:
-            lsn = found.place(len(got))
+            lsn = found.lsn_near(len(got))
             assert lsn is not None
             more = history.fetch(name, len(got), size, lsn)
             assert 0 < len(more) <= size
@@ -232,7 +232,7 @@ def test_what_is_gone(places: Places) -> None:
             0
         ]
     )  # type: ignore[index]
-    place = places.state.find("s").place(first)
+    place = places.state.find("s").lsn_near(first)
     assert place is not None
     assert (
         history.fetch("s", first, 8, history.first_lsn)
@@ -344,7 +344,7 @@ def test_a_tail_that_was_written_again(places: Places) -> None:
     places.state = restored(state, length)
     places.append(events(b"stored instead of it"))
     assert abandoned.next_lsn == places.log.next_lsn
-    place = places.state.find("s").place(length)
+    place = places.state.find("s").lsn_near(length)
     assert place == first
     found = places.history().fetch("s", length, 1000, first)
     assert found == events(b"stored instead of it")

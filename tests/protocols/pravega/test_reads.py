@@ -322,7 +322,7 @@ def test_a_slow_segment(make_store: Callable[..., Any], block: Block) -> None:
     [(_, offset, _, lsn)] = files.asked
     assert (offset, lsn) == (3 * len(data), 4)
     saved = restore(save(store.container.state))
-    assert saved.find("s").first_from(3) == 3 * len(data)
+    assert saved.find("s").first_offset_from(3) == 3 * len(data)
 
 
 def test_old_data_that_goes_meanwhile(
@@ -396,7 +396,7 @@ def test_marks_of_what_is_gone_go(make_store: Callable[..., Any], block: Block) 
     store.container.snapshot().addCallback(saved.append)
     store.store()
     state = restore(saved[0])
-    assert state.segments["s"].places == array("q", (6, 7, 8, 9))
+    assert state.segments["s"].mark_lsns == array("q", (6, 7, 8, 9))
     peer.send(read(0))
     assert peer.got == [SegmentIsTruncated(7, "s", 6 * len(data), "", 0)]
     peer.send(read(6 * len(data)))

@@ -223,11 +223,11 @@ def test_idle_writers_are_forgotten(model: Any, block: Callable[..., bytes]) -> 
     """Who wrote since the last time is kept, who did not is not."""
     model.append(block(b"a"), 1, writer=W)
     model.append(block(b"a"), 1, writer=X)
-    model.keep(model.state.forget(0))
+    model.keep(model.state.forget_idle_writers(0))
     model.append(block(b"a"), 2, writer=X)
     for state in (model.state, model.replayed()):
         assert state.find("s").number_of(W) == 1
-    model.keep(model.state.forget(0))
+    model.keep(model.state.forget_idle_writers(0))
     for state in (model.state, model.replayed()):
         assert state.find("s").number_of(W) == NEVER
         assert state.find("s").number_of(X) == 2
@@ -318,7 +318,7 @@ def test_a_snapshot_has_everything(model: Any, block: Callable[..., bytes]) -> N
     model.append(block(b"x" * MARK_BYTES), 1)
     model.append(block(b"y"), 2)
     model.keep(state.attribute("s", X, 5, NEVER, 0))
-    model.keep(state.forget(0))
+    model.keep(state.forget_idle_writers(0))
     model.create(TXN)
     model.append(block(b"z"), 1, name=TXN)
     model.keep(state.create_table("t", 0, key_bytes=1))
@@ -327,7 +327,7 @@ def test_a_snapshot_has_everything(model: Any, block: Callable[..., bytes]) -> N
     again = snapshot.restore(snapshot.save(state))
     assert snapshot.save(again) == snapshot.save(state)
     assert again.staged_bytes == 9
-    assert again.find("s").place(MARK_BYTES + 8) == 2
+    assert again.find("s").lsn_near(MARK_BYTES + 8) == 2
     merged = again.merge([("s", TXN)], 0)
     assert records.decode(merged.body).payloads == [b"z"]
 
@@ -338,16 +338,16 @@ def test_marks(model: Any, block: Callable[..., bytes]) -> None:
         model.append(block(b"x" * (MARK_BYTES // 2), b"y"), number + 1, claimed=2)
     segment = model.state.find("s")
     size = MARK_BYTES // 2 + 8 + 9
-    assert segment.place(0) == 1
-    assert segment.place(size) == 1
-    assert segment.place(2 * size) == 5
-    assert segment.first_from(5) == 2 * size
-    assert segment.first_from(6) == 4 * size
-    assert segment.first_from(100) == segment.readable
-    assert segment.boundary(1) == 2 * size
+    assert segment.lsn_near(0) == 1
+    assert segment.lsn_near(size) == 1
+    assert segment.lsn_near(2 * size) == 5
+    assert segment.first_offset_from(5) == 2 * size
+    assert segment.first_offset_from(6) == 4 * size
+    assert segment.first_offset_from(100) == segment.readable
+    assert segment.event_boundary(1) == 2 * size
     model.keep(model.state.truncate("s", 3 * size, 0))
-    assert segment.place(3 * size) == 5
-    assert segment.place(0) is None
+    assert segment.lsn_near(3 * size) == 5
+    assert segment.lsn_near(0) is None
 
 
 def test_transients_are_found(model: Any) -> None:

@@ -28,7 +28,7 @@ def facts(state: Segments) -> dict[str, Any]:
     """Everything that a state is, comparable."""
     known: dict[str, Any] = {
         "number": state.number,
-        "forgotten": state.forgotten,
+        "forgotten": state.writers_forgotten_at,
         "merged": list(state.merged),
         "staged": state.staged_bytes,
     }
@@ -38,10 +38,17 @@ def facts(state: Segments) -> dict[str, Any]:
             each: getattr(segment, each)
             for each in segment.__slots__
             if each
-            not in ("table", "staged", "attributes", "marks", "places", "marked")
+            not in (
+                "table",
+                "staged",
+                "attributes",
+                "mark_offsets",
+                "mark_lsns",
+                "marked_at",
+            )
         } | {
             "found": [
-                segment.place(offset) is not None
+                segment.lsn_near(offset) is not None
                 for offset in range(segment.start, segment.readable)
             ],
             "attributes": segment.attributes or None,
@@ -95,7 +102,7 @@ def act(state: Segments, what: int, name: str) -> Change:
         case 6:
             return state.truncate(name, state.data(name).length, now)
         case 7:
-            return state.forget(now)
+            return state.forget_idle_writers(now)
         case 8:
             return state.seal(name, now)
     last = state.data(name).number_of(W)
@@ -147,7 +154,7 @@ def test_a_snapshot_is_of_one_moment(
             pass
         journal.store(len(journal.kept))
         data = saving.finish()
-        assert state.keeper is None
+        assert state.observer is None
         moment = snapshot.restore(data)
         assert moment.number == saving.number
         wanted = Segments()
@@ -238,7 +245,7 @@ def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) 
         pass
     list(state.stored(change.body, 77))
     again = snapshot.restore(saving.finish())
-    assert again.find("s").place(0) == 77
+    assert again.find("s").lsn_near(0) == 77
 
 
 def test_a_last_one_is_made_after_the_end(store: Any) -> None:

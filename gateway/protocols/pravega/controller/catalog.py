@@ -132,9 +132,9 @@ class Catalog:
 
     # -- changes -------------------------------------------------------------------
 
-    def submit(self, change: Change, owner: Any = None, origin: Any = None) -> None:
+    def submit(self, change: Change, submitter: Any = None, origin: Any = None) -> None:
         """Make a change durable, behind all earlier ones."""
-        self.container.submit(change, owner, origin)
+        self.container.submit(change, submitter, origin)
         self.last = change.number
 
     def _put(self, table: str, key: bytes, value: bytes) -> None:
@@ -184,7 +184,7 @@ class Catalog:
         self._save(_TRANSACTIONS, _transaction_key(*key), found)
 
     def drop_transactions(self, keys: Iterable[tuple[str, str, int, int]]) -> None:
-        """Forget how they ended."""
+        """ForgetIdleWriters how they ended."""
         gone = list(keys)
         for key in gone:
             del self.transactions[key]

@@ -36,8 +36,8 @@ class Caller:
     """`host:port` as it calls us."""
     name: str
     """Who it proved to be; empty if nobody had to."""
-    owner: Any = None
-    """A `container.Owner`: hears of the events that become durable by the call."""
+    submitter: Any = None
+    """A `container.Submitter`: hears of the events that become durable by the call."""
     origin: Any = None
     """Where those events come from."""
 

@@ -49,7 +49,7 @@ class ControllerAccept:
 
 
 class ControllerServer:
-    """One connection.  Implements `interfaces.Server` and `container.Owner`."""
+    """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     _log = Logger()
 
@@ -111,7 +111,7 @@ class ControllerServer:
             return
         self._due.append((self._controller.last, call, answer))
         self._due_bytes += len(answer)
-        self._container.watch(self)
+        self._container.flush_after_commit(self)
         if call.timeout is not None:
             self._deadlines[call] = self._container.clock.callLater(
                 call.timeout, self._late, call
@@ -169,12 +169,12 @@ class ControllerServer:
     # -- what the container tells --------------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
-        """See `container.Owner`."""
+        """See `container.Submitter`."""
         if not self._over:
             self._connection.count(events=stored.batch.count)
 
-    def settle(self) -> None:
-        """See `container.Owner`."""
+    def flush(self) -> None:
+        """See `container.Submitter`."""
         if self._over:
             return
         durable = self._container.state.durable
@@ -184,11 +184,11 @@ class ControllerServer:
             self._on_time(call)
             self._calls.answer(call, answer)
         if self._due:
-            self._container.watch(self)
+            self._container.flush_after_commit(self)
         self._send()
 
     def lost(self, why: str) -> None:
-        """See `container.Owner`: what was decided is void."""
+        """See `container.Submitter`: what was decided is void."""
         if self._over:
             return
         while self._due:
@@ -232,7 +232,7 @@ class ControllerServer:
         if self._over:
             return
         self._over = True
-        self._container.unwatch(self)
+        self._container.forget_submitter(self)
         self._due.clear()
         for timer in self._deadlines.values():
             timer.cancel()

@@ -187,7 +187,7 @@ class Transactions:
             merged = state.merge(pairs, now)
         except SegmentError:
             return status(FAILURE)
-        self._catalog.submit(merged, caller.owner, caller.origin)
+        self._catalog.submit(merged, caller.submitter, caller.origin)
         self._end(key, found, COMMITTED)
         return status(SUCCESS)
 
@@ -287,7 +287,7 @@ class Transactions:
         self._catalog.delete_segments(name for _, name in self._pairs(key))
 
     def _retire(self) -> None:
-        """Forget how the oldest ended."""
+        """ForgetIdleWriters how the oldest ended."""
         known = self._catalog.transactions
         now, over = self._catalog.container.now, len(known) - _KEPT
         gone: list[Key] = []

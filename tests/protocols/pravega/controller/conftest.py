@@ -204,7 +204,8 @@ class Service:
             self.clock.advance(1_700_000_000)
         self.journal = journal or ManualJournal()
         self.more = more
-        self.container = Container(self.journal, self.clock, state=state)
+        self.container = Container(self.journal, self.clock)
+        self.container.state = state or self.container.state
         self.settings = SimpleNamespace(
             limits=SimpleNamespace(message_bytes=message_bytes)
         )
