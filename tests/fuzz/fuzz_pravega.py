@@ -2,7 +2,7 @@
 
     python tests/fuzz/fuzz_pravega.py -max_total_time=60
 
-What must hold, for today's wire and for the seed's dialect: of any bytes, in any
+What must hold, for wire version 17 and for the 2016 draft: of any bytes, in any
 slicing, comes nothing but changes, reads, replies and at most one `Refusal`; every
 change decodes to as many rows as it counts; a restart from the changes, or from a
 snapshot taken on the way and the changes, comes to the same state; what is buffered
@@ -159,7 +159,7 @@ def _facts(state: Segments) -> object:
 
 
 def one(data: bytes) -> None:
-    """One run.  The first byte says which dialect, and how to slice."""
+    """One run.  The first byte says which version of the protocol, and how to slice."""
     if not data:
         return
     how, stream = data[0], data[1:]
@@ -196,10 +196,10 @@ def main() -> None:
             sent = b"".join(bytes.fromhex(each["send"]) for each in steps)
             streams.append((0x80, sent))
         streams.append((0x80, draft_wire.setup_append(_W, "new")))
-        for number, (dialect, stream) in enumerate(streams):
+        for number, (version, stream) in enumerate(streams):
             for step in (0, 1):
                 name = Path(corpus, f"{number}-{step}")
-                name.write_bytes(bytes([dialect | step]) + stream)
+                name.write_bytes(bytes([version | step]) + stream)
         atheris.Setup([*sys.argv, corpus], one)
         atheris.Fuzz()
 

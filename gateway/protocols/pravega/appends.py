@@ -1,13 +1,13 @@
-"""A connection's writers: blocks in whatever form they end, numbers, duplicates.
+"""Appends of one connection: its writers, their append blocks, duplicate detection.
 
     SetupAppend → AppendSetup(last number)
     AppendBlock, AppendBlockEnd → DataAppended        (events | part of one | padding)
     AppendBlockEnd              → DataAppended        (all events are in it)
     ConditionalAppend, ConditionalBlockEnd → DataAppended | ConditionalCheckFailed
 
-A block is stored as it came, whole or not at all.  Its number is compared with what is
-stored: at or below it, it is acknowledged again and not stored again; if somebody else
-has changed the number, this connection's writer is a ghost and is told so.
+An append is stored whole or not at all.  One whose event number is not above the
+writer's stored number is acknowledged again, and not stored again.  If another
+connection has changed the stored number, `InvalidEventNumber` closes this one.
 
 No I/O, no clock.
 """
@@ -48,9 +48,9 @@ _PADDING, _PARTIAL = -1, -2
 
 
 class Appends:
-    """Of one connection."""
+    """Takes the append commands of one connection, and queues their replies."""
 
-    #: What is taken here.
+    #: The commands that `take` accepts.
     MESSAGES = (
         AppendBlock, AppendBlockEnd, SetupAppend, ConditionalAppend, ConditionalBlockEnd,
     )  # fmt: skip
@@ -65,15 +65,18 @@ class Appends:
         self._block: AppendBlock | None = None
         self.replies = Replies(state, self._writers)
         self.now = 0
-        """Milliseconds since the epoch."""
+        """Milliseconds since the epoch; to be set before `take`."""
 
     @property
     def held_bytes(self) -> int:
-        """Of a block whose end has not come."""
+        """Size of an append block whose end has not come."""
         return 0 if self._block is None else len(self._block.data)
 
     def take(self, message: Message) -> Change | None:
-        """One of `MESSAGES`; raises `SegmentNotFound` and `Unsupported` (of setups), `Refusal`."""
+        """Take one of `MESSAGES`; give the change to store, if there is one.
+
+        Raises `SegmentNotFound` and `Unsupported` for a `SetupAppend`, and `Refusal`.
+        """
         if isinstance(message, AppendBlockEnd):
             return self._end(message)
         if self._block is not None:
@@ -86,9 +89,9 @@ class Appends:
                 self._setup(message)
             case ConditionalAppend():
                 head = len(message.event).to_bytes(8)  # type 0, then the length
-                return self._if_at(message, head + message.event)
+                return self._append_if_at(message, head + message.event)
             case ConditionalBlockEnd():
-                return self._if_at(message, message.data)
+                return self._append_if_at(message, message.data)
         return None
 
     def _setup(self, message: SetupAppend) -> None:
@@ -108,7 +111,7 @@ class Appends:
 
     def _end(self, message: AppendBlockEnd) -> Change | None:
         block, self._block = self._block, None
-        data = message.data if block is None else _joined(block, message)
+        data = message.data if block is None else _joined_events(block, message)
         if message.events <= 0:
             raise Refusal(f"append of {message.events} events")
         return self._append(
@@ -119,7 +122,7 @@ class Appends:
             events=message.events,
         )
 
-    def _if_at(
+    def _append_if_at(
         self, message: ConditionalAppend | ConditionalBlockEnd, data: bytes
     ) -> Change | None:
         return self._append(
@@ -151,10 +154,10 @@ class Appends:
         check_token(self._check, writer.token, writer.segment, request_id)
         before, writer.sent = writer.sent, number
         if writer.failed:
-            self._failed(writer, number, request_id)
+            self._refuse(writer, number, request_id)
             return None
         if number <= writer.last and self._is_current(writer):
-            self._again(writer, number, events, request_id)
+            self._acknowledge_again(writer, number, events, request_id)
             return None
         try:
             change = self._store(writer, number, data, events, offset)
@@ -168,7 +171,7 @@ class Appends:
             self.replies.add(ConditionalCheckFailed(writer.id, number, request_id))
             return None
         except (Sealed, SegmentNotFound):
-            self._failed(writer, number, request_id)
+            self._refuse(writer, number, request_id)
             return None
         writer.last = number
         length = self._state.find(writer.segment).length
@@ -204,22 +207,27 @@ class Appends:
         segment = self._state.segments.get(writer.segment)
         return segment is not None and segment.number_of(writer.id) == writer.last
 
-    def _again(self, writer: Writer, number: int, events: int, request_id: int) -> None:
-        """What is stored is acknowledged once more, and not stored twice."""
+    def _acknowledge_again(
+        self, writer: Writer, number: int, events: int, request_id: int
+    ) -> None:
+        """Acknowledge once more what is stored already."""
         length = self._state.find(writer.segment).length
         previous = max(number - events, NEVER)
         self.replies.add(DataAppended(writer.id, number, previous, request_id, length))
 
-    def _failed(self, writer: Writer, number: int, request_id: int) -> None:
-        """As many refusals as appends; after the first is sent, it is not set up."""
+    def _refuse(self, writer: Writer, number: int, request_id: int) -> None:
+        """Refuse an append to a segment that is sealed or gone.
+
+        Each append that comes before the first refusal is sent gets one, too.
+        """
         name = writer.segment
         why = SegmentIsSealed if name in self._state.segments else NoSuchSegment
         self.replies.add(why(request_id, name, "", number), writer)
         writer.failed = True
 
 
-def _joined(block: AppendBlock, end: AppendBlockEnd) -> bytes:
-    """The events of a block: whole ones, and the one that was cut by its end."""
+def _joined_events(block: AppendBlock, end: AppendBlockEnd) -> bytes:
+    """The events of a block; the last one goes on in its `AppendBlockEnd`."""
     if end.writer != block.writer:
         raise Refusal("end of another writer's block")
     whole, data = end.whole_bytes, block.data

@@ -1,14 +1,13 @@
-"""The client's side of both dialects, without I/O: what to send, what came back.
+"""Writers without I/O: clients of wire version 17 and of the 2016 draft.
 
-`DraftWriter` and `V17Writer` write events to one segment and know which of them are
-stored; after a reconnect they send again what the server does not have, and nothing
-else: each event is stored once.
+`V17Writer` and `DraftWriter` write events to one segment.  After a reconnect they send
+exactly the events that the server has not stored, so each event is stored once.
 
     send(writer.connected())            # on each connection
     writer.add(events)
     for data in writer.blocks():        # whenever there are events, or bytes came
         send(data)
-    stored = writer.received(data)      # so many more of the events are safe
+    stored = writer.received(data)      # so many more events are durable
 """
 
 from __future__ import annotations
@@ -36,76 +35,80 @@ from gateway.protocols.pravega.wire import (
 )
 from gateway.protocols.pravega.wire_segments import CreateSegment, SegmentCreated
 
-__all__ = ["DraftReader", "DraftWriter", "EventWriter", "V17Writer"]
+__all__ = ["DraftWriter", "EventWriter", "V17Writer"]
 
 _BLOCK_BYTES = 1 << 18
 
 
 class EventWriter(ABC):
-    """One writer on one segment, whichever the dialect; its id is 16 bytes."""
+    """Writes events to one segment, in either protocol version."""
 
     def __init__(self, writer: bytes, segment: str) -> None:
+        """*writer* is the writer id, 16 bytes."""
         self.writer = writer
         self.segment = segment
         self.resent = 0
-        """Events that were sent more than once."""
+        """How many events were sent more than once."""
         self.ready = False
-        """The server has said what it has."""
-        self._flight: deque[bytes] = deque()
-        """Whole Event messages that were sent on this connection …"""
+        """The server has said which events it has; `blocks` sends the others."""
+        self._in_flight: deque[bytes] = deque()
+        """Whole Event messages, sent on this connection and not acknowledged."""
         self._unsent: deque[bytes] = deque()
-        """… and that were not."""
+        """Whole Event messages, to be sent after those."""
 
     @property
     def unacknowledged(self) -> int:
-        """How many events were added and are not known to be stored."""
-        return len(self._flight) + len(self._unsent)
+        """How many events were added and are not acknowledged."""
+        return len(self._in_flight) + len(self._unsent)
 
     @abstractmethod
     def connected(self) -> bytes:
-        """Send this first on each connection."""
+        """What to send first on each connection."""
 
     @abstractmethod
     def received(self, data: bytes) -> int:
-        """Bytes of the server; how many events they acknowledge.  Raises `Refusal`."""
+        """Take bytes of the server; how many events they acknowledge.
+
+        Raises `Refusal`.
+        """
 
     @abstractmethod
     def _block(self, messages: Sequence[bytes]) -> bytes:
         """An append of whole Event messages."""
 
     def add(self, events: Sequence[bytes]) -> None:
-        """Events to be written, in this order."""
+        """Queue events to write, in this order."""
         self._unsent += map(wire.event, events)
 
     def blocks(self, *, most: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """What to send now: blocks of *most* bytes or one event."""
+        """The appends to send now, each of at most *most* bytes, or one event."""
         while self.ready and self._unsent:
             block = [self._unsent.popleft()]
             size = len(block[0])
             while self._unsent and size + len(self._unsent[0]) <= most:
                 block.append(self._unsent.popleft())
                 size += len(block[-1])
-            self._flight += block
+            self._in_flight += block
             yield self._block(block)
 
-    def _begin(self) -> None:
-        """What is in flight on this connection is not stored: it is to be sent again."""
-        self.resent += len(self._flight)
-        self._unsent.extendleft(reversed(self._flight))
-        self._flight.clear()
+    def _resend(self) -> None:
+        """Queue again what was in flight when the last connection ended."""
+        self.resent += len(self._in_flight)
+        self._unsent.extendleft(reversed(self._in_flight))
+        self._in_flight.clear()
         self.ready = True
 
     def _pop(self) -> bytes:
-        return (self._flight or self._unsent).popleft()
+        return (self._in_flight or self._unsent).popleft()
 
 
 class DraftWriter(EventWriter):
-    """In the dialect of the first proposal: offsets count whole Event messages."""
+    """Writes in the 2016 draft of the protocol: offsets count whole Event messages."""
 
     def __init__(self, writer: bytes, segment: str) -> None:
         super().__init__(writer, segment)
         self.level = 0
-        """How many bytes of events are stored."""
+        """How many bytes of events are acknowledged."""
         self._sent = self._end = 0
         self._frames = Frames(wire.REPLIES)
 
@@ -125,12 +128,12 @@ class DraftWriter(EventWriter):
         before = self.unacknowledged
         for kind, payload in self._frames.feed(data):
             if kind == wire.APPEND_SETUP:
-                _, writer, level = wire.read_append_setup(payload)
+                _, writer, level = wire.decode_append_setup(payload)
                 self._stored(writer, level)
                 self._sent = level
-                self._begin()
+                self._resend()
             elif kind == wire.DATA_APPENDED:
-                self._stored(*wire.read_data_appended(payload))
+                self._stored(*wire.decode_data_appended(payload))
         return before - self.unacknowledged
 
     def _block(self, messages: Sequence[bytes]) -> bytes:
@@ -154,13 +157,16 @@ class DraftWriter(EventWriter):
 
 
 class V17Writer(EventWriter):
-    """In today's wire: events are numbered from 1.  Makes the segment if need be."""
+    """Writes in wire version 17: events are numbered from 1.
+
+    Creates the segment if it does not exist.
+    """
 
     def __init__(self, writer: bytes, segment: str, *, token: str = "") -> None:
-        """*token* is a delegation token, where one is demanded."""
+        """*token* is a delegation token, where one is required."""
         super().__init__(writer, segment)
         self.level = 0
-        """How many events are stored."""
+        """How many events are acknowledged."""
         self._token = token
         self._sent = 0
         self._due = b""
@@ -175,7 +181,7 @@ class V17Writer(EventWriter):
         return encode(Hello(VERSION, OLDEST)) + encode(create)
 
     def blocks(self, *, most: int = _BLOCK_BYTES) -> Iterator[bytes]:
-        """See `EventWriter`; first, that we want to append."""
+        """See `EventWriter`; a `SetupAppend` comes first."""
         due, self._due = self._due, b""
         if due:
             yield due
@@ -191,7 +197,7 @@ class V17Writer(EventWriter):
                 case AppendSetup(last_event=last):
                     self._stored(0 if last == NEVER else last)
                     self._sent = self.level
-                    self._begin()
+                    self._resend()
                 case SegmentCreated() | SegmentAlreadyExists():
                     setup = SetupAppend(1, self.writer, self.segment, self._token)
                     self._due = encode(setup)
@@ -214,33 +220,3 @@ class V17Writer(EventWriter):
         while self.level < last:
             self._pop()
             self.level += 1
-
-
-class DraftReader:
-    """Reads one segment from an offset on, event by event."""
-
-    def __init__(self, segment: str, offset: int = 0) -> None:
-        self.segment = segment
-        self.offset = offset
-        """Where the next read begins."""
-        self.end = False
-        """The segment is sealed, and was read to its end."""
-        self._frames = Frames(wire.REPLIES)
-        self._events = Frames((wire.EVENT,))
-
-    def request(self, size: int = 1 << 18) -> bytes:
-        """Ask for more; one at a time."""
-        return wire.read_segment(self.segment, self.offset, size)
-
-    def received(self, data: bytes) -> Iterator[bytes]:
-        """The events that are complete now.  Raises `Refusal`."""
-        for kind, payload in self._frames.feed(data):
-            if kind != wire.SEGMENT_READ:
-                continue
-            found = wire.read_segment_read(payload)
-            if found.offset != self.offset:
-                raise Refusal(f"read at {found.offset}, not {self.offset}")
-            self.offset += len(found.data)
-            self.end = found.end
-            for _, event in self._events.feed(found.data):
-                yield event

@@ -1,12 +1,12 @@
-"""A block of the seed's dialect, from its beginning to the end of its last event.
+"""Append blocks of the 2016 draft: collects a block's events, and checks its end.
 
     BeginAppendBlock(length)  length bytes of messages              EndAppendBlock(total)
     BeginAppendBlock(open)    messages, one by one                  EndAppendBlock(total)
     …  Event … PartialMessage(begin)    EndAppendBlock(total)  PartialMessage(end)
 
-`total` is how many bytes of Event messages there are, whatever lies between begin and
-end: what is behind them is padding, and what is missing is the tail of an event that
-was split, which follows the end.  No I/O, no clock.
+`total` is the size of the block's Event messages, whatever is between begin and end.  What
+exceeds it is padding.  What is missing is the rest of an event that was split, and follows
+after the end.  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADER = struct.Struct(">iI")
 
 
 class Reassembly:
-    """A message that comes in parts."""
+    """Joins PartialMessages to one message."""
 
     __slots__ = ("_most", "_parts", "begun", "size")
 
@@ -34,10 +34,14 @@ class Reassembly:
         self.size = 0
 
     def add(self, payload: bytes) -> bytes | None:
-        """A PartialMessage's payload; the whole message, header included, at its end."""
+        """Add a PartialMessage's payload; with the last one, give the whole message.
+
+        The message includes its header.  Raises `Refusal` for a part out of order, and
+        for a message over the limit.
+        """
         which = payload[0] if payload else None
         if which not in (wire.BEGIN, wire.MIDDLE, wire.END):
-            raise Refusal(f"part {which} of a message, which is neither of three")
+            raise Refusal(f"part {which} of a message, not 0, 1 or 2")
         if self.begun == (which == wire.BEGIN):
             raise Refusal(
                 "new partial message before the end of the last"
@@ -60,40 +64,40 @@ class Reassembly:
         return whole
 
     def clear(self) -> None:
-        """ForgetIdleWriters what was begun."""
+        """Drop the parts so far."""
         self._parts.clear()
         self.begun = False
         self.size = 0
 
 
 class DraftBlock:
-    """One block."""
+    """One append block, from its BeginAppendBlock until its last event is complete."""
 
     __slots__ = ("_events", "_most", "_split", "begin", "size", "total")
 
     def __init__(self, begin: wire.Block, most: int, split: Reassembly) -> None:
-        """*split* is where the connection's partial messages are joined."""
+        """*most* is the limit in bytes; *split* joins the connection's PartialMessages."""
         self.begin = begin
         self._most = most
         self._events: list[bytes] = []
         self.size = 0
-        """Of the events so far."""
+        """Size of the events so far."""
         self._split = split
         self.total = -1
-        """What the end said; not known before it."""
+        """The size that the EndAppendBlock gives; -1 before it."""
 
     @property
     def data(self) -> bytes:
-        """The events."""
+        """The events, with their headers."""
         return b"".join(self._events)
 
     @property
     def complete(self) -> bool:
-        """Its end has come, and all of its events."""
+        """Whether the end and all events have come."""
         return self.size == self.total
 
     def event(self, message: bytes) -> None:
-        """A whole Event message."""
+        """Add a whole Event message."""
         self._events.append(message)
         self.size += len(message)
         if self.size > self._most:
@@ -108,19 +112,19 @@ class DraftBlock:
             )
 
     def joined(self, whole: bytes) -> None:
-        """An event that came in parts."""
+        """Add a message that came in parts, which must be an event."""
         size = len(whole) - HEADER_BYTES
         if size < 0 or _HEADER.unpack_from(whole) != (wire.EVENT, size):
             raise Refusal("partial messages in a block that make no event")
         self.event(whole)
 
-    def check_tail(self) -> None:
-        """A part of an event has come: is there that much?"""
+    def check_part(self) -> None:
+        """Refuse a part of an event, come after the end, that exceeds the block."""
         if self.total >= 0 and self.size + self._split.size > self.total:
             raise Refusal(f"event that goes on behind its block of {self.total} bytes")
 
     def end(self, end: wire.Block, area: bytes | None) -> None:
-        """EndAppendBlock; *area* is what lay between, if the length was announced."""
+        """Take the EndAppendBlock; *area* is what came before it, of an announced length."""
         if self.total >= 0:
             raise Refusal("second end of an append block")
         if end.writer != self.begin.writer:
@@ -134,17 +138,17 @@ class DraftBlock:
                 key="limits.message_bytes",
             )
         if area is not None:
-            self._walk(area, end.length)
+            self._take_area(area, end.length)
         if self.size > end.length:
-            self._cut(end.length)
+            self._drop_padding(end.length)
         elif self.size < end.length and not self._split.begun:
             raise Refusal(f"append block of {self.size} bytes, not {end.length}")
         if self.size == end.length:
             self._split.clear()
         self.total = end.length
 
-    def _walk(self, area: bytes, total: int) -> None:
-        """The messages between begin and end, as far as they count."""
+    def _take_area(self, area: bytes, total: int) -> None:
+        """Add the messages of *area* until *total* is reached."""
         at, stop = 0, len(area)
         while at < stop and self.size < total:
             if stop - at < HEADER_BYTES:
@@ -165,8 +169,8 @@ class DraftBlock:
             else:
                 raise Refusal(f"message of type {kind} inside an append block")
 
-    def _cut(self, total: int) -> None:
-        """Of an open block: events behind *total* bytes are padding."""
+    def _drop_padding(self, total: int) -> None:
+        """Drop the events after *total* bytes, which are padding."""
         while self.size > total:
             self.size -= len(self._events.pop())
         if self.size != total:

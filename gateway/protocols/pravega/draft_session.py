@@ -1,11 +1,11 @@
-"""What a client of the seed's dialect is owed.
+"""A connection of the 2016 draft, without I/O: bytes in; changes, reads, replies out.
 
-A connection id has written so many bytes of Event messages to a segment: its *level*.
-Blocks say where they begin; what lies below the level was stored before and is not
-stored again, so a writer that reconnects may send again whatever it is unsure of.
+The *level* of a connection id is how many bytes of Event messages it has written to a
+segment.  Append blocks say at which level they begin.  What is below the stored level is
+not stored again, so a client that reconnects may send again what it is unsure of.
 
-The proposal has no message that creates a segment: the first SetupAppend does.  Nor
-has it one for errors: the connection is closed.  No I/O, no clock.
+The draft has no message to create a segment: the first SetupAppend creates it.  It has
+none for errors: the connection is closed.  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _REPLY_BYTES = 1 << 18
 
 
 class DraftSession:
-    """One connection of the seed's dialect."""
+    """One connection of the 2016 draft."""
 
     def __init__(
         self, state: Segments, limits: Limits, check: TokenCheck = allow_all
     ) -> None:
-        """The dialect has no tokens: *check* sees empty ones."""
+        """*check* is asked with empty tokens, as the draft has none."""
         self._state = state
         self._check = check
         self._limits = limits
@@ -48,20 +48,20 @@ class DraftSession:
         self._segments: dict[bytes, str] = {}
         self._block: DraftBlock | None = None
         self._area: bytes | None = None
-        self._owed: deque[tuple[int, bytes, bytes | None, int]] = deque()
-        """Change, reply, or the connection id and level to acknowledge."""
+        self._pending: deque[tuple[int, bytes, bytes | None, int]] = deque()
+        """What waits for a change: its number, then a reply, or id and level to ack."""
         self._now = 0
 
     @property
     def held_bytes(self) -> int:
-        """Buffered for a message or a block that is not complete."""
+        """How many bytes of an incomplete message or block are buffered."""
         held = self._frames.held_bytes + self._message.size + len(self._area or b"")
         return held if self._block is None else held + self._block.size
 
     @property
     def replies_pending(self) -> bool:
-        """Whether a reply waits for the disk."""
-        return bool(self._owed)
+        """Whether a reply waits until a change is durable."""
+        return bool(self._pending)
 
     def received(self, data: bytes, now: int) -> Iterator[Step]:
         """See `session.Session.received`."""
@@ -70,16 +70,16 @@ class DraftSession:
             yield from self._take(kind, payload)
 
     def closed(self, now: int) -> Iterator[Change]:
-        """The connection is gone, and leaves nothing behind."""
-        self._owed.clear()
+        """The connection is closed: there is nothing to delete."""
+        self._pending.clear()
         return iter(())
 
     def due(self) -> bytes:
-        """The replies that may be sent now; acknowledgements of one writer are one."""
+        """The replies that may be sent now; one acknowledgement for each writer."""
         out: list[bytes] = []
         levels: dict[bytes, int] = {}
-        while self._owed and self._owed[0][0] <= self._state.durable:
-            _, reply, writer, level = self._owed.popleft()
+        while self._pending and self._pending[0][0] <= self._state.durable:
+            _, reply, writer, level = self._pending.popleft()
             if writer is not None:
                 levels[writer] = level
                 continue
@@ -90,9 +90,9 @@ class DraftSession:
         return b"".join(out)
 
     def answer(self, read: Read, answer: Answer) -> bytes:
-        """The replies to a read."""
+        """Encode the replies to a read."""
         if not isinstance(answer, Found):
-            # The proposal knows no truncation, and no error: there is nothing to read.
+            # The draft has no message for truncation, nor for any other error.
             answer = Found(b"", end=True)
         replies: list[bytes] = []
         data = answer.data
@@ -120,8 +120,8 @@ class DraftSession:
         elif kind == wire.PARTIAL:
             yield from self._part(payload)
         elif kind == wire.END_BLOCK and block is not None:
-            # It may come between the parts of the block's last event.
-            block.end(wire.read_block(payload), self._area)
+            # It may come between two parts of the block's last event.
+            block.end(wire.decode_block(payload), self._area)
             self._area = None
             yield from self._finish(block)
         elif self._message.begun:
@@ -131,25 +131,25 @@ class DraftSession:
                 raise Refusal("event outside of an append block")
             block.event(frame(kind, payload))
         elif kind == wire.READ_SEGMENT:
-            yield self._read(wire.read_read(payload))
+            yield self._read(wire.decode_read_segment(payload))
         elif kind == wire.KEEP_ALIVE:
             yield frame(wire.KEEP_ALIVE, payload)
         elif block is not None:
             raise Refusal(f"message of type {kind} inside an append block")
         elif kind == wire.SETUP_APPEND:
-            yield from self._setup(*wire.read_setup(payload))
+            yield from self._setup(*wire.decode_setup_append(payload))
         elif kind == wire.BEGIN_BLOCK:
-            self._begin(wire.read_block(payload))
+            self._begin(wire.decode_block(payload))
         else:
             raise Refusal("end of an append block that has not begun")
 
     def _part(self, payload: bytes) -> Iterator[Step]:
-        """Part of a message; joined, it is one like any other."""
+        """Take a part of a message; with the last part, take the message."""
         block = self._block
         whole = self._message.add(payload)
         if block is not None and block.total >= 0:
             if whole is None:
-                block.check_tail()
+                block.check_part()
                 return
             block.joined(whole)
             yield from self._finish(block)
@@ -163,7 +163,7 @@ class DraftSession:
         yield from self._take(*messages[0])
 
     def _read(self, read: wire.ReadSegment) -> Read:
-        self._demand(read.segment)
+        self._check_token(read.segment)
         if read.segment not in self._state.segments:
             raise Refusal(
                 f"read of {read.segment[:NAME_IN_LOGS]!r}, which does not exist"
@@ -172,20 +172,20 @@ class DraftSession:
 
     # -- appends ----------------------------------------------------------------------
 
-    def _demand(self, name: str) -> None:
+    def _check_token(self, name: str) -> None:
         if self._check("", name) is not None:
             raise Refusal(
-                f"{name[:NAME_IN_LOGS]!r} asks for a token, which this dialect has not"
+                f"{name[:NAME_IN_LOGS]!r} asks for a token, and the 2016 draft has none"
             )
 
     def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
-        self._demand(name)
+        self._check_token(name)
         segment = self._state.segments.get(name)
         if segment is None:
             yield self._create(name)
             segment = self._state.segments[name]
         if segment.table is not None or segment.staged is not None:
-            raise Refusal(f"{name!r} takes no appends in this dialect")
+            raise Refusal(f"{name!r} takes no appends in the 2016 draft")
         if len(self._segments) >= self._limits.writers:
             raise Refusal(
                 f"{len(self._segments)} appends on one connection and one more",
@@ -194,7 +194,7 @@ class DraftSession:
             )
         self._segments[writer] = name
         setup = wire.append_setup(name, writer, self._level(writer))
-        self._owed.append((self._state.number, setup, None, 0))
+        self._pending.append((self._state.number, setup, None, 0))
 
     def _create(self, name: str) -> Change:
         limits, have = self._limits, len(self._state.segments)
@@ -236,7 +236,7 @@ class DraftSession:
         name, level = self._segments[writer], self._level(writer)
         end = begin + block.size
         if end > level:
-            data = _behind(block.data, level - begin)
+            data = _not_stored(block.data, level - begin)
             number = self._state.segments[name].number_of(writer)
             if number == NEVER:
                 self._limits.check_numbers(self._state.numbers + 1)
@@ -254,11 +254,11 @@ class DraftSession:
                 raise Refusal(
                     f"append to {name!r}: {type(why).__name__.lower()}"
                 ) from None
-        self._owed.append((self._state.number, b"", writer, max(level, end)))
+        self._pending.append((self._state.number, b"", writer, max(level, end)))
 
 
-def _behind(data: bytes, skip: int) -> bytes:
-    """What is not stored yet; it must begin with an event."""
+def _not_stored(data: bytes, skip: int) -> bytes:
+    """The data after *skip* bytes, which are stored; it must begin with an event."""
     at = 0
     while at < skip:
         at += HEADER_BYTES + int.from_bytes(data[at + 4 : at + 8])

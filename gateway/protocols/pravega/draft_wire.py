@@ -1,4 +1,4 @@
-"""The wire of the first proposal of Pravega's protocol, which gave no numbers.
+"""Messages of the 2016 draft of Pravega's protocol, encoded and decoded.
 
     0 Event             data                          only inside a block
     1 SetupAppend       uuid | segment
@@ -11,11 +11,12 @@
    -2 PartialMessage    which u8 (0 begin, 1 middle, 2 end) | data
   100 KeepAlive         data
 
-Numbers are those of the code of July 2016 where it had one, and big-endian; a segment's
-name is u16 length and modified UTF-8.  Frames are cut by `frames`; offsets and lengths
-count whole Event messages, headers included, as they lie in the segment.
+The draft gives no type numbers.  These are the ones of Pravega's code of July 2016, or
+the gateway's own where that has none.  Numbers are big-endian; a segment's name is a u16
+length and modified UTF-8.  `frames` cuts frames.  Offsets and lengths count whole Event
+messages, headers included, as segments contain them.
 
-No I/O, no clock, no policy: that is `seed`.
+No I/O, no clock.  `draft_session` decides what a message does.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ __all__ = [
     "append_setup",
     "block",
     "data_appended",
+    "decode_append_setup",
+    "decode_block",
+    "decode_data_appended",
+    "decode_read_segment",
+    "decode_segment_read",
+    "decode_setup_append",
     "event",
     "partial",
-    "read_append_setup",
-    "read_block",
-    "read_data_appended",
-    "read_read",
     "read_segment",
-    "read_segment_read",
-    "read_setup",
     "segment_read",
     "setup_append",
 ]
@@ -73,10 +74,10 @@ REQUESTS = frozenset(
 )
 REPLIES = frozenset((PARTIAL, APPEND_SETUP, DATA_APPENDED, SEGMENT_READ, KEEP_ALIVE))
 
-#: Which part of a message a PartialMessage is.
+#: Which part of a message a PartialMessage has.
 BEGIN, MIDDLE, END = range(3)
 
-#: The length of a block that is left open: its messages follow one by one.
+#: The length in a BeginAppendBlock whose messages follow one by one.
 OPEN = -1
 
 _BLOCK = struct.Struct(">16sqi")
@@ -88,7 +89,7 @@ _TAIL, _ENDED = 1, 2
 
 @dataclass(slots=True)
 class Block:
-    """Begin or end of one."""
+    """A BeginAppendBlock or an EndAppendBlock."""
 
     writer: bytes
     offset: int
@@ -97,7 +98,7 @@ class Block:
 
 @dataclass(slots=True)
 class ReadSegment:
-    """A request."""
+    """A ReadSegment message."""
 
     segment: str
     offset: int
@@ -106,7 +107,7 @@ class ReadSegment:
 
 @dataclass(slots=True)
 class SegmentRead:
-    """A reply, or one of several."""
+    """A SegmentRead message; a read may be answered with several."""
 
     segment: str
     offset: int
@@ -116,7 +117,7 @@ class SegmentRead:
 
 
 def event(data: bytes) -> bytes:
-    """An Event message."""
+    """Encode an Event message."""
     return frame(EVENT, data)
 
 
@@ -126,32 +127,32 @@ def partial(which: int, data: bytes) -> bytes:
 
 
 def setup_append(writer: bytes, segment: str) -> bytes:
-    """A SetupAppend message."""
+    """Encode a SetupAppend message."""
     return frame(SETUP_APPEND, writer, _name(segment))
 
 
 def append_setup(segment: str, writer: bytes, level: int) -> bytes:
-    """An AppendSetup message."""
+    """Encode an AppendSetup message."""
     return frame(APPEND_SETUP, _name(segment), _LEVEL.pack(writer, level))
 
 
 def block(kind: int, writer: bytes, offset: int, length: int) -> bytes:
-    """A BeginAppendBlock or EndAppendBlock message."""
+    """Encode a BeginAppendBlock or EndAppendBlock message."""
     return frame(kind, _BLOCK.pack(writer, offset, length))
 
 
 def data_appended(writer: bytes, level: int) -> bytes:
-    """A DataAppended message."""
+    """Encode a DataAppended message."""
     return frame(DATA_APPENDED, _LEVEL.pack(writer, level))
 
 
 def read_segment(segment: str, offset: int, length: int) -> bytes:
-    """A ReadSegment message."""
+    """Encode a ReadSegment message."""
     return frame(READ_SEGMENT, _name(segment), _READ.pack(offset, length))
 
 
 def segment_read(found: SegmentRead) -> bytes:
-    """A SegmentRead message."""
+    """Encode a SegmentRead message."""
     flags = found.at_tail * _TAIL | found.end * _ENDED
     return frame(
         SEGMENT_READ,
@@ -161,44 +162,44 @@ def segment_read(found: SegmentRead) -> bytes:
     )
 
 
-def read_setup(payload: bytes) -> tuple[bytes, str]:
-    """Of a SetupAppend: writer and segment."""
+def decode_setup_append(payload: bytes) -> tuple[bytes, str]:
+    """Writer id and segment of a SetupAppend; raises `Refusal`, as all of these."""
     _check(payload, 16)
     segment, rest = _named(payload[16:])
     _nothing(rest)
     return payload[:16], segment
 
 
-def read_append_setup(payload: bytes) -> tuple[str, bytes, int]:
-    """Of an AppendSetup: segment, writer, ack level."""
+def decode_append_setup(payload: bytes) -> tuple[str, bytes, int]:
+    """Segment, writer id and level of an AppendSetup."""
     segment, rest = _named(payload)
     _check(rest, _LEVEL.size, exactly=True)
     writer, level = _LEVEL.unpack(rest)
     return segment, writer, level
 
 
-def read_block(payload: bytes) -> Block:
-    """A BeginAppendBlock or EndAppendBlock."""
+def decode_block(payload: bytes) -> Block:
+    """Decode a BeginAppendBlock or EndAppendBlock."""
     _check(payload, _BLOCK.size, exactly=True)
     return Block(*_BLOCK.unpack(payload))
 
 
-def read_data_appended(payload: bytes) -> tuple[bytes, int]:
-    """Of a DataAppended: writer and ack level."""
+def decode_data_appended(payload: bytes) -> tuple[bytes, int]:
+    """Writer id and level of a DataAppended."""
     _check(payload, _LEVEL.size, exactly=True)
     writer, level = _LEVEL.unpack(payload)
     return writer, level
 
 
-def read_read(payload: bytes) -> ReadSegment:
-    """A ReadSegment."""
+def decode_read_segment(payload: bytes) -> ReadSegment:
+    """Decode a ReadSegment."""
     segment, rest = _named(payload)
     _check(rest, _READ.size, exactly=True)
     return ReadSegment(segment, *_READ.unpack(rest))
 
 
-def read_segment_read(payload: bytes) -> SegmentRead:
-    """A SegmentRead."""
+def decode_segment_read(payload: bytes) -> SegmentRead:
+    """Decode a SegmentRead."""
     segment, rest = _named(payload)
     _check(rest, _FOUND.size)
     offset, flags = _FOUND.unpack_from(rest)

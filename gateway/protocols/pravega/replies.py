@@ -1,9 +1,9 @@
-"""Replies that wait for the disk, in the order of their requests.
+"""Queue of the replies of one connection, each waiting for a change to be durable.
 
-A reply may depend on anything that was decided before it, so it goes out when all of
-that is durable.  Acknowledgements that fall due together are one, per writer: each
-says what the last one said, so none is ever missed.  Of conditional appends each has
-its own: who makes them waits for the answer to each request (Java's large events).
+A reply may depend on every change before it, so it is due when all of them are durable.
+Acknowledgements that are due together become one `DataAppended` for each writer, which
+names the last one's number as the previous.  Each conditional append gets its own, as
+clients wait for the answer to each (Java's large events).
 
 No I/O, no clock.
 """
@@ -21,61 +21,64 @@ from gateway.protocols.pravega.wire import DataAppended
 
 __all__ = ["Replies", "Writer"]
 
-#: What may wait for the disk; the largest reply is half of it.
+#: Limit of the replies that wait, in bytes: twice the largest reply.
 _MOST = 2 * MAX_LENGTH
 
-#: What a reply costs in memory beside its bytes.
+#: Memory that a waiting reply takes beside its bytes.
 _REPLY_BYTES = 256
 
 
 @dataclass(slots=True, eq=False)
 class Writer:
-    """A writer id that a connection has set up."""
+    """A writer that a connection has set up on a segment."""
 
     id: bytes
     segment: str
     last: int
-    """The number of what it wrote last, as far as this connection knows."""
+    """The last event number that is stored, as far as this connection knows."""
     acked: int
-    """What was acknowledged last."""
+    """The last event number that was acknowledged."""
     sent: int = 0
-    """The highest number that came since it was set up."""
+    """The highest event number that came since the setup."""
     token: str = ""
-    """What it was set up with; it may be good no longer."""
+    """The token of the setup, which may have expired since."""
     failed: bool = False
-    """An append was refused; the writer may not know yet."""
+    """An append was refused: its segment is sealed or gone."""
 
 
 @dataclass(slots=True)
-class _Owed:
+class _Pending:
     after: int
-    """The change that must be durable."""
+    """Number of the change that must be durable."""
     reply: bytes
-    """Empty: an acknowledgement."""
+    """Empty for an acknowledgement."""
     writer: Writer | None = None
     number: int = 0
     request_id: int = -1
     offset: int = 0
     alone: bool = False
-    """No later acknowledgement stands for this one."""
+    """Must not be joined with later acknowledgements."""
 
 
 class Replies:
-    """What one connection is owed."""
+    """The replies that wait, in the order of their requests."""
 
     def __init__(self, state: Segments, writers: dict[bytes, Writer]) -> None:
-        """*writers* loses those whose failure was replied."""
+        """*writers* are by id; a failed one is removed when its refusal is sent."""
         self._state = state
         self._writers = writers
-        self._owed: deque[_Owed] = deque()
+        self._queue: deque[_Pending] = deque()
         self.held_bytes = 0
-        """In replies; those that only acknowledge do not count."""
+        """Memory of the replies; acknowledgements do not count."""
 
     def __len__(self) -> int:
-        return len(self._owed)
+        return len(self._queue)
 
     def add(self, reply: Message, failed: Writer | None = None) -> None:
-        """A reply to what was asked just now; after it, *failed* is not set up."""
+        """Queue a reply, behind the last change; it ends the setup of *failed*.
+
+        Raises `Refusal` if it, or all that wait, would be too large.
+        """
         written = encode(reply)
         if len(written) > HEADER_BYTES + MAX_LENGTH:
             raise Refusal(f"reply of {len(written)} bytes", limit=MAX_LENGTH)
@@ -85,30 +88,32 @@ class Replies:
                 f"{self.held_bytes} bytes of replies that wait for the disk",
                 limit=_MOST,
             )
-        self._owed.append(_Owed(self._state.number, written, failed))
+        self._queue.append(_Pending(self._state.number, written, failed))
 
     def acknowledge(
         self, writer: Writer, request_id: int, offset: int, *, alone: bool
     ) -> None:
-        """`writer.last` was stored by the change that was made just now.
+        """Queue the acknowledgement of `writer.last`, stored by the last change.
 
-        *alone* is whether it must not be left to the next acknowledgement.
+        *offset* is the segment's length.  *alone*: do not join it with later ones.
         """
         after, number = self._state.number, writer.last
-        self._owed.append(_Owed(after, b"", writer, number, request_id, offset, alone))
+        self._queue.append(
+            _Pending(after, b"", writer, number, request_id, offset, alone)
+        )
 
     def clear(self) -> None:
-        """Nobody is there to be told."""
-        self._owed.clear()
+        """Drop all: the connection is closed."""
+        self._queue.clear()
         self.held_bytes = 0
 
     def due(self) -> bytes:
-        """What may be said now."""
-        durable, owed = self._state.durable, self._owed
+        """Take the replies that are due, encoded."""
+        durable, queue = self._state.durable, self._queue
         out: list[bytes] = []
-        acks: dict[Writer, _Owed] = {}
-        while owed and owed[0].after <= durable:
-            one = owed.popleft()
+        acks: dict[Writer, _Pending] = {}
+        while queue and queue[0].after <= durable:
+            one = queue.popleft()
             if one.writer is not None and not one.reply:
                 before = acks.get(one.writer)
                 if before is not None and before.alone:
@@ -126,10 +131,12 @@ class Replies:
         return b"".join(out)
 
 
-def _ack(owed: _Owed) -> bytes:
-    writer = owed.writer
+def _ack(pending: _Pending) -> bytes:
+    writer = pending.writer
     assert writer is not None
-    previous, writer.acked = writer.acked, owed.number
+    previous, writer.acked = writer.acked, pending.number
     return encode(
-        DataAppended(writer.id, owed.number, previous, owed.request_id, owed.offset)
+        DataAppended(
+            writer.id, pending.number, previous, pending.request_id, pending.offset
+        )
     )

@@ -1,8 +1,7 @@
-"""What is asked of segments and tables beside appends and reads, and the answers.
+"""Requests about segments and tables, other than appends and reads, with their replies.
 
-An `Answered` is the change that is to be stored, if there is one, and the reply that
-is due when it is.  What stands against a request is raised as `SegmentError`; `denied` makes
-the reply of that.
+A request comes to a change to store, if any, and the reply that is due when the change is
+durable; or to a `SegmentError`, of which `error_reply` makes the reply.
 
 No I/O, no clock.
 """
@@ -46,13 +45,16 @@ from gateway.protocols.pravega.wire import (
     TableSegmentNotEmpty,
 )
 
-__all__ = ["Answered", "Requests", "denied", "sources", "subject"]
+__all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
+
+#: A continuation token is the position to go on at.
+_TOKEN_BYTES = 7
 
 Answered: TypeAlias = tuple[Change | None, Message]
 
 
 def subject(message: Any) -> str:
-    """The segment that a request is about."""
+    """Name of the segment that a request is about; empty if it names none."""
     for field in ("segment", "target", "parent"):
         name: str | None = getattr(message, field, None)
         if name is not None:
@@ -61,7 +63,7 @@ def subject(message: Any) -> str:
 
 
 def sources(message: Any) -> Sequence[str]:
-    """The segments that a request takes away."""
+    """Names of the segments that a merge takes its data from."""
     match message:
         case ws.MergeSegments():
             return (message.source,)
@@ -70,8 +72,8 @@ def sources(message: Any) -> Sequence[str]:
     return ()
 
 
-def denied(message: Any, why: SegmentError) -> Message:
-    """The reply that says why a request changed nothing."""
+def error_reply(message: Any, why: SegmentError) -> Message:
+    """The reply to a request that failed."""
     request, name = message.request_id, subject(message)
     match why:
         case SegmentNotFound():
@@ -96,7 +98,7 @@ def denied(message: Any, why: SegmentError) -> Message:
 
 
 class Requests:
-    """Of one connection."""
+    """Answers the requests of one connection."""
 
     def __init__(
         self,
@@ -105,22 +107,22 @@ class Requests:
         new_id: Callable[[], str],
         head: Callable[[Segment], int],
     ) -> None:
-        """*new_id* gives 32 hex digits that were never given before.
+        """*new_id* makes a unique id of 32 hex digits.
 
-        *head* is where what can be read of a segment begins.
+        *head* gives the first offset of a segment that can be read.
         """
         self._state = state
         self._limits = limits
         self._new_id = new_id
         self._head = head
         self.transients: dict[str, None] = {}
-        """Large events that the connection has begun and not merged."""
+        """Segments of large events that this connection has begun and not merged."""
         self.now = 0
-        """Milliseconds since the epoch."""
+        """Milliseconds since the epoch; to be set before `answer`."""
 
     @singledispatchmethod
     def answer(self, message: Any) -> Answered:
-        """Change and reply; raises `SegmentError`, `Refusal`."""
+        """The change to store, if any, and the reply; raises `SegmentError`, `Refusal`."""
         raise Unsupported
 
     # -- segments ---------------------------------------------------------------------
@@ -203,7 +205,7 @@ class Requests:
 
     @answer.register
     def _(self, message: ws.UpdateSegmentAttribute) -> Answered:
-        self._check_new(message.segment, (message.attribute,))
+        self._check_numbers(message.segment, (message.attribute,))
         change = self._state.attribute(
             message.segment,
             message.attribute,
@@ -213,7 +215,7 @@ class Requests:
         )
         return change, ws.SegmentAttributeUpdated(message.request_id, success=True)
 
-    def _check_new(self, name: str, attributes: Sequence[bytes]) -> None:
+    def _check_numbers(self, name: str, attributes: Sequence[bytes]) -> None:
         number_of = self._state.data(name).number_of
         new = sum(number_of(each) == NEVER for each in attributes)
         if new:
@@ -228,7 +230,7 @@ class Requests:
     @answer.register
     def _(self, message: ws.MergeSegments) -> Answered:
         target, source = message.target, message.source
-        self._check_new(target, [each.attribute for each in message.updates])
+        self._check_numbers(target, [each.attribute for each in message.updates])
         change = None
         try:
             change = self._state.merge(
@@ -325,21 +327,14 @@ class Requests:
         return None, wt.TableRead(message.request_id, message.segment, entries)
 
     @answer.register
-    def _(self, message: wt.ReadTableKeys) -> Answered:
+    def _(self, message: wt.ReadTableKeys | wt.ReadTableEntries) -> Answered:
         found, last, _ = self._state.table(message.segment).since(
-            int.from_bytes(message.continuation[:7]), message.count
+            int.from_bytes(message.continuation[:_TOKEN_BYTES]), message.count
         )
-        return None, wt.TableKeysRead(
-            message.request_id, message.segment, found, last.to_bytes(7)
-        )
-
-    @answer.register
-    def _(self, message: wt.ReadTableEntries) -> Answered:
-        found, last, _ = self._state.table(message.segment).since(
-            int.from_bytes(message.continuation[:7]), message.count
-        )
-        return None, wt.TableEntriesRead(
-            message.request_id, message.segment, found, last.to_bytes(7)
+        keys_only = isinstance(message, wt.ReadTableKeys)
+        reply = wt.TableKeysRead if keys_only else wt.TableEntriesRead
+        return None, reply(
+            message.request_id, message.segment, found, last.to_bytes(_TOKEN_BYTES)
         )
 
     @answer.register

@@ -219,14 +219,12 @@ class Segments:
         now: int,
         *,
         updates: Iterable[AttributeUpdate] = (),
-        puts: Iterable[tuple[str, Sequence[Entry]]] = (),
     ) -> Change:
         """Append staged segments to others and delete them, all or none.
 
-        *pairs* are (target, source).  *updates* set attributes of the first target;
-        *puts* are entries for tables, in the same change.  Raises `SegmentNotFound`,
-        `Sealed`, `Unsupported` (a source that is not staged, a target that is),
-        `ConditionFailed`, and what `put` raises.
+        *pairs* are (target, source).  *updates* set attributes of the first target.
+        Raises `SegmentNotFound`, `Sealed`, `ConditionFailed`, and `Unsupported` for a
+        source that is not staged or a target that is.
         """
         merges: list[Record] = []
         ends: dict[str, int] = {}
@@ -260,7 +258,6 @@ class Segments:
             ):
                 raise ConditionFailed
             merges.append(records.Attribute(target.name, update.attribute, update.new))
-        merges += [self._put(table, entries) for table, entries in puts]
         return self._change(merges, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
@@ -282,15 +279,10 @@ class Segments:
         *position*, if not negative, must be the table's.  Raises `SegmentNotFound`,
         `BadOffset`, `KeyNotFound`, `BadKeyVersion`.
         """
-        return self._change([self._put(name, entries, position)], now)
-
-    def _put(
-        self, name: str, entries: Sequence[Entry], position: int = NEVER
-    ) -> records.Put:
         table = self.table(name)
         table.check(entries, position)
         pairs = [(entry.key, entry.value) for entry in entries]
-        return records.Put(name, table.position, pairs)
+        return self._change([records.Put(name, table.position, pairs)], now)
 
     def remove(
         self, name: str, keys: Sequence[Entry], now: int, *, position: int = NEVER

@@ -1,8 +1,9 @@
-"""The Twisted end of Pravega: a connection, the container, and what is owed.
+"""Serves the connections of a segment store listener.
 
-The first frame decides which dialect the connection speaks: Hello is today's wire,
-anything else the seed's.  Nothing is said before it is durable; both dialects' sessions
-see to that, and this module only carries bytes between them and the connection.
+The first frame decides the protocol version: a connection that begins with Hello speaks
+wire version 17, any other the 2016 draft.  The sessions of both decide what is sent and
+hold replies back until they are durable; this module connects them with the network and
+with the container.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.protocols.pressure import Unfinished, Valve
 
-__all__ = ["Pravega", "PravegaServer", "accept"]
+__all__ = ["PravegaListener", "PravegaServer", "accept"]
 
 _HELLO = struct.pack(">i", -127)
 
-#: What a change costs in memory beside its body.
+#: Memory that a change takes beside its body.
 _CHANGE_BYTES = 512
 
 
-class _Dialect(Protocol):
+class _Session(Protocol):
+    """The session of either protocol version."""
+
     @property
     def held_bytes(self) -> int: ...
     @property
@@ -46,8 +49,8 @@ class _Dialect(Protocol):
     def closed(self, now: int) -> Iterator[Change]: ...
 
 
-class Pravega:
-    """What the connections of one listener share."""
+class PravegaListener:
+    """What the connections of one listener share: limits, container, token check."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Pravega:
         container: Container,
         check: TokenCheck = allow_all,
     ) -> None:
-        """*check* is asked about the token of each request."""
+        """*check* is asked about the token of each request and append."""
         limits, options = settings.limits, settings.options
         self.limits = Limits(
             message_bytes=limits.message_bytes,
@@ -75,8 +78,8 @@ class Pravega:
         """The server of a new connection."""
         return PravegaServer(self, connection)
 
-    def session(self, first: bytes) -> _Dialect:
-        """The session of a connection whose first frame has this type."""
+    def session(self, first: bytes) -> _Session:
+        """The session of a connection whose first four bytes, a type, are *first*."""
         state = self.container.state
         if first != _HELLO:
             return DraftSession(state, self.limits, self._check)
@@ -98,11 +101,11 @@ class PravegaServer:
 
     _log = Logger()
 
-    def __init__(self, listener: Pravega, connection: Connection) -> None:
+    def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         self._listener = listener
         self._container = listener.container
         self._connection = connection
-        self._session: _Dialect | None = None
+        self._session: _Session | None = None
         self._first = b""
         self._reads: dict[PendingRead, None] = {}
         self._unstored = 0
@@ -118,15 +121,15 @@ class PravegaServer:
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Held by changes that wait to become durable."""
+        """Memory of the changes that are not durable yet."""
         return self._unstored
 
     @property
     def held_bytes(self) -> int:
-        """Buffered for what is still arriving."""
+        """How many bytes of incomplete messages are buffered."""
         return 0 if self._session is None else self._session.held_bytes
 
-    # What the network tells
+    # -- called by the network -------------------------------------------------------
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
@@ -160,9 +163,9 @@ class PravegaServer:
         """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
-        for waiting in list(self._reads):
-            waiting.cancel()
-            self._respond(waiting, Found(b"", at_tail=True))
+        for pending in list(self._reads):
+            pending.cancel()
+            self._respond(pending, Found(b"", at_tail=True))
         self._end()
 
     def _take(self, step: Step) -> None:
@@ -174,7 +177,7 @@ class PravegaServer:
         else:
             self._connection.write(step)
 
-    # Reads
+    # -- reads -----------------------------------------------------------------------
 
     def _read(self, read: Read) -> None:
         limit = self._listener.limits.reads
@@ -184,17 +187,17 @@ class PravegaServer:
                 limit=limit,
                 key="options.reads",
             )
-        waiting = self._container.read(read, self._respond, self.give_up)
-        if waiting.container is not None and not self._closed:
-            self._reads[waiting] = None
+        pending = self._container.read(read, self._respond, self.give_up)
+        if pending.container is not None and not self._closed:
+            self._reads[pending] = None
 
-    def _respond(self, waiting: PendingRead, answer: Answer) -> None:
-        self._reads.pop(waiting, None)
+    def _respond(self, pending: PendingRead, answer: Answer) -> None:
+        self._reads.pop(pending, None)
         if self._session is not None and not self._closed:
-            self._connection.write(self._session.answer(waiting.read, answer))
-            self._tell_busy()
+            self._connection.write(self._session.answer(pending.read, answer))
+            self._update_busy()
 
-    # What the container tells
+    # -- called by the container -----------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
         """See `container.Submitter`."""
@@ -214,13 +217,13 @@ class PravegaServer:
         if session.replies_pending or self._unstored:
             self._container.flush_after_commit(self)
         elif self._ending:
-            self._hang_up()
+            self._close()
             return
-        self._tell_busy()
+        self._update_busy()
         self._regulate()
 
     def lost(self, why: str) -> None:
-        """See `container.Submitter`: nothing that was sent may be acknowledged."""
+        """See `container.Submitter`: close, and acknowledge nothing more."""
         if self._closed:
             return
         self._log.warn(
@@ -228,39 +231,39 @@ class PravegaServer:
             peer=self._connection.origin.peer,
             why=why,
         )
-        self._hang_up()
+        self._close()
 
-    def _tell_busy(self) -> None:
-        owes = self._session is not None and self._session.replies_pending
-        self._connection.busy(bool(owes or self._reads))
+    def _update_busy(self) -> None:
+        replying = self._session is not None and self._session.replies_pending
+        self._connection.busy(bool(replying or self._reads))
 
-    # Flow
+    # -- back pressure ---------------------------------------------------------------
 
     def _regulate(self) -> None:
-        """Read, or do not, as the journal and our own debt allow."""
+        """Pause or resume reading, by the journal and by what is not durable yet."""
         if self._ending or self._closed:
             return
         self._valve.regulate(self._unstored)
 
-    # The end
+    # -- the end ---------------------------------------------------------------------
 
     def give_up(self, why: Refusal) -> None:
-        """Say what is due, then tell the peer why no more is taken."""
+        """Take no more; send the replies that are pending, then the refusal, and close."""
         if not (self._ending or self._closed):
             self._refusal = why
             self._end()
 
     def _end(self) -> None:
-        """Take no more; hang up as soon as nothing is owed."""
+        """Take no more; close as soon as no reply is pending."""
         self._ending = True
         self._listener.unfinished.hold(self, 0)
         if self._session is None:
-            self._hang_up()
+            self._close()
             return
         self._connection.pause()
         self.flush()
 
-    def _hang_up(self) -> None:
+    def _close(self) -> None:
         if self._closed:
             return
         refusal, self._refusal = self._refusal, None
@@ -276,8 +279,8 @@ class PravegaServer:
         self._closed = True
         self._listener.unfinished.hold(self, 0)
         self._container.forget_submitter(self)
-        for waiting in list(self._reads):
-            waiting.cancel()
+        for pending in list(self._reads):
+            pending.cancel()
         self._reads.clear()
         session, self._session = self._session, None
         if session is not None and not self._container.broken:
@@ -288,6 +291,6 @@ class PravegaServer:
 
 def accept(
     settings: Settings[Options], container: Container, check: TokenCheck = allow_all
-) -> Pravega:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Pravega(settings, container, check)
+) -> PravegaListener:
+    """Make the `interfaces.Accept` that a listener calls with each connection."""
+    return PravegaListener(settings, container, check)

@@ -1,7 +1,7 @@
-"""What a client of today's wire is owed: messages in; changes, reads and replies out.
+"""A connection of wire version 17, without I/O: bytes in; changes, reads, replies out.
 
-Replies keep the order of their requests and wait for the disk (`replies`).  Only
-greetings and signs of life go out at once, and reads when there is something to read.
+Replies keep the order of their requests and wait until what they depend on is durable
+(`replies`).  Hello and KeepAlive are answered at once, reads when there is data.
 
 No I/O, no clock.
 """
@@ -20,7 +20,7 @@ from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.reads import Answer, Read
-from gateway.protocols.pravega.requests import Requests, denied, sources, subject
+from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
@@ -38,21 +38,21 @@ from gateway.protocols.pravega.wire_segments import ReadSegment, SegmentRead
 __all__ = ["Session", "Step"]
 
 _EVENT, _PADDING, _PARTIAL = 0, -1, -2
-#: Those three come inside of blocks only.
+#: Those three come only inside of append blocks, which are not cut into frames.
 _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
 
-#: So much is not kept back until all that came is read.
+#: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
 
 _KEEP_ALIVE = encode(KeepAlive())
 _HELLO = encode(Hello(VERSION, OLDEST))
 
 Step: TypeAlias = Change | Read | bytes
-"""To be stored, to be answered when it can be, to be sent at once."""
+"""A change to store, a read to answer when that is possible, bytes to send at once."""
 
 
 class Session:
-    """One connection of today's wire."""
+    """One connection of wire version 17."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Session:
         check: TokenCheck = allow_all,
         head: Callable[[Segment], int] = attrgetter("start"),
     ) -> None:
-        """For *new_id* and *head* see `Requests`."""
+        """*check* is asked about tokens; for *new_id* and *head* see `Requests`."""
         self._state = state
         self._check = check
         self._frames = Frames(_KNOWN, limits.message_bytes)
@@ -72,19 +72,19 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Buffered for a message or a block that is not complete."""
+        """How many bytes of an incomplete frame or append block are buffered."""
         return self._frames.held_bytes + self._appends.held_bytes
 
     @property
     def replies_pending(self) -> bool:
-        """Whether a reply waits for the disk."""
+        """Whether a reply waits until a change is durable."""
         return len(self._replies) > 0
 
     def received(self, data: bytes, now: int) -> Iterator[Step]:
-        """Take any slicing of the stream; what is to be done, in order.
+        """Take bytes of the stream, in any slices; give what is to be done, in order.
 
-        Submit each change before asking for the next step.  *now* is in milliseconds
-        since the epoch.  May raise `Refusal`, behind what was complete before it.
+        Submit each change before taking the next step.  *now* is in milliseconds since
+        the epoch.  Raises `Refusal` for a bad command, after the steps before it.
         """
         self._appends.now = self._requests.now = now
         for code, payload in self._frames.feed(data):
@@ -95,11 +95,11 @@ class Session:
                 yield due
 
     def due(self) -> bytes:
-        """The replies that may be sent now."""
+        """The replies that may be sent now, which are forgotten here."""
         return self._replies.due()
 
     def closed(self, now: int) -> Iterator[Change]:
-        """The connection is gone; so are the large events that it had begun."""
+        """The connection is closed: delete the large events that it has not merged."""
         self._replies.clear()
         transients = self._requests.transients
         while transients:
@@ -113,7 +113,7 @@ class Session:
                 return self._hello(message)
             case KeepAlive():
                 return _KEEP_ALIVE
-        self._allow(message)
+        self._check_tokens(message)
         try:
             if isinstance(message, Appends.MESSAGES):
                 return self._appends.take(message)
@@ -123,7 +123,7 @@ class Session:
                 )
             change, reply = self._requests.answer(message)
         except SegmentError as why:
-            change, reply = None, denied(message, why)
+            change, reply = None, error_reply(message, why)
         self._replies.add(reply)
         return change
 
@@ -136,7 +136,7 @@ class Session:
             )
         return _HELLO
 
-    def _allow(self, message: Any) -> None:
+    def _check_tokens(self, message: Any) -> None:
         token: str | None = getattr(message, "token", None)
         if token is None:
             return
@@ -144,7 +144,7 @@ class Session:
             check_token(self._check, token, name, message.request_id)
 
     def answer(self, read: Read, answer: Answer) -> bytes:
-        """The reply to a read."""
+        """Encode the reply to a read."""
         name, offset, request = read.segment, read.offset, read.request_id
         reply: Message
         match answer:

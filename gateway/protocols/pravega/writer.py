@@ -1,4 +1,4 @@
-"""Batches of events, written to one segment by a `gateway.protocols.sender.Sender`."""
+"""Writes to one segment for a `gateway.protocols.sender.Sender`, which reconnects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """A `gateway.protocols.sender.Writer`.  No I/O, no clock."""
+    """Implements `gateway.protocols.sender.Writer`.  No I/O, no clock."""
 
     def __init__(self, events: EventWriter, *, window: int = 4096) -> None:
         """When *window* events of *events* are in flight, further batches wait."""
@@ -23,29 +23,29 @@ class Writer:
 
     @property
     def resent(self) -> int:
-        """Events that were sent more than once."""
+        """How many events were sent more than once."""
         return self._events.resent
 
     @property
     def waiting(self) -> bool:
-        """The server owes us an acknowledgement, or the setup."""
+        """Whether the server must acknowledge events, or the setup."""
         return bool(self._batches) or not self._events.ready
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """What is not acknowledged, oldest first."""
+        """What is not acknowledged yet, oldest first."""
         return [*self._batches, *self._waiting]
 
     def connected(self) -> bytes:
-        """The setup."""
+        """What to send first on a new connection."""
         return self._events.connected()
 
     def add(self, batch: Batch) -> None:
-        """Write this as well."""
+        """Queue events to write."""
         self._waiting.append(batch)
 
     def take(self) -> bytes:
-        """Blocks, or nothing."""
+        """The appends to send now; empty if there are none."""
         events = self._events
         while self._waiting and events.unacknowledged < self._window:
             batch = self._waiting.popleft()
@@ -66,4 +66,4 @@ class Writer:
                 yield self._batches.popleft()
 
     def disconnected(self) -> None:
-        """`connected` begins anew."""
+        """Nothing to do: `connected` starts again with what is not acknowledged."""

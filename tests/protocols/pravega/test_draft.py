@@ -1,4 +1,4 @@
-"""The seed's dialect: every message, however it is cut, and what is owed for it."""
+"""The 2016 draft: every message, in any slices, and the reply to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols.pravega import draft_wire as wire
-from gateway.protocols.pravega.client import DraftReader, DraftWriter
+from gateway.protocols.pravega.client import DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-draft.jsonl"
@@ -32,7 +32,7 @@ def whole(data: bytes, offset: int = 0, writer: bytes = W) -> bytes:
 
 
 class Peer:
-    """A client of the seed's dialect."""
+    """A client of the 2016 draft."""
 
     def __init__(self, store: Any) -> None:
         self.inner = store.peer(hello=False)
@@ -55,8 +55,8 @@ class Peer:
     def setup(self, segment: str = "s", writer: bytes = W) -> int:
         [(kind, payload)] = self.ask(wire.setup_append(writer, segment))
         assert kind == wire.APPEND_SETUP
-        assert wire.read_append_setup(payload)[:2] == (segment, writer)
-        return wire.read_append_setup(payload)[2]
+        assert wire.decode_append_setup(payload)[:2] == (segment, writer)
+        return wire.decode_append_setup(payload)[2]
 
     @property
     def refused(self) -> str:
@@ -70,7 +70,7 @@ def peer(store: Any) -> Peer:
 
 def level(reply: tuple[int, bytes]) -> int:
     assert reply[0] == wire.DATA_APPENDED
-    return wire.read_data_appended(reply[1])[1]
+    return wire.decode_data_appended(reply[1])[1]
 
 
 def content(store: Any, name: str = "s") -> bytes:
@@ -135,7 +135,7 @@ def test_acks_of_a_group_are_one(store: Any, peer: Peer, block: Block) -> None:
     data = block(b"a")
     peer.send(whole(data) + whole(data, 9) + whole(data, 0, X))
     store.store()
-    assert [wire.read_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
+    assert [wire.decode_data_appended(p) for _, p in peer.got] == [(W, 18), (X, 9)]
 
 
 def test_several_appends_on_one_connection(
@@ -170,7 +170,7 @@ def test_open_block(store: Any, peer: Peer, block: Block) -> None:
     peer.send(wire.event(b"two") + wire.read_segment("s", 0, 10))
     [ack, found] = peer.ask(wire.block(wire.END_BLOCK, W, len(data), len(data)))
     assert level(ack) == len(data)
-    assert wire.read_segment_read(found[1]).data == data[:10]
+    assert wire.decode_segment_read(found[1]).data == data[:10]
     assert content(store) == data
 
 
@@ -496,7 +496,7 @@ def test_sealed_and_kinds(store: Any, peer: Peer, block: Block) -> None:
         store.container.submit(change)
     store.store()
     [(_, payload)] = peer.ask(wire.read_segment("s", 0, 100))
-    found = wire.read_segment_read(payload)
+    found = wire.decode_segment_read(payload)
     assert (found.data, found.at_tail, found.end) == (block(b"a"), False, True)
     other = Peer(store)
     other.send(wire.setup_append(W, "t"))
@@ -512,7 +512,7 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
     peer.send(wire.read_segment("s", 0, 1 << 20))
     assert peer.got == []
     replies = peer.ask(whole(data))
-    found = [wire.read_segment_read(p) for k, p in replies if k == wire.SEGMENT_READ]
+    found = [wire.decode_segment_read(p) for k, p in replies if k == wire.SEGMENT_READ]
     assert len(found) == 3
     assert b"".join(each.data for each in found) == data
     assert [each.at_tail for each in found] == [False, False, True]
@@ -524,7 +524,7 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
 
 
 def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
-    """Where a token is asked for, this dialect, which has none, gets nothing."""
+    """Where a token is required, clients of the draft, which has none, get nothing."""
     store = make_store(check=lambda token, segment: None if segment == "open" else 0)
     for message in (wire.setup_append(W, "s"), wire.read_segment("s", 0, 10)):
         peer = Peer(store)
@@ -534,13 +534,13 @@ def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
 
 
 def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
-    """The dialect has no word for truncation: such a read ends, with no data."""
+    """The draft has no message for truncation: such a read ends, with no data."""
     peer.setup()
     peer.ask(whole(block(b"a")))
     store.container.submit(store.container.state.truncate("s", 9, 0))
     store.store()
     [(_, payload)] = peer.ask(wire.read_segment("s", 0, 10))
-    assert wire.read_segment_read(payload).end
+    assert wire.decode_segment_read(payload).end
 
 
 def test_limits(make_store: Callable[..., Any]) -> None:
@@ -615,16 +615,6 @@ def test_a_client_and_its_reconnects(store: Any) -> None:
     assert writer.unacknowledged == 0
     assert [payload for _, payload in store.rows] == events
 
-    reader = DraftReader("s")
-    got: list[bytes] = []
-    looking = Peer(store)
-    while len(got) < len(events):
-        looking.send(reader.request(64))
-        got += reader.received(looking.inner.connection.sent)
-        looking.inner.connection.clear()
-    assert got == events
-    assert not reader.end
-
 
 def test_a_writer_believes_no_impossible_level() -> None:
     """A level that can not be closes the connection."""
@@ -633,10 +623,3 @@ def test_a_writer_believes_no_impossible_level() -> None:
     writer = DraftWriter(W, "s")
     with pytest.raises(Refusal):
         writer.received(wire.append_setup("s", W, 5))
-    reader = DraftReader("s")
-    with pytest.raises(Refusal):
-        list(
-            reader.received(
-                wire.segment_read(wire.SegmentRead("s", 3, False, False, b""))
-            )
-        )

@@ -154,29 +154,6 @@ def test_merges_of_several_are_one_change(
     assert merged.payload_bytes == len(TXN) + len(other)
 
 
-def test_a_merge_may_carry_entries_of_tables(
-    model: Any, block: Callable[..., bytes]
-) -> None:
-    """What a controller notes about a commit is stored with it, or nothing is."""
-    state = model.state
-    model.create(TXN)
-    model.append(block(b"a"), 1, name=TXN)
-    model.keep(state.create_table("t", 0))
-    model.keep(state.put("t", [Entry(b"k", -1, b"open")], 0))
-    before = len(model.bodies)
-    with pytest.raises(errors.BadKeyVersion):
-        state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", -1, b"again")])])
-    with pytest.raises(errors.SegmentNotFound):
-        state.merge([("s", TXN)], 0, puts=[("?", [])])
-    assert TXN in state.segments
-    merged = state.merge([("s", TXN)], 0, puts=[("t", [Entry(b"k", 0, b"done")])])
-    model.keep(merged)
-    assert len(model.bodies) == before + 1
-    again = model.replayed()
-    assert again.table("t").get(b"k").value == b"done"
-    assert again.find("s").length == 9
-
-
 def test_a_source_is_merged_once(model: Any) -> None:
     """Named twice in one merge, it is refused."""
     model.create(TXN)

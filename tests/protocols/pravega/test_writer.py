@@ -1,4 +1,4 @@
-"""What a sender writes to a segment, in both dialects, against our own server."""
+"""The writer of `gateway send`, in both versions of the protocol, against our server."""
 
 from __future__ import annotations
 
