@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -35,12 +36,26 @@ class Authority:
         self.ca = home / f"{name}.pem"
         self.ca.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str, file: str | None = None) -> Pair:
-        """A certificate for *name*, valid for a server on this machine too."""
+    def issue(
+        self,
+        name: str,
+        file: str | None = None,
+        *,
+        subject: x509.Name | None = None,
+        dns: Sequence[str] = (),
+    ) -> Pair:
+        """A certificate for *name*, valid for a server on this machine too.
+
+        In files of that name, or of *file*.  *subject* is used instead of *name*; *dns*
+        are further alternative names.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        names: list[x509.GeneralName] = [
+            x509.IPAddress(ip_address("127.0.0.1")),
+            *(x509.DNSName(each) for each in ("localhost", *dns)),
+        ]
         draft = (
-            self._draft(_named(name), key)
+            self._draft(subject or _named(name), key)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(
                 x509.BasicConstraints(ca=False, path_length=None), critical=True

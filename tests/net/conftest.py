@@ -1,9 +1,7 @@
-"""A listener in memory, peers that talk to it, certificates, and a real reactor."""
+"""A listener in memory, peers that talk to it, TLS on top, and a real reactor."""
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import itertools
 import json
 import os
@@ -18,20 +16,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Request
 
 from gateway.config.endpoint import parse_endpoint
 from gateway.interfaces import Connection, Refusal
-from gateway.net.connection import AcceptedConnection
+from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
+from gateway.testing.certificates import Authority
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 
@@ -97,11 +95,30 @@ class Peer:
         self.transport.clear()
         return data
 
+    def stop_reading(self) -> None:
+        """Let more wait for it than the transport likes."""
+        self.transport.unsent = READ_BYTES + 1
+        self.transport.producer.pauseProducing()
+
+    def upgrade(self, **request: Any) -> WSConnection:
+        """wsproto's client, its upgrade granted."""
+        return _upgraded(self.send, self.got, request)
+
     def fin(self) -> None:
         self.connection.readConnectionLost()
 
     def lose(self) -> None:
         self.connection.connectionLost(Failure(ConnectionDone()))
+
+
+def _upgraded(
+    send: Callable[[bytes], None], got: Callable[[], bytes], request: dict[str, Any]
+) -> WSConnection:
+    client = WSConnection(ConnectionType.CLIENT)
+    send(client.send(Request(host="gw", target="/ws", **request)))
+    client.receive_data(got())
+    assert isinstance(next(client.events()), AcceptConnection)
+    return client
 
 
 @dataclass
@@ -234,100 +251,13 @@ def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
     return texts
 
 
-# Certificates
-
-
-@dataclass
-class Authority:
-    """Signs certificates into files of one folder."""
-
-    folder: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def file(self) -> Path:
-        path = self.folder / "ca.pem"
-        path.write_bytes(_pem(self.certificate))
-        return path
-
-    def issue(
-        self, name: str, cn: str | None = "localhost", dns: tuple[str, ...] = ()
-    ) -> tuple[Path, Path]:
-        """Certificate and key in `NAME.pem` and `NAME.key`."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = _sign(key, cn, dns, self.certificate.subject, self.key)
-        paths = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        paths[0].write_bytes(_pem(certificate))
-        paths[1].write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return paths
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _name(cn: str | None) -> x509.Name:
-    attributes = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")]
-    if cn is not None:
-        attributes.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, cn))
-    return x509.Name(attributes)
-
-
-def _sign(
-    key: ec.EllipticCurvePrivateKey,
-    cn: str | None,
-    dns: tuple[str, ...],
-    issuer: x509.Name | None,
-    issuer_key: ec.EllipticCurvePrivateKey,
-) -> x509.Certificate:
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(_name(cn))
-        .issuer_name(issuer or _name(cn))
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=2))
-        .add_extension(x509.BasicConstraints(issuer is None, None), critical=True)
-        # Python 3.13 verifies strictly, and wants these.
-        .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
-            critical=False,
-        )
-        .add_extension(
-            x509.KeyUsage(
-                *(True, False, False, False, False),
-                *(issuer is None, issuer is None, False, False),
-            ),
-            critical=True,
-        )
-    )
-    alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in dns]
-    if cn == "localhost":
-        alternatives.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-    if alternatives:
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName(alternatives), critical=False
-        )
-    return builder.sign(issuer_key, hashes.SHA256())
+# TLS
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """A certificate authority of this test's own."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    return Authority(tmp_path, key, _sign(key, "Test CA", (), None, key))
+    return Authority(tmp_path)
 
 
 MakeTls = Callable[..., SimpleNamespace]
@@ -392,6 +322,10 @@ class TlsPeer:
         self.pump()
         return self._try(self.tls.read, 1 << 20) or b""
 
+    def upgrade(self, **request: Any) -> WSConnection:
+        """wsproto's client on top, its upgrade granted."""
+        return _upgraded(self.send, self.read, request)
+
     def say_goodbye(self) -> None:
         self._try(self.tls.unwrap)
         self.pump()
@@ -405,7 +339,7 @@ def tls_peer(authority: Authority) -> MakeTlsPeer:
     """Connect with TLS; the handshake is not done yet."""
 
     def make(peer: Peer, alpn: list[str] | None = None, cert: Any = None) -> TlsPeer:
-        context = ssl.create_default_context(cafile=str(authority.file))
+        context = ssl.create_default_context(cafile=str(authority.ca))
         if alpn:
             context.set_alpn_protocols(alpn)
         if cert:
@@ -450,6 +384,16 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
     number = iter(range(1 << 30))
     return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), accept,
                     reactor, lambda: f"s{next(number)}", **(keywords or {}))
+
+def serve(accept=Echo, **changes):
+    "A listener that accepts connections; called from the thread."
+    listener = make(accept, **changes)
+    in_reactor(listener.bind)
+    in_reactor(listener.start)
+    return listener
+
+def connect(listener):
+    return socket.create_connection(where(listener))
 
 def where(listener):
     host, _, port = listener.address.rpartition(":")

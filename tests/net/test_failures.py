@@ -7,8 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import BytesMessage, Request
+from wsproto.events import BytesMessage
 
 from gateway.interfaces import Refusal
 
@@ -230,9 +229,7 @@ def test_over_tls_and_websocket(
     peer = net.peer()
     tls = tls_peer(peer)
     tls.shake_hands()
-    client = WSConnection(ConnectionType.CLIENT)
-    tls.send(client.send(Request("localhost", "/ws")))
-    client.receive_data(tls.read())
+    client = tls.upgrade()
     tls.send(client.send(BytesMessage(b"x")) * 2)
     assert peer.transport.disconnected
     peer.lose()
@@ -281,12 +278,10 @@ def test_real_sockets_are_closed(with_reactor: Callable[..., dict[str, Any]]) ->
                 return True
 
         def talk():
-            listener = make(accept)
-            in_reactor(listener.bind)
-            in_reactor(listener.start)
+            listener = serve(accept)
             clients = []
             for number in range(3):
-                clients.append(socket.create_connection(where(listener)))
+                clients.append(connect(listener))
                 until(lambda: listener.accepted == number + 1)
             good, bad, refused = clients
             bad.sendall(b"bad")

@@ -112,9 +112,7 @@ def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
             limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
             settings = SimpleNamespace(limits=limits, options=Options(window=2))
             accept = rsio(settings, ManualJournal(), reactor)
-            listener = make(accept, listen=f"unix:{path}", protocol="rsio")
-            in_reactor(listener.bind)
-            in_reactor(listener.start)
+            listener = serve(accept, listen=f"unix:{path}", protocol="rsio")
             client = socket.socket(socket.AF_UNIX)
             client.connect(path)
             client.sendall(bytes.fromhex("010000"))
@@ -147,12 +145,10 @@ def test_a_subscriber_that_does_not_read_is_heard(
             settings = SimpleNamespace(limits=limits, options=options)
             made = []
             def accept(connection):
-                made.append((connection, serve(connection)))
+                made.append((connection, ours(connection)))
                 return made[-1][1]
-            serve = rsio(settings, ManualJournal(), reactor)
-            listener = make(accept, protocol="rsio")
-            in_reactor(listener.bind)
-            in_reactor(listener.start)
+            ours = rsio(settings, ManualJournal(), reactor)
+            listener = serve(accept, protocol="rsio")
             client = socket.socket()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
             client.connect(where(listener))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography import x509
 from OpenSSL import SSL
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.internet.ssl import PrivateCertificate
@@ -17,9 +18,25 @@ from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateway.net.tls import ServerTls, UnusableCertificate
+from gateway.testing.certificates import Authority
 
+TEST = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")])
+WEB_1 = x509.Name([*TEST, x509.NameAttribute(x509.NameOID.COMMON_NAME, "web-1")])
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
+
+
+@pytest.fixture
+def connected(make_net: Make, make_tls: Make, tls_peer: Make) -> Make:
+    """A listener, and a client of it that has shaken hands."""
+
+    def make(offered: list[str] | None = None, **keywords: Any) -> tuple[Any, Any]:
+        net = make_net(tls=make_tls(), keywords=keywords)
+        client = tls_peer(net.peer(), alpn=offered)
+        client.shake_hands()
+        return net, client
+
+    return make
 
 
 def test_bytes_go_both_ways(make_net: Make, make_tls: Make, tls_peer: Make) -> None:
@@ -37,13 +54,9 @@ def test_bytes_go_both_ways(make_net: Make, make_tls: Make, tls_peer: Make) -> N
     assert client.read() == b"2A\0\0\0\1"
 
 
-def test_records_of_one_read_come_as_one_chunk(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_records_of_one_read_come_as_one_chunk(connected: Make) -> None:
     """A decoder is called once per read of the socket, not once per 16 KiB."""
-    net = make_net(tls=make_tls())
-    client = tls_peer(net.peer())
-    client.shake_hands()
+    net, client = connected()
     client.send(bytes(100_000))
     assert [len(chunk) for chunk in net.server.chunks] == [100_000]
 
@@ -65,56 +78,38 @@ def test_a_proxy_header_comes_before_tls(
     assert net.server.data == b"2W"
 
 
-def test_close_says_goodbye_and_sends_fin(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_close_says_goodbye_and_sends_fin(connected: Make) -> None:
     """What was written arrives, then close_notify, then FIN."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
-    client = tls_peer(peer)
-    client.shake_hands()
+    net, client = connected()
     net.server.connection.write(b"ack")
     net.server.connection.close()
-    assert peer.transport.finished
+    assert client.peer.transport.finished
     assert client.read() == b"ack"
     assert client.tls.read() == b""  # the end, not "nothing yet"
 
 
-def test_a_peers_goodbye_ends_it(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_a_peers_goodbye_ends_it(connected: Make) -> None:
     """Its last bytes are still delivered."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
-    client = tls_peer(peer)
-    client.shake_hands()
+    net, client = connected()
     client.tls.write(b"last")
     client.say_goodbye()
     assert net.server.data == b"last"
-    assert peer.transport.finished
-    peer.lose()
+    assert client.peer.transport.finished
+    client.peer.lose()
     assert net.server.gone
 
 
-def test_a_client_that_offers_h2_is_let_in(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_a_client_that_offers_h2_is_let_in(connected: Make) -> None:
     """ALPN without overlap is no reason to hang up."""
-    net = make_net(tls=make_tls())
-    client = tls_peer(net.peer(), alpn=["h2", "http/1.1"])
-    client.shake_hands()
+    net, client = connected(["h2", "http/1.1"])
     assert client.tls.selected_alpn_protocol() is None
     client.send(b"2W")
     assert net.server.data == b"2W"
 
 
-def test_our_own_alpn_name_is_chosen(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_our_own_alpn_name_is_chosen(connected: Make) -> None:
     """In our order, if the client offers it."""
-    net = make_net(tls=make_tls(), keywords={"alpn": [b"rsio/0"]})
-    client = tls_peer(net.peer(), alpn=["h2", "rsio/0"])
-    client.shake_hands()
+    _, client = connected(["h2", "rsio/0"], alpn=[b"rsio/0"])
     assert client.tls.selected_alpn_protocol() == "rsio/0"
 
 
@@ -130,7 +125,7 @@ def test_twisted_itself_still_kills_a_client_that_offers_h2(
     server, wire = factory.protocol(factory, Protocol()), StringTransport()
     server.makeConnection(wire)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.create_default_context(cafile=str(authority.file))
+    context = ssl.create_default_context(cafile=str(authority.ca))
     context.set_alpn_protocols(["h2"])
     client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
@@ -161,7 +156,7 @@ def mutual(make_net: Make, make_tls: Make, authority: Any) -> Make:
     def make(client_auth: str, *allowed: str) -> Any:
         tls = make_tls(
             client_auth=client_auth,
-            client_ca=authority.file,
+            client_ca=authority.ca,
             allowed_names=list(allowed),
         )
         return make_net(tls=tls)
@@ -174,7 +169,7 @@ def test_a_required_certificate_names_the_principal(
 ) -> None:
     """Its subject, as RFC 4514 writes it."""
     net = mutual("required")
-    client = tls_peer(net.peer(), cert=authority.issue("client", "web-1"))
+    client = tls_peer(net.peer(), cert=authority.issue("web-1", subject=WEB_1))
     assert admitted(net, client)
     assert net.server.connection.origin.principal == "CN=web-1,O=Test"
 
@@ -201,7 +196,9 @@ def test_an_optional_certificate_may_be_missing(
     net = mutual("optional")
     assert admitted(net, tls_peer(net.peer()))
     assert net.server.connection.origin.principal is None
-    assert admitted(net, tls_peer(net.peer(), cert=authority.issue("client", "web-1")))
+    assert admitted(
+        net, tls_peer(net.peer(), cert=authority.issue("web-1", subject=WEB_1))
+    )
     assert net.server.connection.origin.principal == "CN=web-1,O=Test"
 
 
@@ -211,11 +208,8 @@ def test_a_certificate_of_another_authority_is_refused(
 ) -> None:
     """Even where none is needed."""
     net = mutual(client_auth)
-    stranger = type(authority)(tmp_path, authority.key, authority.certificate)
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    stranger.key = ec.generate_private_key(ec.SECP256R1())
-    client = tls_peer(net.peer(), cert=stranger.issue("stranger", "web-1"))
+    stranger = Authority(tmp_path / "of the same name")
+    client = tls_peer(net.peer(), cert=stranger.issue("web-1"))
     assert not admitted(net, client)
     assert net.servers == []
 
@@ -240,7 +234,7 @@ def test_only_allowed_names_may_connect(
 ) -> None:
     """Common name, subject or alternative name; others get one line with the key."""
     net = mutual("required", "somebody", allowed)
-    certificate = authority.issue("client", "web-1", ("web-1.example",))
+    certificate = authority.issue("web-1", subject=WEB_1, dns=["web-1.example"])
     assert admitted(net, tls_peer(net.peer(), cert=certificate)) == welcome
     assert len(net.servers) == welcome
     if not welcome:
@@ -253,7 +247,7 @@ def test_a_certificate_without_common_name_has_a_subject(
 ) -> None:
     """And may be allowed by its alternative name."""
     net = mutual("required", "web-1.example")
-    certificate = authority.issue("client", None, ("web-1.example",))
+    certificate = authority.issue("web-1", subject=TEST, dns=["web-1.example"])
     assert admitted(net, tls_peer(net.peer(), cert=certificate))
     assert net.server.connection.origin.principal == "O=Test"
 
@@ -268,7 +262,7 @@ def test_old_versions_are_refused(
     net = make_net(tls=make_tls(minimum_version="TLSv1.3"))
     peer = net.peer()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.create_default_context(cafile=str(authority.file))
+    context = ssl.create_default_context(cafile=str(authority.ca))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
@@ -377,8 +371,6 @@ def test_a_probe_of_a_tls_port_leaves_no_line(
 
 
 def serial(client: Any) -> int:
-    from cryptography import x509
-
     client.shake_hands()
     return x509.load_der_x509_certificate(
         client.tls.getpeercert(binary_form=True)
@@ -450,7 +442,7 @@ def test_a_missing_file_is_named(
     which: str, make_tls: Make, authority: Any, tmp_path: Any
 ) -> None:
     """At the start there is nothing to fall back to."""
-    tls = make_tls(client_auth="required", client_ca=authority.file)
+    tls = make_tls(client_auth="required", client_ca=authority.ca)
     setattr(tls, which, tmp_path / "missing.pem")
     with pytest.raises(UnusableCertificate, match=r"missing\.pem: "):
         ServerTls("beats", tls, Clock())

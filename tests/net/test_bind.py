@@ -1,0 +1,188 @@
+"""Ports are opened where the configuration says: TCP, unix, systemd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., dict[str, Any]]
+
+
+def test_it_listens_and_says_where(with_reactor: Run) -> None:
+    """Port 0 becomes the real one; who comes before `start` waits and is not lost."""
+    result = with_reactor("""
+        def talk():
+            listener = make()
+            in_reactor(listener.bind)
+            result["address"] = listener.address
+            client = connect(listener)
+            client.sendall(b"early")
+            time.sleep(0.05)
+            result["before"] = [listener.accepted, len(Echo.made)]
+            in_reactor(listener.start)
+            result["echo"] = client.recv(99).decode()
+            result["after"] = listener.accepted
+        run(talk)
+    """)
+    assert result["address"].startswith("127.0.0.1:")
+    assert result["address"] != "127.0.0.1:0"
+    assert result["before"] == [0, 0]
+    assert result["echo"] == "early"
+    assert result["after"] == 1
+
+
+def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor: Run) -> None:
+    """Listener, address and reason, for the daemon to exit with."""
+    result = with_reactor("""
+        def talk():
+            taken = socket.create_server(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            result["port"] = port
+            result["errors"] = []
+            for listen in (f"tcp:127.0.0.1:{port}", "tcp:192.0.2.1:5044",
+                           "systemd:nobody", "unix:/proc/nowhere/x"):
+                listener = make(listen=listen)
+                try:
+                    in_reactor(listener.bind)
+                except CannotListen as why:
+                    result["errors"].append(str(why))
+        run(talk)
+    """)
+    taken, foreign, systemd, unix = result["errors"]
+    where = f"tcp:127.0.0.1:{result['port']}"
+    assert taken == f"listener beats: {where}: Address already in use"
+    assert foreign.startswith("listener beats: tcp:192.0.2.1:5044: Cannot assign")
+    assert systemd == (
+        "listener beats: systemd:nobody: no socket named 'nobody' was handed over"
+    )
+    assert unix.startswith("listener beats: unix:/proc/nowhere/x: No such file")
+
+
+def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
+    """At the start, before anybody connects."""
+    result = with_reactor("""
+        def talk():
+            tls = SimpleNamespace(certificate=Path("/no/cert.pem"),
+                                  private_key=Path("/no/key.pem"), client_auth="none", client_ca=None, allowed_names=[],
+                                  minimum_version="TLSv1.2")
+            try:
+                in_reactor(make(tls=tls).bind)
+            except CannotListen as why:
+                result["why"] = str(why)
+        run(talk)
+    """)
+    assert result["why"].startswith("listener beats: tls: /no/cert.pem: ")
+
+
+def test_unix_sockets(with_reactor: Run) -> None:
+    """Mode 660; a dead one is replaced, a live one and a file are not; gone at stop."""
+    result = with_reactor("""
+        def fails(listener):
+            try:
+                in_reactor(listener.bind)
+            except CannotListen as why:
+                return str(why)
+
+        def talk():
+            path = os.environ["SCRATCH"] + "/gw.sock"
+            dead = socket.socket(socket.AF_UNIX)
+            dead.bind(path)
+            dead.close()
+            listener = serve(listen=f"unix:{path}")
+            result["mode"] = oct(os.stat(path).st_mode & 0o777)
+            result["address"] = listener.address == f"unix:{path}"
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(path)
+            client.sendall(b"hello")
+            result["echo"] = client.recv(99).decode()
+            result["peer"] = Echo.made[0].connection.origin.peer
+            result["live"] = fails(make(listen=f"unix:{path}"))
+            in_reactor(listener.stop)
+            result["left"] = os.path.exists(path)
+            open(path, "w").close()
+            result["file"] = fails(make(listen=f"unix:{path}"))
+            result["kept"] = os.path.exists(path)
+        run(talk)
+    """)
+    assert result["mode"] == "0o660"
+    assert result["address"]
+    assert result["echo"] == "hello"
+    assert result["peer"].startswith("unix:uid=")
+    assert result["live"].endswith("somebody listens there already")
+    assert not result["left"]
+    assert result["file"].endswith("is there already and is no socket")
+    assert result["kept"]
+
+
+def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
+    """By its name, of whatever family; its address is reported."""
+    result = with_reactor("""
+        # What systemd does: sockets from descriptor 3 on, named in the environment.
+        if "HANDED_OVER" not in os.environ:
+            one = socket.create_server(("127.0.0.1", 0))
+            two = socket.socket(socket.AF_UNIX)
+            two.bind(os.environ["SCRATCH"] + "/x.sock")
+            two.listen()
+            low, high = os.dup2(one.fileno(), 103), os.dup2(two.fileno(), 104)
+            os.dup2(low, 3, inheritable=True)
+            os.dup2(high, 4, inheritable=True)
+            os.environ.update(LISTEN_FDS="2", LISTEN_PID=str(os.getpid()),
+                              LISTEN_FDNAMES="beats:local", HANDED_OVER="1")
+            with open("/proc/self/cmdline", "rb") as file:
+                arguments = file.read().split(b"\\0")[:-1]
+            os.execv(sys.executable, arguments)
+
+        def talk():
+            result["echo"] = []
+            for name in ("beats", "local"):
+                listener = serve(listen=f"systemd:{name}")
+                if name == "beats":
+                    client = connect(listener)
+                else:
+                    client = socket.socket(socket.AF_UNIX)
+                    client.connect(listener.address.removeprefix("unix:"))
+                client.sendall(b"hello")
+                result["echo"].append(client.recv(99).decode())
+        run(talk)
+    """)
+    assert result["echo"] == ["hello", "hello"]
+
+
+def test_processes_can_share_a_port(with_reactor: Run) -> None:
+    """With reuse_port two listeners have one; both get connections."""
+    result = with_reactor("""
+        def talk():
+            one = make(keywords={"reuse_port": True})
+            in_reactor(one.bind)
+            port = where(one)[1]
+            other = make(listen=f"tcp:127.0.0.1:{port}", keywords={"reuse_port": True})
+            in_reactor(other.bind)
+            in_reactor(one.start)
+            in_reactor(other.start)
+            clients = [socket.create_connection(where(one)) for _ in range(64)]
+            until(lambda: one.accepted + other.accepted == 64)
+            result["both"] = one.accepted > 0 and other.accepted > 0
+        run(talk)
+    """)
+    assert result["both"]
+
+
+def test_accepted_sockets_are_tuned(with_reactor: Run) -> None:
+    """They inherit it from the listening one: no system call per connection."""
+    result = with_reactor("""
+        def talk():
+            listener = serve()
+            client = connect(listener)
+            until(lambda: Echo.made)
+            skt = Echo.made[0].connection._transport.getHandle()
+            tcp = socket.IPPROTO_TCP
+            result["options"] = [
+                skt.getsockopt(tcp, socket.TCP_NODELAY) != 0,
+                skt.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0,
+                skt.getsockopt(tcp, socket.TCP_KEEPIDLE),
+                skt.getsockopt(tcp, socket.TCP_USER_TIMEOUT),
+                skt.getsockopt(tcp, socket.TCP_NOTSENT_LOWAT),
+            ]
+        run(talk)
+    """)
+    assert result["options"] == [True, True, 60, 60_000, 1 << 17]

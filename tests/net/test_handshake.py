@@ -1,0 +1,213 @@
+"""Connection set-up: protocol detection, PROXY headers, and any bytes at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import Request
+
+Make = Callable[..., Any]
+Texts = Callable[[], list[str]]
+WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
+PROXY = SimpleNamespace(trusted=["10.0.0.0/8"])
+HEADER = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
+HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
+
+
+# Protocol detection
+
+
+def test_http_on_our_port_is_told_so(make_net: Make, warnings: Texts) -> None:
+    """An answer in HTTP, one line in the log, not a byte for the server."""
+    net = make_net()
+    peer = net.peer()
+    peer.send(HTTP)
+    assert peer.got().startswith(b"HTTP/1.1 400 ")
+    assert peer.transport.finished
+    assert net.server.data == b""
+    assert warnings() == [
+        "beats: 192.0.2.1:4000 refused: an HTTP request on a port that speaks lumberjack"
+    ]
+    assert net.listener.rejected == {"language": 1}
+
+
+def test_http_byte_by_byte_is_recognised_too(make_net: Make) -> None:
+    """Slicing does not slip it past."""
+    net = make_net()
+    peer = net.peer()
+    for at in range(len(HTTP)):
+        peer.send(HTTP[at : at + 1])
+    assert peer.got().startswith(b"HTTP/1.1 400 ")
+    assert net.server.data == b""
+
+
+def test_what_was_held_back_is_delivered(make_net: Make) -> None:
+    """Bytes that only began like another language arrive whole."""
+    net = make_net()
+    peer = net.peer()
+    peer.send(b"PR")
+    assert net.server.data == b""
+    peer.send(b"AVEGA")
+    assert net.server.data == b"PRAVEGA"
+    peer.send(HTTP)
+    assert net.server.data == b"PRAVEGA" + HTTP
+
+
+def test_a_probe_leaves_no_line(
+    make_net: Make, logged: list[dict[str, Any]], warnings: Texts
+) -> None:
+    """Connect and close, or connect and reset: debug only."""
+    net = make_net()
+    net.peer().lose()
+    assert warnings() == []
+    assert [event["log_level"].name for event in logged] == ["debug"]
+    assert not net.listener.rejected
+
+
+# PROXY
+
+
+def test_a_header_names_the_real_peer(make_net: Make) -> None:
+    """However it is cut; the server sees the peer from the start, and every byte."""
+    for cut in range(1, len(HEADER)):
+        net = make_net(proxy_protocol=PROXY)
+        peer = net.peer("10.0.0.1")
+        assert net.servers == []
+        peer.send(HEADER[:cut])
+        peer.send(HEADER[cut:] + b"2W")
+        origin = net.server.connection.origin
+        assert origin.peer == "192.0.2.7:40000"
+        assert origin.attributes["proxy"] == "10.0.0.1:4000"
+        assert net.server.data == b"2W"
+
+
+def test_a_header_for_nobody_leaves_the_peer(make_net: Make) -> None:
+    """A health check of the load balancer itself is served as such."""
+    net = make_net(proxy_protocol=PROXY)
+    peer = net.peer("10.0.0.1")
+    peer.send(b"PROXY UNKNOWN\r\n2W")
+    assert net.server.connection.origin.peer == "10.0.0.1:4000"
+    assert net.server.data == b"2W"
+
+
+def test_a_trusted_source_must_send_a_header(make_net: Make, warnings: Texts) -> None:
+    """Or its peers could pass for the load balancer."""
+    net = make_net(proxy_protocol=PROXY)
+    peer = net.peer("10.0.0.1")
+    peer.send(b"2W\0\0\0\1")
+    assert net.servers == []
+    assert peer.transport.finished
+    assert "no PROXY header" in warnings()[0]
+    assert net.listener.rejected == {"proxy": 1}
+
+
+def test_a_header_of_a_stranger_is_refused(make_net: Make, warnings: Texts) -> None:
+    """Nobody else may say who they are; without a header they are served."""
+    net = make_net(proxy_protocol=PROXY)
+    peer = net.peer("192.0.2.66")
+    peer.send(HEADER + b"2W")
+    assert net.server.data == b""
+    assert "not trusted (proxy_protocol.trusted)" in warnings()[0]
+    direct = net.peer("192.0.2.67")
+    direct.send(b"2W")
+    assert net.server.data == b"2W"
+    assert net.server.connection.origin.peer == "192.0.2.67:4000"
+
+
+def test_a_header_where_none_is_wanted_is_named(
+    make_net: Make, warnings: Texts
+) -> None:
+    """The line names the key to turn on."""
+    net = make_net()
+    net.peer().send(HEADER)
+    assert warnings()[0].endswith(
+        "a PROXY header on a port that speaks lumberjack (proxy_protocol)"
+    )
+
+
+def test_a_slow_header_is_cut_off(make_net: Make, warnings: Texts) -> None:
+    """limits.handshake is for all of it, however steadily it drips."""
+    net = make_net(proxy_protocol=PROXY)
+    peer = net.peer("10.0.0.1")
+    for at in range(13):
+        peer.send(HEADER[at : at + 1])
+        net.pass_time(1)
+    assert peer.transport.finished
+    assert warnings() == [
+        "beats: 10.0.0.1:4000 refused: handshake not finished, limit 10 s (limits.handshake)"
+    ]
+
+
+def test_whoever_never_says_anything_is_cut_off_quietly(
+    make_net: Make, warnings: Texts
+) -> None:
+    """A port that somebody keeps open is closed, at debug."""
+    net = make_net(proxy_protocol=PROXY)
+    peer = net.peer("10.0.0.1")
+    net.pass_time(13)
+    assert peer.transport.finished
+    assert warnings() == []
+    assert net.listener.rejected == {"handshake": 1}
+
+
+# Anything
+
+
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(1, 60), max_size=12))
+def test_slicing_does_not_matter(make_net: Make, cuts: list[int]) -> None:
+    """PROXY header, request and frames in one stream, cut anywhere."""
+    net = make_net(websocket=WEBSOCKET, proxy_protocol=PROXY)
+    client = WSConnection(ConnectionType.CLIENT)
+    stream = HEADER + client.send(Request(host="gw", target="/ws"))
+    mask = b"\0\0\0\0"
+    stream += b"\x82\x86" + mask + b"2W\0\0\0\1" + b"\x89\x80" + mask
+    peer = net.peer("10.0.0.1")
+    for cut in [*cuts, len(stream)]:
+        if stream[:cut]:
+            peer.send(stream[:cut])
+        stream = stream[cut:]
+    assert net.server.data == b"2W\0\0\0\1"
+    assert net.server.connection.origin.peer == "192.0.2.7:40000"
+    assert peer.got().endswith(b"\x8a\x00")
+
+
+BEGINNINGS = [
+    b"",
+    HEADER,
+    HEADER[:9],
+    HTTP[:5],
+    b"\x16\x03\x01",
+    b"GET /ws HTTP/1.1\r\n",
+]
+
+
+@pytest.mark.parametrize("proxy", [None, PROXY])
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("websocket", [None, WEBSOCKET])
+def test_no_bytes_make_it_fail(
+    make_net: Make, make_tls: Make, proxy: Any, sealed: bool, websocket: Any
+) -> None:
+    """Whatever comes, in whatever pieces, is taken or refused: none of it is a bug."""
+    tls = make_tls() if sealed else None
+    net = make_net(tls=tls, proxy_protocol=proxy, websocket=websocket)
+
+    @hypothesis_settings(max_examples=60)
+    @given(st.sampled_from(BEGINNINGS), st.lists(st.binary(min_size=1), max_size=5))
+    def attack(beginning: bytes, pieces: list[bytes]) -> None:
+        peer = net.peer("10.0.0.1")
+        for piece in (beginning, *pieces):
+            if piece:
+                peer.send(piece)
+        peer.lose()
+
+    attack()
+    assert net.listener.rejected["failure"] == 0
+    assert net.listener.connections == 0

@@ -1,0 +1,204 @@
+"""Connections on real sockets, where memory can not show it: FIN, RST, TLS, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., dict[str, Any]]
+
+
+def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor: Run) -> None:
+    """FIN, not RST: a refused peer reads its reply with megabytes of its own unread."""
+    result = with_reactor("""
+        from gateway.interfaces import Refusal
+
+        class Refuses(Echo):
+            def received(self, data):
+                raise Refusal("no", reply=b"sorry")
+
+        def talk():
+            listener = serve(Refuses)
+            client = connect(listener)
+            client.sendall(bytes(8 << 20))
+            got = b""
+            while piece := client.recv(99):
+                got += piece
+            result["got"] = got.decode()
+            client.close()
+            until(lambda: listener.connections == 0)
+        run(talk)
+    """)
+    assert result["got"] == "sorry"
+
+
+def test_a_reset_with_data_in_flight_is_reported(with_reactor: Run) -> None:
+    """Why there is no uvloop here.  Plain and paused, the server hears of the end."""
+    result = with_reactor("""
+        class Pauses(Echo):
+            def received(self, data):
+                self.data += data
+                self.connection.pause()
+
+        def talk():
+            result["gone"] = []
+            for accept in (Echo, Pauses):
+                Echo.made.clear()
+                listener = serve(accept, limits={"handshake": 0.2})
+                client = connect(listener)
+                client.sendall(bytes(1 << 16))
+                until(lambda: Echo.made and Echo.made[0].data)
+                client.setblocking(False)
+                try:
+                    while True:
+                        client.send(bytes(1 << 16))
+                except BlockingIOError:
+                    pass
+                linger = struct.pack("ii", 1, 0)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                client.close()
+                until(lambda: Echo.made[0].gone and listener.connections == 0)
+                result["gone"].append(True)
+        run(talk)
+    """)
+    assert result["gone"] == [True, True]
+
+
+def test_a_peer_that_never_reads_is_cut_off(with_reactor: Run) -> None:
+    """What we hold for it stays bounded; then it is dropped, and another one is not."""
+    result = with_reactor("""
+        class Push(Echo):
+            def __init__(self, connection):
+                super().__init__(connection)
+                self.push()
+            def push(self):
+                if not self.gone:
+                    self.connection.write(bytes(1 << 16))
+                    reactor.callLater(0.02, self.push)
+
+        def talk():
+            listener = serve(Push)
+            reads = connect(listener)
+            deaf = socket.socket()
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+            deaf.connect(where(listener))
+            until(lambda: listener.connections == 2)
+            def read():
+                reads.recv(1 << 20)
+                return listener.connections == 1
+            until(read)
+            result["rejected"] = dict(listener.rejected)
+            result["still_reads"] = len(reads.recv(1)) == 1
+        run(talk)
+    """)
+    assert result == {"rejected": {"unread": 1}, "still_reads": True}
+
+
+def test_a_peer_that_half_closes_gets_its_ack(with_reactor: Run) -> None:
+    """`nc -N`: send all, FIN, read what comes."""
+    result = with_reactor("""
+        class Later(Echo):
+            def received(self, data):
+                self.connection.busy(True)
+                reactor.callLater(0.1, self.store)
+            def store(self):
+                self.connection.busy(False)
+                self.connection.write(b"ack")
+
+        def talk():
+            listener = serve(Later)
+            client = connect(listener)
+            client.sendall(b"window")
+            client.shutdown(socket.SHUT_WR)
+            got = b""
+            while piece := client.recv(99):
+                got += piece
+            result["got"] = got.decode()
+            until(lambda: listener.connections == 0)
+        run(talk)
+    """)
+    assert result["got"] == "ack"
+
+
+def test_idle_connections_are_cheap(with_reactor: Run) -> None:
+    """Ten thousand of them may cost 25 KiB each; ours of the network are far below."""
+    result = with_reactor("""
+        import tracemalloc
+
+        class Sink:
+            __slots__ = ("connection",)
+            def __init__(self, connection):
+                self.connection = connection
+            def received(self, data): pass
+            def closed(self): pass
+            def drain(self): pass
+
+        def talk():
+            count = raise_descriptor_limit()
+            count = min(300, count // 3)
+            listener = serve(Sink)
+            def crowd(size):
+                before = listener.accepted
+                clients = [connect(listener)
+                           for _ in range(size)]
+                for client in clients:
+                    client.sendall(b"2W")
+                until(lambda: listener.accepted == before + size
+                      and listener.bytes == 2 * listener.accepted)
+                return clients
+            warm = crowd(20)
+            tracemalloc.start()
+            rest = crowd(count)
+            used = sum(each.size for each in tracemalloc.take_snapshot().statistics(
+                "filename") if "socket.py" not in each.traceback[0].filename)
+            result["bytes"] = used / count
+        run(talk)
+    """)
+    assert result["bytes"] < 8192
+
+
+def test_a_real_tls_client_is_served_over_a_renewal(
+    with_reactor: Run, authority: Any
+) -> None:
+    """The certificate is swapped on disk: new clients get the new one, no restart."""
+    certificate, key = authority.issue("server")
+    renewed, renewed_key = authority.issue("renewed")
+    result = with_reactor(
+        """
+        def talk():
+            env = os.environ
+            tls = SimpleNamespace(certificate=Path(env["CERT"]),
+                                  private_key=Path(env["KEY"]), client_auth="none", client_ca=None, allowed_names=[],
+                                  minimum_version="TLSv1.2")
+            listener = serve(tls=tls)
+            context = ssl.create_default_context(cafile=env["CA"])
+            context.set_alpn_protocols(["h2"])
+            def secure():
+                return context.wrap_socket(
+                    connect(listener),
+                    server_hostname="127.0.0.1")
+            old = secure()
+            os.replace(env["NEW_CERT"], env["CERT"])
+            os.replace(env["NEW_KEY"], env["KEY"])
+            in_reactor(listener.reload)
+            new = secure()
+            serials = [each.getpeercert()["serialNumber"] for each in (old, new)]
+            result["renewed"] = serials[0] != serials[1]
+            result["echo"] = []
+            for each in (old, new):
+                each.sendall(bytes(100_000) + b"!")
+                got = b""
+                while not got.endswith(b"!"):
+                    got += each.recv(1 << 16)
+                result["echo"].append(len(got))
+                each.close()
+            until(lambda: listener.connections == 0)
+        run(talk)
+        """,
+        CERT=str(certificate),
+        KEY=str(key),
+        NEW_CERT=str(renewed),
+        NEW_KEY=str(renewed_key),
+        CA=str(authority.ca),
+    )
+    assert result == {"renewed": True, "echo": [100_001, 100_001]}

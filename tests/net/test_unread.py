@@ -1,0 +1,233 @@
+"""Peers that do not read what is written to them, and connections that nobody reads."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from wsproto.events import BytesMessage
+
+from gateway.net.connection import READ_BYTES
+
+Make = Callable[..., Any]
+Texts = Callable[[], list[str]]
+
+
+def pausing(connection: Any, data: bytes) -> None:
+    connection.pause()
+
+
+def test_we_stop_reading_from_a_peer_that_does_not_read(make_net: Make) -> None:
+    """Its unread answers grow no further; when it has read, it goes on."""
+    net = make_net()
+    peer = net.peer()
+    peer.transport.producer.pauseProducing()
+    assert peer.transport.producerState == "paused"
+    net.server.connection.pause()
+    peer.transport.producer.resumeProducing()
+    assert peer.transport.producerState == "paused"
+    net.server.connection.resume()
+    assert peer.transport.producerState == "producing"
+
+
+def test_a_server_that_resumes_does_not_overrule_that(make_net: Make) -> None:
+    """Reading needs both: a server that wants to and a peer that reads."""
+    net = make_net()
+    peer = net.peer()
+    peer.transport.producer.pauseProducing()
+    net.server.connection.resume()
+    assert peer.transport.producerState == "paused"
+
+
+def test_a_peer_that_does_not_read_is_cut_off(make_net: Make, warnings: Texts) -> None:
+    """When more than `unread_bytes` are written to it, with one line."""
+    net = make_net(keywords={"unread_bytes": 100})
+    peer = net.peer()
+    connection = net.server.connection
+    peer.stop_reading()
+    connection.write(bytes(100))
+    assert not peer.transport.disconnected
+    peer.transport.unsent += 100
+    peer.transport.producer.pauseProducing()  # Twisted's transport says so at every write
+    connection.write(b"x")
+    assert peer.transport.disconnected
+    [line] = warnings()
+    assert f"does not read what we send, limit {READ_BYTES + 100}" in line
+    assert net.listener.rejected == {"unread": 1}
+
+
+def test_a_peer_that_reads_again_starts_afresh(make_net: Make) -> None:
+    """Slow is fine, stuck is not."""
+    net = make_net(keywords={"unread_bytes": 100})
+    peer = net.peer()
+    for _ in range(10):
+        peer.stop_reading()
+        net.server.connection.write(bytes(100))
+        peer.transport.unsent = 0
+        peer.transport.producer.resumeProducing()
+    assert not peer.transport.disconnected
+
+
+def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net: Make) -> None:
+    """However much goes through: what waits for it is what counts."""
+    net = make_net(keywords={"unread_bytes": 100})
+    peer = net.peer()
+    peer.stop_reading()
+    for _ in range(10):
+        net.server.connection.write(bytes(100))
+    assert not peer.transport.disconnected
+
+
+def test_a_peer_that_never_reads_is_cut_off_in_time(
+    make_net: Make, warnings: Texts
+) -> None:
+    """45 s in which nothing is sent, even when nothing more is written."""
+    net = make_net()
+    peer = net.peer()
+    peer.stop_reading()
+    net.pass_time(43)
+    assert not peer.transport.disconnected
+    net.pass_time(6)
+    assert peer.transport.disconnected
+    assert len(warnings()) == 1
+
+
+def test_a_slow_but_steady_reader_is_not_cut_off(make_net: Make) -> None:
+    """Neither as stuck nor as idle, while the least bit goes out, all the time."""
+    net = make_net(limits={"idle": 60.0})
+    peer = net.peer()
+    peer.stop_reading()
+    for _ in range(10):
+        net.pass_time(40)
+        peer.transport.unsent -= 1
+    net.pass_time(40)
+    assert not peer.transport.disconnected
+    assert not peer.transport.finished
+    net.pass_time(10)
+    assert peer.transport.disconnected
+
+
+def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net: Make) -> None:
+    """Nor does it pass for it."""
+    net = make_net(keywords={"unread_bytes": 1000})
+    reads, deaf = net.peer(), net.peer()
+    for peer in (reads, deaf):
+        peer.stop_reading()
+    for _ in range(3):
+        net.pass_time(20)
+        for server in net.servers:
+            server.connection.write(bytes(10))
+        reads.transport.unsent += 9
+        deaf.transport.unsent += 10
+    assert not reads.transport.disconnected
+    assert deaf.transport.disconnected
+
+
+def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
+    """Written bytes count as unsent until Twisted's socket has handed them on."""
+    net = make_net()
+    peer = net.peer()
+    connection = net.server.connection
+    assert connection.unsent_bytes == 0
+    peer.transport.dataBuffer, peer.transport.offset, peer.transport.unsent = (
+        b"12345",
+        2,
+        4,
+    )
+    assert connection.unsent_bytes == 7
+
+
+def test_a_dead_peer_is_noticed_though_paused(make_net: Make) -> None:
+    """A reset ends a connection that nobody reads; a mere FIN does not."""
+    net = make_net(pausing)
+    ours, theirs = socket.socketpair()
+    peer = net.peer()
+    peer.transport.fileno = ours.fileno  # type: ignore[method-assign]
+    peer.send(b"x")
+    theirs.shutdown(socket.SHUT_WR)
+    net.pass_time(5)
+    assert not peer.transport.disconnected
+    theirs.close()  # both directions are shut: what a reset looks like to poll()
+    net.pass_time(5)
+    assert peer.transport.disconnected
+    ours.close()
+
+
+# Servers that stop writing instead
+
+
+def publishing(net: Any) -> list[bool]:
+    """Let its server be one that can stop; what it is told."""
+    told: list[bool] = []
+    net.server.writable = told.append
+    return told
+
+
+def test_a_publisher_is_heard_while_its_peer_does_not_read(make_net: Make) -> None:
+    """It is told to send nothing, and to go on; reading is up to it alone."""
+    net = make_net()
+    peer = net.peer()
+    told = publishing(net)
+    choke, free = (
+        peer.transport.producer.pauseProducing,
+        peer.transport.producer.resumeProducing,
+    )
+    choke()
+    choke()  # Twisted's transport says so at every write
+    assert told == [False]
+    assert peer.transport.producerState == "producing"
+    peer.send(b"cancel")
+    assert net.server.data == b"cancel"
+    net.server.connection.pause()
+    net.server.connection.resume()
+    assert peer.transport.producerState == "producing"
+    net.server.connection.pause()
+    free()
+    assert told == [False, True]
+    assert peer.transport.producerState == "paused"
+
+
+def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> None:
+    """By its peer's silence, and by what it writes nevertheless."""
+    net = make_net(keywords={"unread_bytes": 100})
+    stuck, flooded = net.peer(), net.peer()
+    for peer, server in zip((stuck, flooded), net.servers, strict=True):
+        server.writable = lambda ready: None
+        peer.stop_reading()
+    net.servers[1].connection.write(bytes(101))
+    assert flooded.transport.disconnected
+    net.pass_time(50)
+    assert stuck.transport.disconnected
+    assert net.listener.rejected == {"unread": 2}
+
+
+def test_a_publisher_hears_nothing_of_it_at_its_end(make_net: Make) -> None:
+    """Once it has closed, its transport is none of its business."""
+    net = make_net()
+    peer = net.peer()
+    told = publishing(net)
+    net.server.connection.close()
+    peer.transport.producer.pauseProducing()
+    peer.transport.producer.resumeProducing()
+    peer.lose()
+    peer.transport.producer.resumeProducing()
+    assert told == []
+
+
+def test_a_publisher_over_tls_and_websocket_is_told_too(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """What lies between does not matter: its socket is what fills."""
+    net = make_net(tls=make_tls(), websocket=SimpleNamespace(path="/ws", origins=[]))
+    peer = net.peer()
+    tls = tls_peer(peer)
+    tls.shake_hands()
+    client = tls.upgrade()
+    told = publishing(net)
+    peer.transport.producer.pauseProducing()
+    tls.send(client.send(BytesMessage(b"cancel")))
+    assert net.server.data == b"cancel"
+    peer.transport.producer.resumeProducing()
+    assert told == [False, True]

@@ -1,0 +1,171 @@
+"""A connection over WebSocket, from the upgrade to the Close; wsproto is the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    Request,
+    TextMessage,
+)
+
+Make = Callable[..., Any]
+Texts = Callable[[], list[str]]
+WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
+HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
+
+
+def test_messages_are_a_stream(make_net: Make) -> None:
+    """Both ways: any messages in, one message per write out."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    peer.send(client.send(BytesMessage(b"2W\0\0")) + client.send(BytesMessage(b"\0\1")))
+    assert net.server.chunks == [b"2W\0\0\0\1"]
+    net.server.connection.write(b"2A\0\0\0\1")
+    net.server.connection.write(b"2A\0\0\0\2")
+    client.receive_data(peer.got())
+    events = list(client.events())
+    assert [bytes(event.data) for event in events if isinstance(event, BytesMessage)] == [
+        b"2A\0\0\0\1", b"2A\0\0\0\2",
+    ]  # fmt: skip
+
+
+def test_the_server_comes_after_the_upgrade(make_net: Make) -> None:
+    """No server for a request that is never finished, and its time is limited."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    peer.send(b"GET /ws HTTP/1.1\r\n")
+    net.pass_time(13)
+    assert net.servers == []
+    assert peer.transport.finished
+    assert net.listener.rejected == {"handshake": 1}
+
+
+def test_the_subprotocol_is_kept(make_net: Make) -> None:
+    """As an attribute of every event."""
+    net = make_net(websocket=WEBSOCKET, keywords={"subprotocols": ["rsio.v0"]})
+    net.peer().upgrade(subprotocols=["rsio.v0", "other"])
+    attributes = net.server.connection.origin.attributes
+    assert attributes == {"subprotocol": "rsio.v0"}
+
+
+def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:
+    """The first bytes say which; a server knows whether its writes are messages."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True, "text": True})
+    plain, web = net.peer(), net.peer()
+    plain.send(b"\x01\0\0\0")
+    assert not net.server.connection.framed
+    client = web.upgrade()
+    assert net.server.connection.framed
+    web.send(client.send(TextMessage("x")))
+    assert not web.transport.finished
+
+
+def test_silence_on_a_mixed_port_is_limited(make_net: Make) -> None:
+    """Nobody can tell which kind it is to be, and there is no server to ask."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
+    peer = net.peer()
+    net.pass_time(13)
+    assert net.servers == []
+    assert peer.transport.finished
+
+
+def test_a_close_is_answered_and_ends_it(make_net: Make) -> None:
+    """Close for Close, then FIN."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    peer.send(client.send(CloseConnection(1000)))
+    client.receive_data(peer.got())
+    [event] = client.events()
+    assert isinstance(event, CloseConnection)
+    assert peer.transport.finished
+
+
+def test_our_close_begins_with_a_close_frame(make_net: Make) -> None:
+    """1000 when all is well, 1008 after a refusal and its reply."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    net.server.connection.close()
+    client.receive_data(peer.got())
+    [event] = client.events()
+    assert (type(event), event.code) == (CloseConnection, 1000)
+    assert peer.transport.finished
+
+
+def test_a_refusal_over_websocket(make_net: Make, refuse: Any) -> None:
+    """The protocol's reply as a message, then Close 1008 with the rule."""
+    net = make_net(refuse, websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    peer.send(client.send(BytesMessage(b"x")))
+    client.receive_data(peer.got())
+    reply, bye = client.events()
+    assert bytes(reply.data) == b"bye"
+    assert (bye.code, bye.reason) == (1008, "bad frame")
+
+
+def test_a_bad_frame_is_refused(make_net: Make, warnings: Texts) -> None:
+    """A 2^62 byte frame: Close 1009 from its head, FIN, one line with the key."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    peer.send(b"\x82\xff" + (1 << 62).to_bytes(8, "big"))
+    client.receive_data(peer.got())
+    [event] = client.events()
+    assert event.code == 1009
+    assert peer.transport.finished
+    assert warnings()[0].endswith(
+        f"WebSocket message of {1 << 62} bytes, limit {1 << 24} (limits.message_bytes)"
+    )
+    assert net.listener.rejected == {"websocket": 1}
+
+
+def test_pings_of_a_patient_client_are_no_flood(make_net: Make) -> None:
+    """The listener's sweeps forgive."""
+    net = make_net(websocket=WEBSOCKET)
+    peer = net.peer()
+    client = peer.upgrade()
+    for _ in range(3):
+        for _ in range(900):
+            peer.send(client.send(Ping(b"")))
+        net.pass_time(3)
+    assert not peer.transport.finished
+
+
+def test_other_languages_on_a_websocket_port(make_net: Make, warnings: Texts) -> None:
+    """Plain bytes are quoted, plain HTTP is told to upgrade, no server is made."""
+    net = make_net(websocket=WEBSOCKET)
+    net.peer("192.0.2.1").send(b"2W\0\0\0\1")
+    plain = net.peer("192.0.2.2")
+    plain.send(HTTP)
+    assert plain.got().startswith(b"HTTP/1.1 426 ")
+    assert net.servers == []
+    assert "on a port that expects a WebSocket (websocket)" in warnings()[0]
+
+
+def test_one_port_for_both(make_net: Make) -> None:
+    """A mixed port lets the first bytes decide, however they are sliced."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
+    plain = net.peer()
+    plain.send(b"\x01")
+    plain.send(b"\0\0\x02{}")
+    assert net.server.data == b"\x01\0\0\x02{}"
+    peer = net.peer()
+    client = WSConnection(ConnectionType.CLIENT)
+    request = client.send(Request(host="gw", target="/ws"))
+    for at in range(len(request)):
+        peer.send(request[at : at + 1])
+    client.receive_data(peer.got())
+    assert isinstance(next(client.events()), AcceptConnection)
+    peer.send(client.send(BytesMessage(b"\x01\0\0\x02{}")))
+    assert net.server.data == b"\x01\0\0\x02{}"
