@@ -5,8 +5,8 @@
     answer = await client.request("area.player.move", b'{"x":1}')   # it is on disk
     client.notify("area.player.wave", b"{}")
 
-It does not reconnect: what was not answered when the connection ends fails with
-`Disconnected`, and its caller knows best whether to say it again.
+It does not reconnect: requests that were not answered when the connection ends fail
+with `Disconnected`, and the caller decides whether to send them again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.protocols.outgoing import Stream, Streams
-from gateway.protocols.pomelo.caller import (
-    Answer,
-    Caller,
+from gateway.protocols.pomelo.client_session import (
+    ClientSession,
     Kicked,
     Opened,
-    Pushed,
+    Push,
+    Response,
     Unexpected,
 )
 
@@ -55,19 +55,19 @@ class Client:
         websocket: str | None = None,
         timeout: float = 30.0,
     ) -> None:
-        """*websocket* is the request's `//HOST/PATH`, or None for a bare stream.
+        """*websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
 
-        A server that takes more than *timeout* seconds for the handshake, or says
-        nothing for twice its own heartbeat interval, is given up.
+        The connection is dropped if the handshake takes more than *timeout* seconds, or
+        if the server sends nothing for two of its heartbeat intervals.
         """
-        self._caller = Caller(user, sys=sys)
+        self._session = ClientSession(user, sys=sys)
         self._target = target
         self._clock = clock
         self._on_push = on_push
         self._on_closed = on_closed
         self._websocket = websocket
         self._timeout = timeout
-        self._answers: dict[int, Deferred[bytes]] = {}
+        self._responses: dict[int, Deferred[bytes]] = {}
         self._stream: Stream | None = None
         self._connecting: Deferred[Any] | None = None
         self._opened: Deferred[None] = Deferred()
@@ -81,30 +81,30 @@ class Client:
     @property
     def waiting(self) -> int:
         """How many requests are not answered."""
-        return self._caller.waiting
+        return self._session.waiting
 
     def connect(self) -> Deferred[None]:
         """Fires when the handshake is done; fails with `Disconnected`."""
-        self._timer = self._clock.callLater(self._timeout, self._late)
+        self._timer = self._clock.callLater(self._timeout, self._timed_out)
         self._connecting = self._target.connect(Streams(self, self._websocket))
         self._connecting.addErrback(self.closed)
         return self._opened
 
     def request(self, route: str, body: bytes) -> Deferred[bytes]:
         """Fires with the response's body, as JSON; fails with `Disconnected`."""
-        if self._stream is None or not self._caller.opened:
+        if self._stream is None or not self._session.opened:
             return fail(Disconnected(self._why or "not connected"))
-        number, package = self._caller.request(route, body)
-        answer: Deferred[bytes] = Deferred()
-        self._answers[number] = answer
+        number, package = self._session.request(route, body)
+        response: Deferred[bytes] = Deferred()
+        self._responses[number] = response
         self._stream.send(package)
-        return answer
+        return response
 
     def notify(self, route: str, body: bytes) -> None:
-        """Say it; nobody answers.  Raises `Disconnected`."""
-        if self._stream is None or not self._caller.opened:
+        """Send a notify, which has no answer.  Raises `Disconnected`."""
+        if self._stream is None or not self._session.opened:
             raise Disconnected(self._why or "not connected")
-        self._stream.send(self._caller.notify(route, body))
+        self._stream.send(self._session.notify(route, body))
 
     def stop(self) -> Deferred[None]:
         """Disconnect."""
@@ -118,41 +118,41 @@ class Client:
             stopped.callback(None)
         return stopped
 
-    # What the stream tells
+    # `outgoing.User`
 
     def connected(self, stream: Stream) -> None:
-        """There is a connection; it may still have to become a WebSocket."""
+        """Connected; the WebSocket handshake may still be to come."""
         self._stream = stream
 
     def opened(self) -> None:
-        """It takes packages."""
+        """The connection is ready for packages."""
         assert self._stream is not None
-        self._stream.send(self._caller.hello())
+        self._stream.send(self._session.handshake())
 
     def received(self, data: bytes) -> None:
-        """The server says something."""
+        """Data arrived."""
         self._heard = True
         try:
-            for said in self._caller.received(data):
-                if isinstance(said, Answer):
-                    self._answers.pop(said.id).callback(said.body)
-                elif isinstance(said, Pushed):
-                    self._on_push(said.route, said.body)
-                elif isinstance(said, Opened):
-                    self._begin(said.heartbeat)
+            for each in self._session.received(data):
+                if isinstance(each, Response):
+                    self._responses.pop(each.id).callback(each.body)
+                elif isinstance(each, Push):
+                    self._on_push(each.route, each.body)
+                elif isinstance(each, Opened):
+                    self._begin(each.heartbeat)
                 else:
-                    self._kicked(said)
+                    self._kicked(each)
         except Unexpected as why:
             self._give_up(str(why))
 
     def closed(self, why: Failure) -> None:
-        """The connection ended, or never was one."""
-        self._rest()
+        """The connection ended, or could not be opened."""
+        self._cancel_timer()
         self._stream = None
         reason = self._why = self._why or why.getErrorMessage()
-        answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            answer.errback(Disconnected(reason))
+        responses, self._responses = self._responses, {}
+        for response in responses.values():
+            response.errback(Disconnected(reason))
         if not self._opened.called:
             self._opened.errback(Disconnected(reason))
         if self._stopped is not None and not self._stopped.called:
@@ -160,16 +160,16 @@ class Client:
         self._on_closed(reason)
 
     def _begin(self, heartbeat: int) -> None:
-        self._rest()
+        self._cancel_timer()
         assert self._stream is not None
-        self._stream.send(self._caller.outgoing())
+        self._stream.send(self._session.outgoing())
         if heartbeat:
             self._interval = heartbeat / _TICKS
             self._timer = self._clock.callLater(self._interval, self._tick)
         self._opened.callback(None)
 
-    def _kicked(self, said: Kicked) -> None:
-        self._why = f"kicked: {said.reason}"
+    def _kicked(self, kick: Kicked) -> None:
+        self._why = f"kicked: {kick.reason}"
         self._log.debug("{why}", why=self._why)
 
     # Time
@@ -183,9 +183,9 @@ class Client:
             self._give_up("the server gives no sign of life")
             return
         self._timer = self._clock.callLater(self._interval, self._tick)
-        self._stream.send(self._caller.beat())
+        self._stream.send(self._session.heartbeat())
 
-    def _late(self) -> None:
+    def _timed_out(self) -> None:
         self._timer = None
         self._why = f"no handshake within {self._timeout:g} s"
         if self._stream is not None:
@@ -198,7 +198,7 @@ class Client:
         if self._stream is not None:
             self._stream.abort()
 
-    def _rest(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None

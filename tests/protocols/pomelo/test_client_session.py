@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.caller import (
-    Answer,
-    Caller,
+from gateway.protocols.pomelo.client_session import (
+    ClientSession,
     Kicked,
     Opened,
-    Pushed,
+    Push,
+    Response,
     Unexpected,
 )
 from gateway.protocols.pomelo.protobuf import parse
@@ -31,60 +31,60 @@ def _answer(sys: Any, user: Any = None, code: int = 200) -> bytes:
 
 
 @pytest.fixture
-def caller() -> Caller:
+def client() -> ClientSession:
     """One that is open, on a server without definitions."""
-    caller = Caller()
-    assert list(caller.received(_answer({"heartbeat": 3}))) == [Opened(3, None)]
-    assert caller.outgoing() == wire.package(wire.ACK)
-    return caller
+    client = ClientSession()
+    assert list(client.received(_answer({"heartbeat": 3}))) == [Opened(3, None)]
+    assert client.outgoing() == wire.package(wire.ACK)
+    return client
 
 
 def test_the_whole_way(pomelo: Any) -> None:
     """Handshake, codes, protobuf, answers: against a session with definitions."""
-    caller = Caller({"uid": "alice"})
+    client = ClientSession({"uid": "alice"})
     session = pomelo.session(pomelo.definitions)
-    assert not caller.opened
-    for package in pomelo.outcome([caller.hello()], session).sent, b"":
-        list(caller.received(package))
-    assert caller.opened
-    number, request = caller.request(MOVE, b'{"to":{"x":1,"y":-2},"tags":[1,300]}')
+    assert not client.opened
+    for package in pomelo.outcome([client.handshake()], session).sent, b"":
+        list(client.received(package))
+    assert client.opened
+    number, request = client.request(MOVE, b'{"to":{"x":1,"y":-2},"tags":[1,300]}')
     assert request[4:8].hex() == "01010001"  # request by code 1, id 1
-    stream = caller.outgoing() + request + caller.notify(SAY, b'{"n":1}')
+    stream = client.outgoing() + request + client.notify(SAY, b'{"n":1}')
     found = pomelo.outcome([stream], session)
     assert [event[2:4] for event in found.events] == [
         (MOVE, b'{"to":{"x":1,"y":-2},"tags":[1,300]}'),
         (SAY, b'{"n":1}'),
     ]
-    assert caller.waiting == 1
+    assert client.waiting == 1
     pushed = session.terms.push("onMove", b'{"id":7}') + session.terms.push(SAY, b"{}")
-    said = list(caller.received(found.sent + found.responses + pushed))
+    said = list(client.received(found.sent + found.responses + pushed))
     assert said == [
-        Answer(number, b'{"code":200}'),
-        Pushed("onMove", b'{"id":7}'),
-        Pushed(SAY, b"{}"),
+        Response(number, b'{"code":200}'),
+        Push("onMove", b'{"id":7}'),
+        Push(SAY, b"{}"),
     ]
-    assert caller.waiting == 0
+    assert client.waiting == 0
 
 
-def test_ids_are_free_before_they_are_used_again(caller: Caller) -> None:
+def test_ids_are_free_before_they_are_used_again(client: ClientSession) -> None:
     """After the last id comes the first that waits for nothing."""
-    assert [caller.request("a", b"{}")[0] for _ in range(3)] == [1, 2, 3]
-    list(caller.received(wire.response(2, b"{}")))
-    caller._last = 2**32 - 2
-    assert [caller.request("a", b"{}")[0] for _ in range(3)] == [2**32 - 1, 2, 4]
+    assert [client.request("a", b"{}")[0] for _ in range(3)] == [1, 2, 3]
+    list(client.received(wire.response(2, b"{}")))
+    client._last = 2**32 - 2
+    assert [client.request("a", b"{}")[0] for _ in range(3)] == [2**32 - 1, 2, 4]
 
 
-def test_answers_to_nothing(caller: Caller) -> None:
+def test_answers_to_nothing(client: ClientSession) -> None:
     """A response that nobody waits for says nothing."""
-    assert list(caller.received(wire.response(9, b"{}"))) == []
+    assert list(client.received(wire.response(9, b"{}"))) == []
 
 
 @pytest.mark.parametrize(
     ("body", "reason"), [(b'{"reason":"bye"}', "bye"), (b"", ""), (b"[", "[")]
 )
-def test_kicked(caller: Caller, body: bytes, reason: str) -> None:
+def test_kicked(client: ClientSession, body: bytes, reason: str) -> None:
     """With a reason, or, by pitaya, without one."""
-    assert list(caller.received(wire.package(wire.KICK, body))) == [Kicked(reason)]
+    assert list(client.received(wire.package(wire.KICK, body))) == [Kicked(reason)]
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_kicked(caller: Caller, body: bytes, reason: str) -> None:
 def test_servers_of_another_kind(stream: bytes) -> None:
     """Whatever a client can not understand ends it."""
     with pytest.raises(Unexpected):
-        list(Caller().received(stream))
+        list(ClientSession().received(stream))
 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=4))
 def test_garbage(pieces: list[bytes]) -> None:
     """Of any bytes comes something said, or `Unexpected`."""
-    caller = Caller()
+    client = ClientSession()
     stream = [_answer({"dict": {"a": 1}}), *pieces]
     try:
         for piece in stream:
-            list(caller.received(piece))
+            list(client.received(piece))
     except Unexpected as why:
         assert str(why)  # noqa: PT017

@@ -1,12 +1,12 @@
-"""The client's side of the protocol: what to send, and what the server says.
+"""The client's side of a Pomelo connection, without I/O: what to send, what arrived.
 
-    caller = Caller({"uid": "alice"})
-    send(caller.hello())
-    for said in caller.received(data): …      # Opened, Answer, Pushed, Kicked
-    send(caller.outgoing())                   # acknowledgement, heartbeats
+    session = ClientSession({"uid": "alice"})
+    send(session.handshake())
+    for each in session.received(data): …     # Opened, Response, Push, Kicked
+    send(session.outgoing())                  # the handshake's acknowledgement
 
-Bodies are JSON texts; where the server defined a route in protobuf, they are translated
-on their way.  Time comes as `beat`, to be called when the interval is over.
+Bodies are JSON texts; for routes that the server defined in protobuf they are encoded
+and decoded here.  Whoever has the clock sends `heartbeat()` when the interval is over.
 
 No I/O, no clock.
 """
@@ -23,12 +23,20 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable, Unusable
 
-__all__ = ["Answer", "Caller", "Kicked", "Opened", "Pushed", "Said", "Unexpected"]
+__all__ = [
+    "ClientSession",
+    "Incoming",
+    "Kicked",
+    "Opened",
+    "Push",
+    "Response",
+    "Unexpected",
+]
 
 _MOST_ID = 0xFFFFFFFF
 _HEARTBEAT = wire.package(wire.HEARTBEAT)
 
-#: What comes of reading a handshake, or definitions, of another shape than expected.
+#: What is raised by reading a handshake, or definitions, of an unexpected shape.
 _NOT_POMELO = (
     Refusal, ValueError, KeyError, TypeError, AttributeError, RecursionError,
     msgspec.DecodeError,
@@ -36,7 +44,7 @@ _NOT_POMELO = (
 
 
 class Unexpected(Exception):
-    """The server does not speak Pomelo, or does not want us."""
+    """The server does not speak Pomelo, or refused the handshake; str() says why."""
 
 
 @dataclass(slots=True)
@@ -48,15 +56,16 @@ class Opened:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """A response."""
 
     id: int
+    """Of its request."""
     body: bytes
 
 
 @dataclass(slots=True)
-class Pushed:
+class Push:
     """A push."""
 
     route: str
@@ -65,16 +74,16 @@ class Pushed:
 
 @dataclass(slots=True)
 class Kicked:
-    """The server is about to hang up."""
+    """The server is about to close the connection."""
 
     reason: str
 
 
-Said = Opened | Answer | Pushed | Kicked
+Incoming = Opened | Response | Push | Kicked
 
 
-class Caller:
-    """One connection of a client."""
+class ClientSession:
+    """One connection, from the client's side."""
 
     def __init__(
         self,
@@ -82,8 +91,8 @@ class Caller:
         *,
         sys: Mapping[str, Any] | None = None,
     ) -> None:
-        """*sys* replaces what the client says about itself."""
-        self._hello = {
+        """*user* and *sys* are sent in the handshake; *sys* describes the client."""
+        self._handshake = {
             "sys": sys or {"type": "gateway", "version": "1"},
             "user": user or {},
         }
@@ -91,10 +100,9 @@ class Caller:
         self._codes: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._requests: Schema | None = None
-        self._answers: Schema | None = None
-        self._routes: dict[int, str] = {}  # of requests that are not answered
+        self._responses: Schema | None = None
+        self._routes: dict[int, str] = {}  # by id, of requests that are not answered
         self._last = 0
-        self._heartbeat = 0
         self._outgoing: list[bytes] = []
         self.opened = False
 
@@ -105,12 +113,12 @@ class Caller:
 
     # What to send
 
-    def hello(self) -> bytes:
-        """The handshake."""
-        return wire.package(wire.HANDSHAKE, wire.ascii_json(self._hello))
+    def handshake(self) -> bytes:
+        """The first package."""
+        return wire.package(wire.HANDSHAKE, wire.ascii_json(self._handshake))
 
     def request(self, route: str, body: bytes) -> tuple[int, bytes]:
-        """A request's id, which is free until it is answered, and its package."""
+        """A new request: its id, and its package."""
         number = self._last
         while True:
             number = number % _MOST_ID + 1
@@ -124,16 +132,16 @@ class Caller:
         return number, package
 
     def notify(self, route: str, body: bytes) -> bytes:
-        """A notify's package."""
+        """The package of a notify."""
         return wire.notify(self._codes.get(route, route), self._encode(route, body))
 
     def outgoing(self) -> bytes:
-        """What `received` wants sent, each package once."""
+        """Packages that `received` has to send in return; each is returned once."""
         packages, self._outgoing = self._outgoing, []
         return b"".join(packages)
 
-    def beat(self) -> bytes:
-        """A heartbeat."""
+    def heartbeat(self) -> bytes:
+        """The package of a heartbeat."""
         return _HEARTBEAT
 
     def _encode(self, route: str, body: bytes) -> bytes:
@@ -143,15 +151,15 @@ class Caller:
 
     # What arrives
 
-    def received(self, data: bytes) -> Iterator[Said]:
-        """Take any slicing of the stream.  Raises `Unexpected`."""
+    def received(self, data: bytes) -> Iterator[Incoming]:
+        """Take bytes of the stream, in any slicing.  Raises `Unexpected`."""
         self._packages.feed(data)
         try:
             while (package := self._packages.next()) is not None:
                 if package.kind == wire.DATA:
-                    said = self._message(wire.message(package.body))
-                    if said is not None:
-                        yield said
+                    message = self._message(wire.message(package.body))
+                    if message is not None:
+                        yield message
                 elif package.kind == wire.HANDSHAKE:
                     yield self._open(package.body)
                 elif package.kind == wire.KICK:
@@ -160,42 +168,44 @@ class Caller:
             raise Unexpected(str(why) or type(why).__name__) from None
 
     def _open(self, body: bytes) -> Opened:
-        told = msgspec.json.decode(body)
-        if told.get("code") != 200:
-            raise Unexpected(f"handshake refused: {told.get('msg', told.get('code'))}")
-        sys = told.get("sys") or {}
+        reply = msgspec.json.decode(body)
+        if reply.get("code") != 200:
+            raise Unexpected(
+                f"handshake refused: {reply.get('msg', reply.get('code'))}"
+            )
+        sys = reply.get("sys") or {}
         self._codes = dict(sys.get("dict") or {})
         self._names = {code: name for name, code in self._codes.items()}
         protos = sys.get("protos")
         if protos:
             try:
                 self._requests = Schema(protos["client"])
-                self._answers = Schema(protos["server"])
+                self._responses = Schema(protos["server"])
             except Unusable as why:
                 raise Unexpected(f"protos: {why}") from None
-        self._heartbeat = int(sys.get("heartbeat") or 0)
+        heartbeat = int(sys.get("heartbeat") or 0)
         self._outgoing.append(wire.package(wire.ACK))
         self.opened = True
-        return Opened(self._heartbeat, told.get("user"))
+        return Opened(heartbeat, reply.get("user"))
 
-    def _message(self, message: wire.Message) -> Said | None:
+    def _message(self, message: wire.Message) -> Response | Push | None:
         if message.route is None:
             route = self._routes.pop(message.id, None)
             if route is None:
                 return None
-            return Answer(message.id, self._decode(route, message.body))
+            return Response(message.id, self._decode(route, message.body))
         route = (
             self._names[message.route]
             if isinstance(message.route, int)
             else wire.text(message.route)
         )
-        return Pushed(route, self._decode(route, message.body))
+        return Push(route, self._decode(route, message.body))
 
     def _decode(self, route: str, body: bytes) -> bytes:
-        if self._answers is None or route not in self._answers:
+        if self._responses is None or route not in self._responses:
             return body
         try:
-            return msgspec.json.encode(self._answers.decode(route, body))
+            return msgspec.json.encode(self._responses.decode(route, body))
         except Undecodable as why:
             raise Unexpected(f"{route}: {why}") from None
 
