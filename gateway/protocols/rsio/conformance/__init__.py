@@ -1,11 +1,11 @@
-"""The conformance kit: 57 tests that any implementation of RS.io can be put to.
+"""Conformance tests for any implementation of RS.io, over a connection from outside.
 
     target = Target(lambda: TcpTransport("gw.example", 7400))
     for result in run(target):
         print(result.test.number, result.test.name, result.outcome, result.why)
 
-Tests of a target's publishers subscribe to `check/…` (see `gateway.protocols.rsio.check_publishers`); a
-target without them is tested in the rest (`serves_checks` finds out).
+Tests of the target as a publisher subscribe to `check/…` (`rsio.check_publishers`); a
+target without those is put to the other tests (`serves_checks` finds out).
 """
 
 from gateway.protocols.rsio.conformance.probe import Failed, Target, Transport

@@ -1,4 +1,4 @@
-"""Checks of greeting, leaving and extensions."""
+"""Conformance checks of a connection: hello, goodbye, extensions, unknown Ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from gateway.protocols.rsio.messages import (
 __all__: list[str] = []
 
 _C = Role.CONNECTION
-_HELLO = wire.encode(ClientHello(0, ()))
 
 
 @check(33, _C)
@@ -32,13 +31,13 @@ def _rejected(target: Target) -> None:
     """A connection whose hello is refused has no streams."""
     probe = target.connect()
     probe.say(ClientHello(9, ()), Subscribe("check/never", 1, 1))
-    probe.hangs_up()
-    require(not probe.asked, "subscribed on a connection that it refused")
+    probe.ends_conversation()
+    require(not probe.subscriptions, "subscribed on a connection that it refused")
 
 
 @check(34, _C)
 def _keepalive(target: Target) -> None:
-    """A ping is answered with the same octets, if both know it."""
+    """A ping is answered with the same octets, if extension 1 is in use."""
     probe = target.connect()
     if Extension.KEEPALIVE not in probe.hello(Extension.KEEPALIVE):
         raise Unavailable("the target has no keepalive")
@@ -46,61 +45,56 @@ def _keepalive(target: Target) -> None:
         probe.say(Ping(data))
         probe.exactly(Pong(data))
     probe.say(Goodbye(""), Ping(b"late"))
-    probe.ends()
+    probe.closes()
 
 
 @check(34, _C)
 def _no_keepalive(target: Target) -> None:
-    """A ping that was not agreed on is an unknown type."""
-    probe = target.greeted()
-    probe.say(Ping(b""))
-    probe.hangs_up()
+    """A ping is an unknown type if extension 1 is not in use."""
+    target.rejects(Ping(b""))
 
 
 @check(36, _C)
 def _not_asked(target: Target) -> None:
-    """Elements and ends of streams that were never asked for are fatal."""
+    """Elements and terminals of streams that were never subscribed to are fatal."""
     number = 2**50
-    for said in (
-        OnSubscribe(number, 0), OnComplete(number), OnError(number, "x"),
+    target.rejects(
+        OnSubscribe(number, 0),
+        OnComplete(number),
+        OnError(number, "x"),
         wire.on_next(number, [b"x"]),
-    ):  # fmt: skip
-        probe = target.greeted()
-        probe.say(said)
-        probe.hangs_up()
+    )
 
 
 @check(36, _C)
 def _too_early(target: Target) -> None:
-    """An element, or an end, before its onSubscribe is fatal (1.9)."""
+    """An element or a terminal before onSubscribe is fatal (1.9)."""
     for make in (lambda n: wire.on_next(n, [b"x"]), OnComplete):
         probe = target.greeted()
-        probe.say(make(probe.wanted().subscriber))
-        probe.hangs_up()
+        probe.say(make(probe.subscription().subscriber))
+        probe.ends_conversation()
 
 
 @check(39, _C)
 def _first(target: Target) -> None:
-    """Hello comes first."""
+    """Whatever comes before hello ends the conversation."""
     probe = target.connect()
     probe.say(Subscribe("check/never", 1, 0))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(39, _C)
 def _twice(target: Target) -> None:
-    """Hello comes once."""
-    probe = target.greeted()
-    probe.say(ClientHello(0, ()))
-    probe.hangs_up()
+    """A second hello ends the conversation."""
+    target.rejects(ClientHello(0, ()))
 
 
 @check(39, _C)
 def _wrong_side(target: Target) -> None:
-    """A client does not say serverHello."""
+    """A client that sends serverHello is rejected."""
     probe = target.connect()
     probe.say(ServerHello(0, ()))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(39, _C)
@@ -108,7 +102,7 @@ def _version(target: Target) -> None:
     """Another version is answered with a goodbye that says so."""
     probe = target.connect()
     probe.say(ClientHello(1, ()))
-    require("version" in probe.hangs_up().reason, "goodbye does not say why")
+    require("version" in probe.ends_conversation().reason, "goodbye does not say why")
 
 
 @check(40, _C)
@@ -125,8 +119,8 @@ def _optimistic(target: Target) -> None:
 def _never_reused(target: Target) -> None:
     """The target's own Ids differ."""
     probe = target.greeted()
-    probe.wanted()
-    numbers = [asked.subscriber for asked in probe.asked]
+    probe.subscription()
+    numbers = [asked.subscriber for asked in probe.subscriptions]
     require(len(set(numbers)) == len(numbers), "an Id is in use twice")
 
 
@@ -135,39 +129,34 @@ def _answered(target: Target) -> None:
     """Goodbye is answered with goodbye, and the connection closes."""
     probe = target.greeted()
     probe.say(Goodbye("done"))
-    heard = probe.hear()
-    require(isinstance(heard, Goodbye), f"expected goodbye, got {heard}")
-    probe.ends()
+    probe.expect(Goodbye)
+    probe.closes()
 
 
 @check(51, _C)
 def _acknowledged(target: Target) -> None:
-    """… with goodbyeAck, if both know it."""
+    """Goodbye is answered with goodbyeAck, if extension 3 is in use."""
     probe = target.connect()
     if Extension.GOODBYE_ACK not in probe.hello(Extension.GOODBYE_ACK):
         raise Unavailable("the target has no goodbyeAck")
     probe.say(Goodbye("done"))
-    heard = probe.hear()
-    require(isinstance(heard, GoodbyeAck), f"expected goodbyeAck, got {heard}")
-    probe.ends()
+    probe.expect(GoodbyeAck)
+    probe.closes()
 
 
 @check(51, _C)
 def _ends_streams(target: Target) -> None:
-    """Goodbye ends every stream without another word."""
+    """Goodbye ends every stream, without a terminal."""
     probe, asked = target.published()
     probe.say(Goodbye(""), wire.on_next(asked.subscriber, [b"{}"]), Request(1, 1))
-    heard = probe.hear()
-    require(isinstance(heard, Goodbye), f"expected goodbye, got {heard}")
-    probe.ends()
+    probe.expect(Goodbye)
+    probe.closes()
 
 
 @check(51, _C)
 def _unasked_ack(target: Target) -> None:
-    """A goodbyeAck that answers nothing is a mistake."""
-    probe = target.greeted()
-    probe.say(GoodbyeAck(""))
-    probe.hangs_up()
+    """A goodbyeAck that answers no goodbye is rejected."""
+    target.rejects(GoodbyeAck(""))
 
 
 @check(16, _C)
@@ -175,5 +164,4 @@ def _unknown_ids(target: Target) -> None:
     """Request and cancel for Ids that were never used are ignored."""
     probe = target.greeted()
     probe.say(Request(2**40, 1), Cancel(2**40), Request(0, 0))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()

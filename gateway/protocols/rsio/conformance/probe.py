@@ -1,8 +1,8 @@
-"""A peer that says exactly what a check wants, and looks at every answer.
+"""What checks are written with: connections to the target, driven message by message.
 
-A check is a function of a `Target`: it opens connections and drives each through a
-`Probe`, byte by byte if it likes.  The target hides whether the target is at the other
-end of a socket or in this process: a `Transport` is all it needs.
+A check is a function of a `Target`, the implementation under test.  It opens
+connections and drives each through a `Probe`, which sends exactly what the check wants,
+down to single octets, and lets no message that the target sends pass unseen.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from gateway.protocols.rsio.streams import Consumed
 
 __all__ = ["Failed", "Next", "Probe", "Target", "Transport", "Unavailable"]
 
-_PATIENCE = 5.0
-_SILENCE = 0.3
+_PATIENCE_SECONDS = 5.0
+"""For a message that is expected."""
+_SILENCE_SECONDS = 0.3
+"""Without a message: then none is coming."""
 _ENDLESS = 2**62
 
 Kind = TypeVar("Kind")
 
 
 class Failed(Exception):
-    """The target did not do what it should; says what it did."""
+    """The target does not do what the check promises; says what it does."""
 
 
 class Unavailable(Exception):
-    """The target lacks what the check needs."""
+    """The target lacks what the check needs; says what."""
 
 
 class Transport(Protocol):
     """A connection to the target."""
 
     def send(self, data: bytes) -> None:
-        """Write; a target that has closed is no error."""
+        """Write; that the target has closed is no error."""
 
     def receive(self, seconds: float) -> bytes | None:
-        """What there is to read; None if nothing comes in time, b"" at the end."""
+        """What arrives; None if nothing does in time, b"" at the end."""
 
     def close(self) -> None:
         """Close."""
@@ -64,8 +66,8 @@ class Next:
 Heard: TypeAlias = Message | Next
 
 
-class _Table(dict[int, Consumed]):
-    """Our streams: whatever Id, with the size that the target announced."""
+class _AnyStream(dict[int, Consumed]):
+    """A stream for every Id, of the size that the target announced."""
 
     def get(self, number: int, default: Any = None) -> Consumed:
         if number not in self:
@@ -79,19 +81,19 @@ class Probe:
 
     def __init__(self, link: Transport) -> None:
         self._link = link
-        self._table = _Table()
+        self._streams = _AnyStream()
         limits = Limits(element_bytes=1 << 24, part_bytes=1 << 24)
-        self._decoder = Decoder(self._table, limits, frozenset(Code))
+        self._decoder = Decoder(self._streams, limits, frozenset(Code))
         self._heard: deque[Heard] = deque()
         self.over = False
-        """The target has closed."""
-        self.asked: list[messages.Subscribe] = []
-        """What the target subscribes to."""
+        """Whether the target has closed."""
+        self.subscriptions: list[messages.Subscribe] = []
+        """The target's, in their order."""
 
-    # -- say ------------------------------------------------------------------
+    # -- send -----------------------------------------------------------------
 
     def say(self, *said: Message | bytes) -> None:
-        """Send, in one piece."""
+        """Send messages, or octets, in one piece."""
         self._link.send(
             b"".join(
                 one if isinstance(one, bytes) else wire.encode(one) for one in said
@@ -104,7 +106,7 @@ class Probe:
             self._link.send(data[at : at + 1])
 
     def hello(self, *extensions: int) -> frozenset[int]:
-        """Open; the extensions that both know."""
+        """Exchange hellos; returns the extensions in use."""
         self.say(messages.ClientHello(0, extensions))
         hello = self.expect(messages.ServerHello)
         require(hello.version == 0, f"serverHello of version {hello.version}")
@@ -124,9 +126,9 @@ class Probe:
         """Close with an RST."""
         self._link.reset()
 
-    # -- hear -----------------------------------------------------------------
+    # -- expect ---------------------------------------------------------------
 
-    def hear(self, seconds: float = _PATIENCE) -> Heard | None:
+    def hear(self, seconds: float = _PATIENCE_SECONDS) -> Heard | None:
         """The next message that is not a subscribe; None if none comes in time."""
         while not self._heard:
             data = None if self.over else self._link.receive(seconds)
@@ -151,22 +153,22 @@ class Probe:
                         for element in elements(token.messages, size)
                     ]
                 elif isinstance(token, messages.Subscribe):
-                    self.asked.append(token)
+                    self.subscriptions.append(token)
                 elif isinstance(token, messages.SubscribeFrom):
-                    self.asked.append(
+                    self.subscriptions.append(
                         messages.Subscribe(
                             token.publisher, token.subscriber, token.demand
                         )
                     )
                 else:
                     if isinstance(token, messages.OnSubscribe):
-                        self._table.get(token.subscriber).size = token.size
+                        self._streams.get(token.subscriber).size = token.size
                     assert not isinstance(token, Run), "taken above"
                     self._heard.append(token)  # type: ignore[arg-type]
         except Refusal as why:
             raise Failed(f"what the target sends is no RS.io: {why}") from None
 
-    def expect(self, kind: type[Kind], seconds: float = _PATIENCE) -> Kind:
+    def expect(self, kind: type[Kind], seconds: float = _PATIENCE_SECONDS) -> Kind:
         """The next message, which is to be of *kind*."""
         heard = self.hear(seconds)
         if not isinstance(heard, kind):
@@ -199,49 +201,68 @@ class Probe:
                 raise Failed(f"expected an element, got {self._spell(heard)}")
         return found
 
-    def silent(self, seconds: float = _SILENCE) -> None:
+    def expect_numbers(self, first: int, end: int, *, stream: int = 1) -> None:
+        """The next elements of *stream* are the numbers from *first* to *end* - 1."""
+        wanted = [b"%d" % each for each in range(first, end)]
+        if self.elements(len(wanted), stream) != wanted:
+            raise Failed(f"stream {stream}: expected the elements {first} to {end - 1}")
+
+    def expect_complete(self, number: int = 1) -> None:
+        """The next message completes a stream."""
+        self.exactly(messages.OnComplete(number))
+
+    def expect_error(self, number: int = 1) -> str:
+        """The next message fails a stream; returns the error."""
+        failed = self.expect(messages.OnError)
+        require(failed.subscriber == number, f"onError for {failed.subscriber}")
+        return failed.error
+
+    def silent(self, seconds: float = _SILENCE_SECONDS) -> None:
         """Nothing comes."""
         heard = self.hear(seconds)
         if heard is not None or self.over:
             raise Failed(f"expected silence, got {self._spell(heard)}")
 
-    def hangs_up(self) -> messages.Goodbye:
-        """The target says goodbye, whatever it said before, and closes."""
+    def ends_conversation(self) -> messages.Goodbye:
+        """The target sends goodbye, whatever it sent before, and closes."""
         goodbye = None
         while (heard := self.hear()) is not None:
             if isinstance(heard, messages.Goodbye):
                 goodbye = heard
         if goodbye is None:
             raise Failed("expected goodbye, got none")
-        require(self.over, "said goodbye and did not close")
+        require(self.over, "sent goodbye and did not close")
         return goodbye
 
-    def ends(self) -> None:
-        """The target closes."""
+    def closes(self) -> None:
+        """The target closes, whatever it sends before."""
         while self.hear() is not None:
             pass
         require(self.over, "did not close")
 
     def alive(self) -> None:
-        """The connection still works: what is asked for an unknown Id is ignored, and
-        a goodbye is answered.
-        """
+        """The connection still works: the target answers a goodbye."""
         self.say(messages.Goodbye(""))
         while (heard := self.hear()) is not None:
             if isinstance(heard, messages.Goodbye | messages.GoodbyeAck):
                 return
         raise Failed("goodbye was not answered")
 
-    def wanted(self) -> messages.Subscribe:
-        """The target's first subscription to us."""
+    def unaffected(self) -> None:
+        """Nothing comes, and the connection still works."""
+        self.silent()
+        self.alive()
+
+    def subscription(self) -> messages.Subscribe:
+        """The target's first subscription to us.  Raises `Unavailable`."""
         heard = None
-        while not self.asked:
-            heard = self.hear(_SILENCE)
+        while not self.subscriptions:
+            heard = self.hear(_SILENCE_SECONDS)
             if heard is None:
                 raise Unavailable("the target subscribes to nothing")
         if heard is not None:
             self._heard.appendleft(heard)
-        return self.asked[0]
+        return self.subscriptions[0]
 
     def _spell(self, heard: Heard | None) -> str:
         if heard is None:
@@ -250,18 +271,18 @@ class Probe:
 
 
 class Target:
-    """Where checks get their connections from."""
+    """The implementation under test."""
 
     def __init__(
         self, connect: Callable[[], Transport], *, publishers: bool = True
     ) -> None:
-        """*publishers*: the target has those of `checks`."""
+        """*publishers*: it has the publishers `check/…`."""
         self.publishers = publishers
         self._connect = connect
         self._open: list[Probe] = []
 
     def connect(self) -> Probe:
-        """A connection on which nothing was said."""
+        """A connection on which nothing was sent."""
         probe = Probe(self._connect())
         self._open.append(probe)
         return probe
@@ -272,15 +293,28 @@ class Target:
         probe.hello()
         return probe
 
+    def subscribed(self, publisher: str, demand: int = 0) -> Probe:
+        """A connection on which we subscribed to *publisher*, with Id 1."""
+        probe = self.greeted()
+        probe.subscribe(publisher, demand=demand)
+        return probe
+
     def published(self, size: int = 0) -> tuple[Probe, messages.Subscribe]:
         """A connection on which the target has subscribed to us, and we accepted."""
         probe = self.greeted()
-        asked = probe.wanted()
+        asked = probe.subscription()
         probe.say(messages.OnSubscribe(asked.subscriber, size))
         return probe, asked
 
-    def clean(self) -> None:
-        """Close what is open."""
+    def rejects(self, *violations: Message | bytes) -> None:
+        """Each of these, on a connection of its own, ends the conversation."""
+        for violation in violations:
+            probe = self.greeted()
+            probe.say(violation)
+            probe.ends_conversation()
+
+    def close(self) -> None:
+        """Close all connections."""
         opened, self._open = self._open, []
         for probe in opened:
             probe.close()

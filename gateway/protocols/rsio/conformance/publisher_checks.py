@@ -1,8 +1,8 @@
-"""Checks of the target as a publisher."""
+"""Conformance checks of a publisher: the probe subscribes to `check/…`."""
 
 from __future__ import annotations
 
-from gateway.protocols.rsio.conformance.probe import Next, Probe, Target, require
+from gateway.protocols.rsio.conformance.probe import Next, Target, require
 from gateway.protocols.rsio.conformance.registry import Role, check
 from gateway.protocols.rsio.messages import (
     Cancel,
@@ -18,37 +18,25 @@ __all__: list[str] = []
 _UNBOUNDED = 2**63 - 1
 _NEGATIVE = 2**64 - 1
 _IN_FLIGHT = 10_000_000
-"""Elements that may be on their way when a cancel is sent."""
+"""Elements that may be on their way when cancel is sent."""
 _P = Role.PUBLISHER
-
-
-def _numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last)]
-
-
-def _fails(probe: Probe, number: int) -> str:
-    error = probe.expect(OnError)
-    require(error.subscriber == number, f"onError for {error.subscriber}")
-    return error.error
 
 
 @check(1, _P)
 def _exactly(target: Target) -> None:
     """request(n) yields n elements and then silence."""
-    probe = target.greeted()
-    probe.subscribe("check/endless", demand=3)
-    require(probe.elements(3) == _numbers(0, 3), "other elements")
+    probe = target.subscribed("check/endless", 3)
+    probe.expect_numbers(0, 3)
     probe.silent()
     probe.say(Request(1, 5))
-    require(probe.elements(5) == _numbers(3, 8), "other elements")
+    probe.expect_numbers(3, 8)
     probe.silent()
 
 
 @check(1, _P)
 def _exactly_packed(target: Target) -> None:
     """Packed elements count one each."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=1000&size=4", demand=10)
+    probe = target.subscribed("check/count?n=1000&size=4", 10)
     require(len(probe.elements(10)) == 10, "not ten")
     probe.silent()
 
@@ -56,8 +44,7 @@ def _exactly_packed(target: Target) -> None:
 @check(1, _P)
 def _exactly_split(target: Target) -> None:
     """An element in parts counts one."""
-    probe = target.greeted()
-    probe.subscribe("check/large?n=3&octets=200000", demand=2)
+    probe = target.subscribed("check/large?n=3&octets=200000", 2)
     require([len(one) for one in probe.elements(2)] == [200_000] * 2, "other sizes")
     probe.silent()
 
@@ -65,57 +52,51 @@ def _exactly_split(target: Target) -> None:
 @check(2, _P)
 def _fewer(target: Target) -> None:
     """A stream may end before its demand is met."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=2", demand=10)
+    probe = target.subscribed("check/count?n=2", 10)
     probe.elements(2)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(3, _P)
 def _serial(target: Target) -> None:
     """A thousand elements come in order, however they were asked for."""
-    probe = target.greeted()
-    probe.subscribe("check/endless")
+    probe = target.subscribed("check/endless")
     for _ in range(100):
         probe.say(Request(1, 3), Request(1, 7))
-    require(probe.elements(1000) == _numbers(0, 1000), "out of order")
+    probe.expect_numbers(0, 1000)
 
 
 @check(4, _P)
 def _failure(target: Target) -> None:
     """A failure is told by onError."""
-    probe = target.greeted()
-    probe.subscribe("check/fail?n=1", demand=5)
+    probe = target.subscribed("check/fail?n=1", 5)
     probe.elements(1)
-    _fails(probe, 1)
+    probe.expect_error()
 
 
 @check(5, _P)
 def _finite(target: Target) -> None:
     """A finite stream ends with onComplete."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=3", demand=3)
+    probe = target.subscribed("check/count?n=3", 3)
     probe.elements(3)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(5, _P)
 def _empty(target: Target) -> None:
     """optional_spec105: an empty stream completes without demand."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=0")
-    probe.exactly(OnComplete(1))
+    probe = target.subscribed("check/count?n=0")
+    probe.expect_complete()
 
 
 @check(6, _P)
 def _nothing_after(target: Target) -> None:
     """Nothing follows onComplete or onError, whatever is asked."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=1", 1, 1)
+    probe = target.subscribed("check/count?n=1", 1)
     probe.elements(1)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
     probe.subscribe("check/fail?n=0", 2, 1)
-    _fails(probe, 2)
+    probe.expect_error(2)
     probe.say(Request(1, 5), Request(2, 5), Cancel(1), Cancel(2))
     probe.silent()
 
@@ -125,7 +106,7 @@ def _unknown(target: Target) -> None:
     """An unknown publisher is an onSubscribe and an onError."""
     probe = target.greeted()
     probe.subscribe("check/no-such-publisher", 7, 1)
-    _fails(probe, 7)
+    probe.expect_error(7)
     probe.alive()
 
 
@@ -136,41 +117,37 @@ def _two(target: Target) -> None:
     probe.subscribe("check/count?n=50", 1)
     probe.subscribe("check/count?n=50", 2)
     probe.say(Request(1, 50))
-    require(probe.elements(50, 1) == _numbers(0, 50), "the first got others")
-    probe.exactly(OnComplete(1))
+    probe.expect_numbers(0, 50, stream=1)
+    probe.expect_complete()
     probe.say(Request(2, 50))
-    require(probe.elements(50, 2) == _numbers(0, 50), "the second got others")
-    probe.exactly(OnComplete(2))
+    probe.expect_numbers(0, 50, stream=2)
+    probe.expect_complete(2)
 
 
 @check(14, _P)
 def _terminal(target: Target) -> None:
     """OnComplete and onError come with and without a request."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=0", 1, 9)
-    probe.exactly(OnComplete(1))
+    probe = target.subscribed("check/count?n=0", 9)
+    probe.expect_complete()
     probe.subscribe("check/fail?n=0", 2)
-    _fails(probe, 2)
+    probe.expect_error(2)
 
 
 @check(15, _P)
 def _deep(target: Target) -> None:
     """Ten thousand requests of one element each, all at once."""
-    probe = target.greeted()
-    probe.subscribe("check/endless")
+    probe = target.subscribed("check/endless")
     probe.say(*[Request(1, 1)] * 10_000)
-    require(probe.elements(10_000) == _numbers(0, 10_000), "other elements")
+    probe.expect_numbers(0, 10_000)
     probe.silent()
 
 
 @check(16, _P)
 def _no_ops(target: Target) -> None:
     """Request and cancel after cancel do nothing."""
-    probe = target.greeted()
-    probe.subscribe("check/endless")
+    probe = target.subscribed("check/endless")
     probe.say(Cancel(1), Request(1, 5), Cancel(1), Cancel(1), Request(1, 0))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(17, _P)
@@ -190,7 +167,7 @@ def _not_positive(target: Target) -> None:
     for number, demand in ((1, 0), (2, _NEGATIVE), (3, 2**63)):
         probe.subscribe("check/endless", number)
         probe.say(Request(number, demand))
-        require("3.9" in _fails(probe, number), "onError does not name 3.9")
+        require("3.9" in probe.expect_error(number), "onError does not name 3.9")
         probe.say(Request(number, 1))
         probe.silent()
 
@@ -198,16 +175,14 @@ def _not_positive(target: Target) -> None:
 @check(18, _P)
 def _not_positive_at_once(target: Target) -> None:
     """A negative first demand is an onSubscribe and such an onError."""
-    probe = target.greeted()
-    probe.subscribe("check/endless", 1, _NEGATIVE)
-    require("3.9" in _fails(probe, 1), "onError does not name 3.9")
+    probe = target.subscribed("check/endless", _NEGATIVE)
+    require("3.9" in probe.expect_error(), "onError does not name 3.9")
 
 
 @check(19, _P)
 def _stops(target: Target) -> None:
     """Cancel stops even an unbounded stream."""
-    probe = target.greeted()
-    probe.subscribe("check/endless", demand=_UNBOUNDED)
+    probe = target.subscribed("check/endless", _UNBOUNDED)
     probe.elements(100)
     probe.say(Cancel(1), Subscribe("check/count?n=0", 2, 0))
     last = None
@@ -217,28 +192,25 @@ def _stops(target: Target) -> None:
             last = heard
             break
     require(last == OnSubscribe(2, 0), f"expected onSubscribe(2), got {last}")
-    probe.exactly(OnComplete(2))
+    probe.expect_complete(2)
     probe.silent()
 
 
 @check(21, _P)
 def _unbounded(target: Target) -> None:
     """2^63-1, twice, and many more requests: no error, no wrap."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=500", 1, _UNBOUNDED)
+    probe = target.subscribed("check/count?n=500", _UNBOUNDED)
     probe.say(*[Request(1, _UNBOUNDED)] * 3, *[Request(1, 1)] * 20)
     probe.elements(500)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(21, _P)
 def _unbounded_before(target: Target) -> None:
     """The same while nothing can be delivered yet."""
-    probe = target.greeted()
-    probe.subscribe("check/never")
+    probe = target.subscribed("check/never")
     probe.say(*[Request(1, _UNBOUNDED)] * 5, *[Request(1, 2**62)] * 5)
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(21, _P)
@@ -248,41 +220,38 @@ def _no_wrap(target: Target) -> None:
         probe = target.greeted()
         probe.subscribe("check/slow?n=2", number)
         probe.say(*[Request(number, each) for each in (_UNBOUNDED, *more)])
-        require(probe.elements(2, number) == _numbers(0, 2), "other elements")
-        probe.exactly(OnComplete(number))
+        probe.expect_numbers(0, 2, stream=number)
+        probe.expect_complete(number)
 
 
 @check(22, _P)
 def _active(target: Target) -> None:
     """A publisher with its own rhythm delivers each element when it has it."""
-    probe = target.greeted()
-    probe.subscribe("check/slow?n=3", demand=100)
-    require(probe.elements(3) == _numbers(0, 3), "other elements")
-    probe.exactly(OnComplete(1))
+    probe = target.subscribed("check/slow?n=3", 100)
+    probe.expect_numbers(0, 3)
+    probe.expect_complete()
     probe.subscribe("check/slow?n=1000", 2, 1000)  # longer than we wait for one
-    require(probe.elements(3, 2) == _numbers(0, 3), "other elements")
+    probe.expect_numbers(0, 3, stream=2)
 
 
 @check(23, _P)
 def _long_ago(target: Target) -> None:
     """Demand from before another stream's life is still honoured."""
-    probe = target.greeted()
-    probe.subscribe("check/slow?n=2", 1, 2)
+    probe = target.subscribed("check/slow?n=2", 2)
     probe.subscribe("check/count?n=2", 2, 2)
-    require(probe.elements(2, 2) == _numbers(0, 2), "other elements")
-    probe.exactly(OnComplete(2))
-    require(probe.elements(2, 1) == _numbers(0, 2), "other elements")
-    probe.exactly(OnComplete(1))
+    probe.expect_numbers(0, 2, stream=2)
+    probe.expect_complete(2)
+    probe.expect_numbers(0, 2, stream=1)
+    probe.expect_complete()
 
 
 @check(24, _P)
 def _single(target: Target) -> None:
     """A single element: passed, failed, cancelled."""
-    probe = target.greeted()
-    probe.subscribe("check/count?n=1", 1, 1)
+    probe = target.subscribed("check/count?n=1", 1)
     probe.exactly(Next(1, b"0"), OnComplete(1))
     probe.subscribe("check/fail?n=0", 2, 1)
-    _fails(probe, 2)
+    probe.expect_error(2)
     probe.subscribe("check/count?n=1", 3)
     probe.say(Cancel(3), Request(3, 1))
     probe.silent()
@@ -297,12 +266,9 @@ def _three(target: Target) -> None:
     for step in range(3):
         for number in (2, 1, 3):
             probe.say(Request(number, 2))
-            require(
-                probe.elements(2, number) == _numbers(2 * step, 2 * step + 2),
-                "another stream's elements",
-            )
+            probe.expect_numbers(2 * step, 2 * step + 2, stream=number)
             if step == 2:
-                probe.exactly(OnComplete(number))
+                probe.expect_complete(number)
 
 
 @check(26, _P)
@@ -311,20 +277,19 @@ def _kinds(target: Target) -> None:
     probe = target.greeted()
     for number, length in ((1, 0), (2, 1), (3, 300)):
         probe.subscribe(f"check/count?n={length}", number, length + 1)
-        require(probe.elements(length, number) == _numbers(0, length), "other elements")
-        probe.exactly(OnComplete(number))
+        probe.expect_numbers(0, length, stream=number)
+        probe.expect_complete(number)
     probe.subscribe("check/endless", 4, 300)
     probe.elements(300, 4)
     probe.subscribe("check/fail?n=2", 5, 9)
     probe.elements(2, 5)
-    _fails(probe, 5)
+    probe.expect_error(5)
 
 
 @check(27, _P)
 def _four(target: Target) -> None:
     """request(4), four elements, two seconds of silence."""
-    probe = target.greeted()
-    probe.subscribe("check/endless")
+    probe = target.subscribed("check/endless")
     probe.silent()
     probe.say(Request(1, 4))
     probe.elements(4)
@@ -334,8 +299,7 @@ def _four(target: Target) -> None:
 @check(28, _P)
 def _silence(target: Target) -> None:
     """cancel, then silence, though there was demand."""
-    probe = target.greeted()
-    probe.subscribe("check/slow?n=3", demand=9)
+    probe = target.subscribed("check/slow?n=3", 9)
     probe.elements(1)
     probe.say(Cancel(1))
     probe.silent(1.0)
@@ -349,18 +313,17 @@ def _differently(target: Target) -> None:
     probe.subscribe("check/fail?n=2", 2)
     probe.say(Request(2, 9))
     probe.elements(2, 2)
-    _fails(probe, 2)
+    probe.expect_error(2)
     probe.say(Request(1, 9))
     probe.elements(2, 1)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(31, _P)
 def _clients(target: Target) -> None:
     """Several clients, one behind the other and at once."""
     for _ in range(3):
-        probe = target.greeted()
-        probe.subscribe("check/count?n=3", 1, 3)
+        probe = target.subscribed("check/count?n=3", 3)
         probe.elements(3)
         probe.alive()
         probe.close()
@@ -368,7 +331,7 @@ def _clients(target: Target) -> None:
     for probe in probes:
         probe.subscribe("check/endless", 1, 5)
     for probe in reversed(probes):
-        require(probe.elements(5) == _numbers(0, 5), "another client's elements")
+        probe.expect_numbers(0, 5)
         probe.silent(0.05)
 
 
@@ -387,7 +350,7 @@ def _streams(target: Target) -> None:
     require(refused, "5000 streams were let in")
     probe.say(Cancel(1))
     probe.subscribe("check/count?n=0", 1)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(36, _P)
@@ -396,7 +359,7 @@ def _live(target: Target) -> None:
     probe = target.greeted()
     probe.subscribe("check/never", 1)
     probe.say(Subscribe("check/never", 1, 0))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(46, _P)
@@ -407,7 +370,7 @@ def _packed(target: Target) -> None:
     require(probe.expect(OnSubscribe) == OnSubscribe(1, 8), "another size")
     found = probe.elements(600)
     require(found == [number.to_bytes(8) for number in range(600)], "others")
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
 
 
 @check(49, _P)
@@ -415,10 +378,10 @@ def _reuse(target: Target) -> None:
     """An Id is free after onComplete, onError and cancel."""
     probe = target.greeted()
     probe.subscribe("check/count?n=0", 1)
-    probe.exactly(OnComplete(1))
+    probe.expect_complete()
     probe.subscribe("check/fail?n=0", 1)
-    _fails(probe, 1)
+    probe.expect_error()
     probe.subscribe("check/never", 1)
     probe.say(Cancel(1))
     probe.subscribe("check/count?n=2", 1, 2)
-    require(probe.elements(2) == _numbers(0, 2), "other elements")
+    probe.expect_numbers(0, 2)

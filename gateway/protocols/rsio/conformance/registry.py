@@ -1,8 +1,9 @@
-"""The 57 tests by number and name, and the checks that carry them out.
+"""The 57 conformance tests by number and name, and the checks that carry them out.
 
-The names follow the Reactive Streams TCK where it has the test.  A test is one or more
-checks: of the target as a publisher, as a subscriber, or of the connection as such.
-What can only be seen from within has no check, and says where it is tested.
+Names follow the Reactive Streams TCK where it has the test.  A test is one or more
+checks: of the target as a publisher, as a subscriber, or of the connection itself.  A
+test that can only be made from inside an implementation has no check, and says where
+ours is tested.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Body: TypeAlias = Callable[[Target], None]
 
 
 class Role(Enum):
-    """What of the target is looked at."""
+    """What a check looks at."""
 
     PUBLISHER = "publisher"
     SUBSCRIBER = "subscriber"
@@ -31,7 +32,7 @@ class Role(Enum):
 
 @dataclass(slots=True)
 class Check:
-    """One look at the target."""
+    """A function that raises `Failed` if the target does not keep the promise."""
 
     role: Role
     promise: str
@@ -41,14 +42,14 @@ class Check:
 
 @dataclass(slots=True)
 class Test:
-    """One of the 57."""
+    """One of the 57 tests."""
 
-    __test__ = False  # pytest, it is not one of yours
+    __test__ = False  # pytest would take the class for a test
 
     number: int
     name: str
     inside: str = ""
-    """Why it can not be seen from outside, and where ours is tested."""
+    """If it has no checks: why not, and where ours is tested."""
     checks: list[Check] = field(default_factory=list)
 
 
@@ -129,7 +130,7 @@ TESTS: dict[int, Test] = {
 
 
 def check(number: int, role: Role) -> Callable[[Body], Body]:
-    """Make a function a check of test *number*; its docstring is its promise."""
+    """Decorator: a function is a check of test *number*, its docstring the promise."""
 
     def register(body: Body) -> Body:
         TESTS[number].checks.append(

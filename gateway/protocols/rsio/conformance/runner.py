@@ -1,4 +1,4 @@
-"""Puts a target to the tests."""
+"""Runs the conformance tests against a target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Outcome", "Result", "run", "serves_checks"]
 
 
 class Outcome(Enum):
-    """Of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,7 +29,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Result:
-    """What came of one check; of none, if the test can not be seen from outside."""
+    """The result of one check, or that of a test without checks."""
 
     test: Test
     check: Check | None
@@ -42,9 +42,9 @@ def run(
     numbers: Collection[int] | None = None,
     roles: Collection[Role] = tuple(Role),
 ) -> Iterator[Result]:
-    """Run all tests, or those of *numbers*; each result as it is known.
+    """Run all tests, or those with *numbers*; yields each result as it is known.
 
-    *roles* is as what the target is looked at.
+    Checks of other *roles* are left out.
     """
     for number, test in TESTS.items():
         if numbers is not None and number not in numbers:
@@ -57,7 +57,7 @@ def run(
 
 
 def serves_checks(target: Target) -> bool:
-    """Whether the target has the publishers `check/…`.  Raises OSError, `Failed`."""
+    """Whether the target has the publishers `check/…`.  Raises OSError or `Failed`."""
     try:
         probe = target.greeted()
         probe.say(Subscribe("check/count?n=0", 1, 0))
@@ -65,7 +65,7 @@ def serves_checks(target: Target) -> bool:
             probe.hear(), OnComplete
         )
     finally:
-        target.clean()
+        target.close()
 
 
 def _one(target: Target, test: Test, each: Check) -> Result:
@@ -80,5 +80,5 @@ def _one(target: Target, test: Test, each: Check) -> Result:
     except OSError as why:
         return Result(test, each, Outcome.FAILED, f"no connection: {why}")
     finally:
-        target.clean()
+        target.close()
     return Result(test, each, Outcome.PASSED)

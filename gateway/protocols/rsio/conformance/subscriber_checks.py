@@ -1,4 +1,4 @@
-"""Checks of the target as a subscriber: it subscribes to us."""
+"""Conformance checks of a subscriber: the probe publishes what it subscribes to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _JSON = b'{"rsio-check":true}'
 
 
 class NotCancelled(Unavailable):
-    """What is to be looked at after a cancel can not be; test 54 says that it is wrong."""
+    """The target does not cancel: a failure of test 54, and no other can be made."""
 
 
 def _next(number: int, count: int = 1) -> bytes:
@@ -39,7 +39,7 @@ def _next(number: int, count: int = 1) -> bytes:
 
 
 def _granted(probe: Probe, number: int, at_least: int) -> int:
-    """More demand comes, of *at_least* so much in all."""
+    """Expect requests until *at_least* so much demand was added; returns the sum."""
     granted = 0
     while granted < at_least:
         request = probe.expect(Request)
@@ -57,7 +57,7 @@ def _window(asked: Subscribe) -> int:
 
 @check(1, _S)
 def _credit(target: Target) -> None:
-    """Demand is renewed as elements are taken, of whatever form, one unit each."""
+    """Demand is renewed as elements are taken, one unit each, in whatever form they came."""
     probe, asked = target.published(8)
     number, window = asked.subscriber, _window(asked)
     half = window // 2
@@ -72,8 +72,7 @@ def _no_terminal(target: Target) -> None:
     """A terminal after the target's cancel breaks nothing, nor does its absence."""
     probe, number = _cancelled(target)
     probe.say(OnComplete(number))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(10, _S)
@@ -91,8 +90,7 @@ def _after_terminal(target: Target) -> None:
         probe, asked = target.published()
         number = asked.subscriber
         probe.say(_next(number, min(1, asked.demand)), terminal(number))
-        probe.silent()
-        probe.alive()
+        probe.unaffected()
 
 
 @check(12, _S)
@@ -101,11 +99,11 @@ def _second(target: Target) -> None:
     probe, asked = target.published()
     probe.say(OnSubscribe(asked.subscriber, 0))
     probe.exactly(Cancel(asked.subscriber))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 def _cancelled(target: Target, size: int = 0) -> tuple[Probe, int]:
-    """A stream that the target has cancelled, because we sent too much."""
+    """Send more than requested, so that the target cancels; returns the stream's Id."""
     probe, asked = target.published(size)
     number, window = asked.subscriber, _window(asked)
     if size:
@@ -121,25 +119,23 @@ def _cancelled(target: Target, size: int = 0) -> tuple[Probe, int]:
 
 @check(13, _S)
 def _late(target: Target) -> None:
-    """Elements that cross the cancel are swallowed."""
+    """Elements that cross the cancel are ignored."""
     probe, number = _cancelled(target)
     probe.say(_next(number, 5), OnNextPart(number, 1, b"x"))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(14, _S)
 def _at_once(target: Target) -> None:
-    """A stream may end before anything, well or not."""
+    """A stream may fail before any element."""
     probe, asked = target.published()
     probe.say(OnError(asked.subscriber, "E404 nothing here"))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(30, _S)
 def _pairs(target: Target) -> None:
-    """{single, multi, none, error}, both ways at once."""
+    """One element, many, none, an error: in both directions at once."""
     ends = {
         "check/count?n=1": 1, "check/count?n=9": 9, "check/count?n=0": 0,
         "check/fail?n=2": 2,
@@ -167,7 +163,7 @@ def _again(target: Target) -> None:
     probe, asked = target.published()
     probe.say(_next(asked.subscriber, min(3, asked.demand)))
     probe.close()
-    again = target.greeted().wanted()
+    again = target.greeted().subscription()
     require(
         (again.publisher, again.demand) == (asked.publisher, asked.demand),
         "asks for something else",
@@ -179,16 +175,16 @@ def _too_large(target: Target) -> None:
     """An element that claims 2^40 octets is refused at once."""
     probe, asked = target.published()
     probe.say(b"\x21" + wire.varint(asked.subscriber) + wire.varint(2**40))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(37, _S)
 def _too_large_part(target: Target) -> None:
-    """… and so is a part that does."""
+    """A part that claims 2^40 octets is refused at once."""
     probe, asked = target.published()
     head = b"\x25" + wire.varint(asked.subscriber) + b"\x01"
     probe.say(head + wire.varint(2**40))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(46, _S)
@@ -196,16 +192,15 @@ def _fixed(target: Target) -> None:
     """Packed elements in a stream without a fixed size are refused."""
     probe, asked = target.published()
     probe.say(wire.on_next_packed(asked.subscriber, 2, b"abcd"))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(46, _S)
 def _none_packed(target: Target) -> None:
-    """No elements in a packed message cost nothing."""
+    """A packed message of no elements is ignored."""
     probe, asked = target.published(4)
     probe.say(wire.on_next_packed(asked.subscriber, 0, b""))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(46, _S)
@@ -213,12 +208,12 @@ def _overflow(target: Target) -> None:
     """A count times a size beyond all limits is refused at once."""
     probe, asked = target.published(8)
     probe.say(b"\x24" + wire.varint(asked.subscriber) + wire.varint(2**61 + 1))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(47, _S)
 def _parts(target: Target) -> None:
-    """Parts of two elements interleave; each costs one unit."""
+    """Parts of two elements may interleave; each element takes one unit of demand."""
     probe, asked = target.published()
     number = asked.subscriber
     if asked.demand < 2:
@@ -231,16 +226,15 @@ def _parts(target: Target) -> None:
 
 @check(47, _S)
 def _unfinished(target: Target) -> None:
-    """A stream may end within an element."""
+    """A stream may end inside a split element."""
     probe, asked = target.published()
     probe.say(OnNextPart(asked.subscriber, 1, b"x"), OnComplete(asked.subscriber))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(47, _S)
 def _endless_parts(target: Target) -> None:
-    """An element that never ends is cancelled."""
+    """A split element that never ends gets its stream cancelled."""
     probe, asked = target.published()
     part = wire.encode(OnNextPart(asked.subscriber, 1, b"x" * 60_000))
     for _ in range(2000):
@@ -255,11 +249,11 @@ def _endless_parts(target: Target) -> None:
 
 @check(47, _S)
 def _total(target: Target) -> None:
-    """Parts must join to the fixed size."""
+    """Parts that do not join to the fixed size end the conversation."""
     probe, asked = target.published(8)
     number = asked.subscriber
     probe.say(OnNextPart(number, 1, b"1234"), OnNextLastPart(number, 1, b"56"))
-    probe.hangs_up()
+    probe.ends_conversation()
 
 
 @check(48, _S)
@@ -268,8 +262,7 @@ def _old_size(target: Target) -> None:
     probe, number = _cancelled(target, size=3)
     probe.say(wire.on_next(number, [b"\x7f\x00\xff"] * 2, fixed=True))
     probe.say(wire.on_next_packed(number, 2, b"\x7f\x00\xff" * 2))
-    probe.silent()
-    probe.alive()
+    probe.unaffected()
 
 
 @check(50, _S)
@@ -286,7 +279,7 @@ def _both_ways(target: Target) -> None:
 
 @check(52, _S)
 def _reset(target: Target) -> None:
-    """A reset in the middle of an element costs that connection and no other."""
+    """A reset inside an element costs that connection and no other."""
     other, asked = target.published()
     probe, doomed = target.published()
     probe.say(_next(doomed.subscriber)[:-3])
@@ -297,7 +290,7 @@ def _reset(target: Target) -> None:
 
 @check(53, _S)
 def _window_holds(target: Target) -> None:
-    """Never more is asked for than the window and what has come (kill: from within)."""
+    """Never more is requested than has arrived; in the end, as much as has."""
     probe, asked = target.published()
     number, window = asked.subscriber, _window(asked)
     sent = granted = 0
@@ -314,13 +307,13 @@ def _window_holds(target: Target) -> None:
 
 @check(54, _S)
 def _overrun(target: Target) -> None:
-    """Too many elements: the stream is cancelled, and the next time all ends."""
+    """Too many elements get the stream cancelled; the second time, the connection ends."""
     try:
         probe, _ = _cancelled(target)
     except NotCancelled as why:
         raise Failed(str(why)) from None
-    if len(probe.asked) > 1:
-        second = probe.asked[1]
+    if len(probe.subscriptions) > 1:
+        second = probe.subscriptions[1]
         probe.say(OnSubscribe(second.subscriber, 0))
         probe.say(_next(second.subscriber, _window(second) + 1))
-        probe.hangs_up()
+        probe.ends_conversation()

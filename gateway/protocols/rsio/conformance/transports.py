@@ -1,5 +1,6 @@
-"""Links over TCP, a unix socket, TLS and WebSocket, blocking: a check waits for nothing
-else.
+"""Blocking connections to a target: TCP, unix socket, TLS, WebSocket.
+
+They may block, because a check waits for nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CONNECT_SECONDS = 10.0
 
 
 class SocketTransport:
-    """A connection that is open."""
+    """A connection over an open socket."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -53,7 +54,7 @@ class SocketTransport:
 
 
 class TcpTransport(SocketTransport):
-    """To a host and a port; with *tls*, over TLS."""
+    """A connection to a host and a port; with *tls*, over TLS."""
 
     def __init__(
         self, host: str, port: int, *, tls: ssl.SSLContext | None = None
@@ -64,7 +65,7 @@ class TcpTransport(SocketTransport):
 
 
 class UnixTransport(SocketTransport):
-    """To a socket in the file system; with *tls*, over TLS."""
+    """A connection to a socket in the file system; with *tls*, over TLS."""
 
     def __init__(self, path: Path, *, tls: ssl.SSLContext | None = None) -> None:
         made = socket.socket(socket.AF_UNIX)
@@ -78,12 +79,12 @@ class UnixTransport(SocketTransport):
 
 
 class WebSocketTransport:
-    """Over another link: one binary message for each `send`."""
+    """A WebSocket over another connection: one binary message for each `send`."""
 
     def __init__(
         self, below: Transport, host: str, path: str, subprotocol: str
     ) -> None:
-        """OSError if the target will not be a WebSocket."""
+        """Raises OSError if the target does not accept the WebSocket."""
         self._below = below
         self._client = WebSocketClient(host, path, [subprotocol])
         self._data = b""
