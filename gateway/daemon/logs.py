@@ -1,12 +1,11 @@
-r"""Log lines: text for people or JSON for programs, on standard error.
+r"""The daemon's log: text for people or JSON for programs, on standard error.
 
-What a peer says may be logged, so nothing of it may reach a terminal or a log file
-as anything but text: every character that is not printable is written as an escape
-(`\x1b`, `\n`, `\u2028`).  An event is one line; in text a traceback adds more, each
-of them indented.
+Log lines quote what peers send, so every character that is not printable is written as
+an escape (`\x1b`, `\n`, `\u2028`): it can do nothing to a terminal or a log file.  A log
+event is one line; in text a traceback adds more, each of them indented.
 
-Log nothing per event, and let `net.limits.RejectionLog` judge what a peer can cause: a
-line costs as much CPU as thirty events.
+Log nothing per event, and rate-limit what a peer can cause (`net.limits.RejectionLog`):
+a line costs as much CPU as thirty events.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, TextIO, cast
 
 from twisted.application.service import MultiService
 from twisted.logger import (
@@ -29,14 +28,15 @@ from twisted.logger import (
     LogLevelFilterPredicate,
     PredicateResult,
     formatEvent,
-    globalLogBeginner,
 )
 from twisted.python.components import Componentized
 from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
 from zope.interface import implementer, provider
 
-__all__ = ["Logged", "escape", "observer", "start"]
+from gateway.config.model import Logging
+
+__all__ = ["LoggingService", "escape", "observer"]
 
 _MAX_MESSAGE = 4000
 _MAX_TRACEBACK_LINES = 60
@@ -46,37 +46,18 @@ _LEGACY = frozenset(
 )
 
 
-class Settings(Protocol):
-    """The `logging` section."""
-
-    @property
-    def level(self) -> str:
-        """`debug`, `info`, `warn`, `error` or `critical`."""
-
-    @property
-    def format(self) -> str:
-        """`text` or `json`."""
-
-
 # -- where it goes ------------------------------------------------------------
 
 
-def start(settings: Settings) -> None:
-    """Begin now, on standard error: for programs that are not run by twistd."""
-    globalLogBeginner.beginLoggingTo(
-        [observer(settings, sys.stderr)], redirectStandardIO=False
-    )
+class LoggingService(MultiService):
+    """The root of the daemon's services: makes twistd log as the configuration says.
 
-
-class Logged(MultiService):
-    """The services below it log as the configuration says, and in no other way.
-
-    twistd begins logging itself, with the observer that it finds on the application:
-    so this goes to the top of the services, and puts ours there in time.
+    twistd begins logging itself, with the observer that it finds on the application;
+    this puts ours there when it is added.
     """
 
     def __init__(
-        self, settings: Settings, twistd: Mapping[str, Any] | None = None
+        self, settings: Logging, twistd: Mapping[str, Any] | None = None
     ) -> None:
         """*twistd* has the options of its command line: `Options.parent`."""
         super().__init__()
@@ -99,19 +80,19 @@ def _output(twistd: Mapping[str, Any]) -> TextIO:
     return cast(TextIO, LogFile.fromFullPath(name or "twistd.log"))
 
 
-def observer(settings: Settings, out: TextIO) -> ILogObserver:
-    """Writes to *out* what is at least of the level."""
+def observer(settings: Logging, out: TextIO) -> ILogObserver:
+    """An observer that writes to *out* what has at least the configured level."""
     level = LogLevel.lookupByName(settings.level)
     least = LogLevelFilterPredicate(level)
     if level is not LogLevel.debug:
         least.setLogLevelForNamespace("log_legacy", max(level, LogLevel.warn))
-    lines = _Lines(out, _as_json if settings.format == "json" else _as_text)
+    lines = _LineWriter(out, _as_json if settings.format == "json" else _as_text)
     return FilteringLogObserver(lines, [least, _no_chatter])
 
 
 @provider(ILogFilterPredicate)
 def _no_chatter(event: LogEvent) -> Any:
-    """Twisted tells of each factory that it starts; our listeners tell more."""
+    """Drop Twisted's lines about each factory; our listeners have better ones."""
     form = event.get("log_format") or ""
     if form.startswith(("Starting factory", "Stopping factory")):
         return PredicateResult.no
@@ -119,7 +100,7 @@ def _no_chatter(event: LogEvent) -> Any:
 
 
 @implementer(ILogObserver)
-class _Lines:
+class _LineWriter:
     def __init__(self, out: TextIO, form: Callable[[LogEvent], str]) -> None:
         self._out = out
         self._form = form
@@ -133,7 +114,7 @@ class _Lines:
 
 
 def escape(text: str) -> str:
-    """Text that can do nothing to a terminal, a pager or a line-based tool."""
+    """*text* with every character that is not printable escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,6 +1,6 @@
-"""Tell systemd how we are: sd_notify(3), which is one datagram.
+"""Status messages to systemd: sd_notify(3), one datagram each.
 
-All of it does nothing, and says so by returning False, where nobody listens.
+Each function returns whether a message was sent; without systemd none is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["ready", "reloading", "status", "stopping", "watchdog", "watchdog_sec
 
 
 def ready(text: str = "") -> bool:
-    """Everything is bound and recovered."""
+    """Start-up or a reload is done."""
     return _send("READY=1", *_status(text))
 
 
@@ -29,12 +29,12 @@ def reloading() -> bool:
 
 
 def stopping(text: str = "") -> bool:
-    """No more events are taken; what was taken is being stored."""
+    """No more events are accepted; those that were are being stored."""
     return _send("STOPPING=1", *_status(text))
 
 
 def watchdog() -> bool:
-    """We live.  Due every `watchdog_seconds` at the latest."""
+    """The daemon is alive.  Due every `watchdog_seconds` at the latest."""
     return _send("WATCHDOG=1")
 
 

@@ -89,7 +89,7 @@ def makeService(options: Options) -> IService:
 
     refuse_uvloop(reactor)
     loaded: config.Config = options["loaded"]
-    root = logs.Logged(loaded.logging, options.parent)
+    root = logs.LoggingService(loaded.logging, options.parent)
     Gateway(loaded, reactor, RealDisk()).setServiceParent(root)
     service: IService = root
     return service

@@ -218,7 +218,7 @@ class Probe(Service):
         reactor.callWhenRunning(reactor.stop)
 
 def makeService(options):
-    root = logs.Logged(SimpleNamespace(level="info", format="json"), options.parent)
+    root = logs.LoggingService(SimpleNamespace(level="info", format="json"), options.parent)
     Probe().setServiceParent(root)
     return root
 """
