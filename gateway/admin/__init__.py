@@ -1,4 +1,4 @@
-"""What an operator and a monitoring system see of the daemon, over HTTP.
+"""The admin port: health, metrics, status and the live page, over HTTP.
 
     GET /            a live page for people
     GET /healthz     200 while the reactor runs
@@ -6,7 +6,7 @@
     GET /metrics     Prometheus
     GET /api/status  JSON (docs/design.md §6)
 
-Read-only, loopback by default, and behind a token wherever other machines can
-reach it (`access`).  This package knows no other part of the daemon: the
-composition root hands it a `Probe` (`status`) and observes into `metrics.Metrics`.
+On loopback by default, and behind a token wherever other machines can reach it
+(`access`).  This package knows no other part of the daemon: the daemon gives it a
+`Probe` (`status`), pages and posts of its own, and observes into `metrics.Metrics`.
 """

@@ -1,4 +1,4 @@
-"""Who may ask the admin port anything.  Pure functions; no I/O.
+"""Access control of the admin port: token and Host field.  No I/O.
 
 Three rules, because the page shows peers, volumes and failures:
 
@@ -19,11 +19,10 @@ import binascii
 import hmac
 import re
 from collections.abc import Sequence
-from ipaddress import ip_address
 
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 
-__all__ = ["Misconfigured", "admits", "guard", "knows", "url"]
+__all__ = ["Misconfigured", "authorized", "browser_url", "check", "host_allowed"]
 
 _HOST = re.compile(
     r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::\d*)?"
@@ -36,13 +35,13 @@ class Misconfigured(ValueError):
     """A value of `admin.*` that the daemon must not start with; str() names the key."""
 
 
-def guard(where: Endpoint, token: str | None) -> Tcp | Unix:
-    """*where*, or `Misconfigured` unless it can be had and *token* suffices for it."""
+def check(where: Endpoint, token: str | None) -> Tcp | Unix:
+    """*where*; raises `Misconfigured` if it needs a token and there is none."""
     if isinstance(where, Systemd):
         raise Misconfigured(f"admin.listen: must be tcp:... or unix:..., not {where}")
     if token is not None and not token.strip():
         raise Misconfigured("admin.token: empty; give it a value or leave the key out")
-    if token is None and isinstance(where, Tcp) and not _loopback(where.host):
+    if token is None and isinstance(where, Tcp) and not where.local:
         raise Misconfigured(
             f"admin.token: required, because other machines can reach {where}"
             " (admin.listen); set it, or listen on tcp:127.0.0.1:PORT or unix:PATH"
@@ -50,12 +49,12 @@ def guard(where: Endpoint, token: str | None) -> Tcp | Unix:
     return where
 
 
-def knows(where: Tcp | Unix, hosts: Sequence[str]) -> bool:
-    """Whether a request with these `Host` fields is meant for us.
+def host_allowed(where: Tcp | Unix, hosts: Sequence[str]) -> bool:
+    """Whether a request with these `Host` fields is answered.
 
     None at all is fine: HTTP/1.0 probes send none, and every browser does.
     """
-    if not hosts or isinstance(where, Unix) or not _loopback(where.host):
+    if not hosts or isinstance(where, Unix) or not where.local:
         return True
     match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if match is None:
@@ -64,26 +63,16 @@ def knows(where: Tcp | Unix, hosts: Sequence[str]) -> bool:
     return name in {"localhost", "127.0.0.1", "::1", where.host.lower()}
 
 
-def url(where: Tcp | Unix) -> str | None:
-    """Where a browser on this machine finds it; None for a socket file."""
+def browser_url(where: Tcp | Unix) -> str | None:
+    """Its URL for a browser on this machine; None for a unix socket."""
     if isinstance(where, Unix):
         return None
     near = "127.0.0.1" if where.host in _ANY else where.host
     return f"http://{str(Tcp(near, where.port)).removeprefix('tcp:')}/"
 
 
-def _loopback(host: str) -> bool:
-    """Only this machine can connect.  Names other than localhost count as not."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def admits(token: str | None, authorization: Sequence[str]) -> bool:
-    """Whether the `Authorization` fields carry the token; as slow when they do not."""
+def authorized(token: str | None, authorization: Sequence[str]) -> bool:
+    """Whether the `Authorization` fields carry the token; in constant time."""
     if token is None:
         return True
     if len(authorization) != 1:

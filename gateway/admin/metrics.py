@@ -26,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.admin.spread import Spread
+from gateway.admin.histogram import BulkHistogram
 from gateway.admin.status import (
     ListenerStatus,
     Probe,
@@ -75,7 +75,7 @@ class Metrics:
         self._commit_bytes = histogram(
             "gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES
         )
-        self._ack_seconds = Spread(
+        self._ack_seconds = BulkHistogram(
             "gateway_ack_seconds",
             "From a batch's last byte to durable: what a sender waits for its ack.",
             _COMMIT,

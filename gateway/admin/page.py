@@ -1,6 +1,7 @@
-"""The live page: one file, nothing from elsewhere, and a policy that says so.
+"""The live page: one HTML file, served with a strict Content-Security-Policy.
 
-It polls `/api/status` and computes the rates itself, so the daemon keeps no history.
+It loads nothing from elsewhere, polls `/api/status`, and computes the rates itself, so
+the daemon keeps no history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The admin port as a part of the daemon: starts, says where it listens, stops.
+"""The admin port as a Twisted service, and its fixed paths.
 
 Start it before recovery and before the listeners, so that `/readyz` can say what
 the daemon is waiting for, and stop it last.
@@ -19,7 +19,7 @@ from twisted.internet.interfaces import (
 )
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-from gateway.admin.access import guard, url
+from gateway.admin.access import browser_url, check
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import live_page
 from gateway.admin.site import AdminRequest, AdminSite, Answer, Page, Post
@@ -28,8 +28,8 @@ from gateway.config.endpoint import Endpoint, Tcp, Unix
 
 __all__ = ["Admin", "admin_site"]
 
-_CONNECTIONS = 256
-_SOCKET_MODE = 0o660  # the file's owner and group may ask
+_MAX_CONNECTIONS = 256
+_SOCKET_MODE = 0o660  # the file's owner and group may connect
 
 
 def admin_site(
@@ -41,7 +41,7 @@ def admin_site(
     more: Mapping[str, Page] | None = None,
     posts: Mapping[str, Post] | None = None,
 ) -> AdminSite:
-    """The site with its fixed paths; *more* and *posts* behind the same token."""
+    """The site: fixed paths, and *more* pages and *posts* behind the same token."""
 
     def readyz(request: AdminRequest) -> Answer:
         reason = probe().not_ready_reason
@@ -71,11 +71,10 @@ def admin_site(
 
 
 class Admin(Service):
-    """Listens while it runs.
+    """The admin port; it is open while the service runs.
 
-    Raises `access.Misconfigured` when made, for the start-up to report;
-    `startService` raises `CannotListenError`, which names the address.
-    *reactor* listens on TCP or on socket files and keeps time.
+    Raises `access.Misconfigured` when made; `startService` raises `CannotListenError`,
+    which names the address.  *reactor* listens on TCP and unix sockets and keeps time.
     """
 
     name = "admin"
@@ -90,23 +89,23 @@ class Admin(Service):
         more: Mapping[str, Page] | None = None,
         posts: Mapping[str, Post] | None = None,
     ) -> None:
-        self._where = guard(listen, token)
+        self._where = check(listen, token)
         self._reactor = reactor
         self._lag = metrics.reactor_lag(reactor)
-        self._factory = _Capped(
+        self._factory = _LimitedFactory(
             admin_site(self._where, token, probe, metrics, reactor, more, posts)
         )
         self._port: IListeningPort | None = None
 
     @property
     def address(self) -> str:
-        """As bound, in the words of `admin.listen`: `tcp:127.0.0.1:41234`."""
+        """As bound, written as `admin.listen` is: `tcp:127.0.0.1:41234`."""
         return str(self._bound)
 
     @property
     def url(self) -> str | None:
-        """Where a browser on this machine finds the live page; None on a socket file."""
-        return url(self._bound)
+        """The live page, for a browser on this machine; None on a unix socket."""
+        return browser_url(self._bound)
 
     @property
     def _bound(self) -> Tcp | Unix:
@@ -139,12 +138,12 @@ class Admin(Service):
         return stopped or succeed(None)
 
 
-class _Capped(WrappingFactory[ProtocolWrapper]):
-    """A site with a limit on its open connections; it knows them all."""
+class _LimitedFactory(WrappingFactory[ProtocolWrapper]):
+    """Wraps the site: limits its open connections, and can close them all."""
 
     def buildProtocol(  # type: ignore[override]  # None closes, as any factory may
         self, addr: IAddress | None
     ) -> ProtocolWrapper | None:
-        if len(self.protocols) >= _CONNECTIONS:
+        if len(self.protocols) >= _MAX_CONNECTIONS:
             return None
         return super().buildProtocol(addr)

@@ -1,9 +1,9 @@
-"""The admin port's HTTP: a few fixed paths, each answer whole.
+"""The admin port's HTTP server: a few fixed paths, whole responses, no resource tree.
 
-Nothing here trusts the client: bodies are dropped unread unless they are JSON from
-who may post, unknown paths, methods and hosts get one line, a failure is logged here
-and is only "500" there.  A web page elsewhere can make a browser post, but not JSON:
-for that the browser asks us first, and is told no.
+Nothing here trusts the client: a body is dropped unread unless it is JSON from someone
+with the token, unknown paths, methods and hosts get one line, and the client learns no
+more of a failure than "500".  A web page elsewhere can make a browser post, but not
+JSON: for that the browser asks us first (CORS), and gets no leave.
 There is no access log: a scrape every few seconds would bury the lines that matter.
 """
 
@@ -19,16 +19,16 @@ from twisted.logger import Logger
 from twisted.web.http import RESPONSES, datetimeToString
 from twisted.web.server import Request, Site
 
-from gateway.admin.access import admits, knows
+from gateway.admin.access import authorized, host_allowed
 from gateway.config.endpoint import Tcp, Unix
 
 __all__ = ["AdminSite", "Answer", "Page", "Post"]
 
 _TEXT = "text/plain; charset=utf-8"
-_IDLE = 75.0  # seconds; longer than any sane scrape interval, so connections last
-_BODY_LIMIT = 64 * 1024  # bytes; for those who have no reason to send any
-_POST_LIMIT = 2**20
-_DROP_LIMIT = 16 * 2**20  # of a post: up to here it gets an answer
+_IDLE_SECONDS = 75.0  # longer than any sane scrape interval, so connections last
+_IGNORED_BYTES = 64 * 1024  # of a body that is not wanted; then the connection ends
+_POST_BYTES = 2**20
+_REFUSED_POST_BYTES = 16 * 2**20  # of a post that is too long; then likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,9 @@ Post = Callable[[bytes], Answer]
 
 
 class AdminSite(Site):
-    """The pages, and who may see them.
+    """The pages by path, and access to them.
 
-    *health* pages are for anyone who can connect, *pages* and *posts* for holders of
-    the token.
+    *health* pages are for anyone who can connect, *pages* and *posts* need the token.
     """
 
     log_failures = Logger()
@@ -69,7 +68,7 @@ class AdminSite(Site):
         super().__init__(
             None,
             AdminRequest,
-            timeout=_IDLE,
+            timeout=_IDLE_SECONDS,
             parsePOSTFormSubmission=False,
             reactor=clock,
         )
@@ -83,7 +82,7 @@ class AdminSite(Site):
         """Open no access log."""
 
     def answer(self, request: AdminRequest) -> Answer | None:
-        """What *request* gets, whatever it is."""
+        """The response to *request*; None if its page writes it."""
         path = request.path.decode("latin-1")
         try:
             refused = self._refuse(request, path)
@@ -98,8 +97,8 @@ class AdminSite(Site):
         return self._health.get(path) or self._pages[path]
 
     def _refuse(self, request: AdminRequest, path: str) -> Answer | None:
-        """Why *request* gets no page, or None when it does."""
-        if not knows(self._where, request.fields("Host")):
+        """The error that *request* gets; None if it gets its page."""
+        if not host_allowed(self._where, request.fields("Host")):
             return _plain(
                 403, "only localhost is answered here; this Host is another name", path
             )
@@ -110,7 +109,7 @@ class AdminSite(Site):
             return _plain(405, "only GET and HEAD", path, Allow="GET, HEAD")
         if path in self._health:
             return None
-        if not admits(self._token, request.fields("Authorization")):
+        if not authorized(self._token, request.fields("Authorization")):
             return _plain(
                 401,
                 "send 'Authorization: Bearer TOKEN' with the value of admin.token",
@@ -127,37 +126,37 @@ class AdminSite(Site):
     def _refuse_post(self, request: AdminRequest, path: str) -> Answer | None:
         if not _is_json(request):
             return _plain(415, "send Content-Type: application/json", path)
-        if request.too_much:
-            return _plain(413, f"more than {_POST_LIMIT} bytes", path)
+        if request.too_long:
+            return _plain(413, f"more than {_POST_BYTES} bytes", path)
         return None
 
     def takes_body(self, request: AdminRequest) -> bool:
-        """Whether what *request* posts is worth keeping; its path is not known yet."""
+        """Whether to keep the body of *request*, whose path is not known yet."""
         return (
             bool(self._posts)
             and _is_json(request)
-            and admits(self._token, request.fields("Authorization"))
+            and authorized(self._token, request.fields("Authorization"))
         )
 
 
 class AdminRequest(Request):
-    """One request; its body goes nowhere, unless it may be a post's."""
+    """One request; its body is dropped unless `AdminSite.takes_body`."""
 
-    _swallowed = 0
-    _limit = _BODY_LIMIT
+    _received = 0
+    _limit = _IGNORED_BYTES
 
     def gotLength(self, length: int | None) -> None:
-        """Set no memory or file aside, whatever length is declared."""
+        """Reserve no memory or file, whatever length is declared."""
         self.content = self._kept = BytesIO()
         if self.channel.site.takes_body(self):  # type: ignore[attr-defined]
-            self._limit = _DROP_LIMIT
+            self._limit = _REFUSED_POST_BYTES
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Keep it or drop it, and the client too when it goes on and on."""
-        before, self._swallowed = self._swallowed, self._swallowed + len(data)
-        if before <= self._limit < self._swallowed:  # once: closing twice raises
+        """Keep or drop it; close the connection when far too much comes."""
+        before, self._received = self._received, self._received + len(data)
+        if before <= self._limit < self._received:  # once: closing twice raises
             self.channel.loseConnection()
-        if self._limit == _DROP_LIMIT and self._swallowed <= _POST_LIMIT:
+        if self._limit == _REFUSED_POST_BYTES and self._received <= _POST_BYTES:
             self._kept.write(data)
 
     @property
@@ -166,12 +165,12 @@ class AdminRequest(Request):
         return self._kept.getvalue()
 
     @property
-    def too_much(self) -> bool:
-        """There was more than `posted` has."""
-        return self._swallowed > _POST_LIMIT
+    def too_long(self) -> bool:
+        """The body was longer than a post may be: `posted` is not all of it."""
+        return self._received > _POST_BYTES
 
     def process(self) -> None:
-        """Answer, without the resource tree and its Server header."""
+        """Respond, without Twisted's resource tree and its Server header."""
         self.site = self.channel.site  # type: ignore[attr-defined]
         answer = self.site.answer(self)  # type: ignore[union-attr]
         if answer is not None:
@@ -207,7 +206,7 @@ def _is_json(request: AdminRequest) -> bool:
 
 
 def _plain(code: int, text: str, path: str, **headers: str) -> Answer:
-    """A short answer: JSON where programs look, a line of text elsewhere."""
+    """A short response: JSON below /api/, a line of text elsewhere."""
     if path.startswith("/api/"):
         body = json.dumps({"error": text}).encode()
         return Answer(body, "application/json", code, headers)

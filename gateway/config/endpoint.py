@@ -31,7 +31,7 @@ class Tcp:
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return self.host == "localhost"
+            return self.host.lower() == "localhost"
 
     def __str__(self) -> str:
         if not self.host:

@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from gateway.admin.access import guard
+from gateway.admin.access import check
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
 from gateway.admin.site import Page, Post
@@ -124,7 +124,7 @@ class Port:
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.daemon.probe)
         self.site = admin_site(
-            guard(parse_endpoint(self.listen), self.token),
+            check(parse_endpoint(self.listen), self.token),
             self.token,
             self.daemon.probe,
             self.metrics,

@@ -1,4 +1,4 @@
-"""Who may ask the admin port."""
+"""Access control of the admin port."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.access import Misconfigured, admits, guard, knows, url
+from gateway.admin.access import (
+    Misconfigured,
+    authorized,
+    browser_url,
+    check,
+    host_allowed,
+)
 from gateway.config.endpoint import Systemd, Tcp, Unix, parse_endpoint
 
 
 def where(listen: str) -> Tcp | Unix:
-    """A place that `guard` lets through with a token."""
-    return guard(parse_endpoint(listen), "s3cret")
+    """A place that `check` lets through with a token."""
+    return check(parse_endpoint(listen), "s3cret")
 
 
 def test_only_tcp_and_socket_files() -> None:
     """A socket from systemd is refused by name rather than misread."""
     with pytest.raises(Misconfigured, match=r"^admin\.listen: .*systemd:admin"):
-        guard(Systemd("admin"), "s3cret")
+        check(Systemd("admin"), "s3cret")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def test_only_tcp_and_socket_files() -> None:
 )
 def test_url(listen: str, url_there: str | None) -> None:
     """The URL is one that a browser on this machine can open."""
-    assert url(where(listen)) == url_there
+    assert browser_url(where(listen)) == url_there
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,8 @@ def test_url(listen: str, url_there: str | None) -> None:
 def test_reachable_needs_a_token(listen: str) -> None:
     """A port that other machines may reach is refused without a token, by name."""
     with pytest.raises(Misconfigured, match=r"^admin\.token: required"):
-        guard(parse_endpoint(listen), None)
-    guard(parse_endpoint(listen), "s3cret")
+        check(parse_endpoint(listen), None)
+    check(parse_endpoint(listen), "s3cret")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_reachable_needs_a_token(listen: str) -> None:
 )
 def test_private_needs_none(listen: str) -> None:
     """Loopback and socket files do without a token."""
-    guard(parse_endpoint(listen), None)
+    check(parse_endpoint(listen), None)
 
 
 @pytest.mark.parametrize("token", ["", "  "])
@@ -64,7 +70,7 @@ def test_an_empty_token_is_an_error(token: str) -> None:
     """An empty token is never taken for one, nor for none."""
     for listen in ("tcp:127.0.0.1:1", "tcp:8080", "unix:/x"):
         with pytest.raises(Misconfigured, match=r"^admin\.token: empty"):
-            guard(parse_endpoint(listen), token)
+            check(parse_endpoint(listen), token)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,7 @@ def test_an_empty_token_is_an_error(token: str) -> None:
 )
 def test_loopback_knows_its_names(host: str) -> None:
     """On loopback its usual names are answered, whatever the port (tunnels)."""
-    assert knows(where("tcp:127.0.0.1:8080"), [host])
+    assert host_allowed(where("tcp:127.0.0.1:8080"), [host])
 
 
 @pytest.mark.parametrize(
@@ -90,24 +96,24 @@ def test_loopback_knows_its_names(host: str) -> None:
 )
 def test_loopback_knows_no_others(host: str) -> None:
     """A name that a stranger's DNS pointed at us is not ours."""
-    assert not knows(where("tcp:127.0.0.1:8080"), [host])
+    assert not host_allowed(where("tcp:127.0.0.1:8080"), [host])
 
 
 def test_two_hosts_are_none() -> None:
     """Two Host fields leave no doubt to use."""
-    assert not knows(where("tcp:127.0.0.1:1"), ["localhost", "evil.example"])
+    assert not host_allowed(where("tcp:127.0.0.1:1"), ["localhost", "evil.example"])
 
 
 def test_the_bound_host_is_known() -> None:
     """The host in admin.listen is one of its names."""
-    assert knows(where("tcp:127.0.0.5:1"), ["127.0.0.5:1"])
-    assert not knows(where("tcp:127.0.0.1:1"), ["127.0.0.5:1"])
+    assert host_allowed(where("tcp:127.0.0.5:1"), ["127.0.0.5:1"])
+    assert not host_allowed(where("tcp:127.0.0.1:1"), ["127.0.0.5:1"])
 
 
 @pytest.mark.parametrize("listen", ["tcp:0.0.0.0:1", "unix:/x"])
 def test_hosts_matter_on_loopback_only(listen: str) -> None:
     """Where a token or a file mode protects, any Host will do."""
-    assert knows(where(listen), ["gateway.example:8080"])
+    assert host_allowed(where(listen), ["gateway.example:8080"])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_hosts_matter_on_loopback_only(listen: str) -> None:
 )
 def test_the_token_admits(field: str) -> None:
     """Bearer, or Basic with the token as password."""
-    assert admits("s3cret", [field])
+    assert authorized("s3cret", [field])
 
 
 @pytest.mark.parametrize(
@@ -139,13 +145,13 @@ def test_the_token_admits(field: str) -> None:
 )
 def test_nothing_else_does(fields: list[str]) -> None:
     """Anything but the token, exactly once, stays outside."""
-    assert not admits("s3cret", fields)
+    assert not authorized("s3cret", fields)
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=255)))
 def test_no_field_breaks_the_check(field: str) -> None:
     """Whatever bytes a client sends, the check answers."""
-    assert admits("s3cret", [field]) == (
+    assert authorized("s3cret", [field]) == (
         field.partition(" ")[0].lower() == "bearer"
         and field.partition(" ")[2].strip() == "s3cret"
     )
@@ -153,4 +159,4 @@ def test_no_field_breaks_the_check(field: str) -> None:
 
 def test_tokens_beyond_ascii() -> None:
     """A token outside ASCII is compared as the UTF-8 that clients send."""
-    assert admits("schlüssel", ["Bearer " + "schlüssel".encode().decode("latin-1")])
+    assert authorized("schlüssel", ["Bearer " + "schlüssel".encode().decode("latin-1")])

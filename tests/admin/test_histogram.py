@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from gateway.admin.spread import Spread
+from gateway.admin.histogram import BulkHistogram
 
-ENDS = (0.25, 1, 2.5)
+BOUNDS = (0.25, 1, 2.5)
 
 
-@given(st.lists(st.lists(st.floats(-1, 4) | st.sampled_from(ENDS))))
+@given(st.lists(st.lists(st.floats(-1, 4) | st.sampled_from(BOUNDS))))
 def test_it_says_what_the_library_says(groups: list[list[float]]) -> None:
     """Letter for letter, values at the edge of a bucket included."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    spread = Spread("a_seconds", "Text.", ENDS)
-    ours.register(spread)
-    histogram = Histogram("a_seconds", "Text.", buckets=ENDS, registry=theirs)
+    bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
+    ours.register(bulk)
+    histogram = Histogram("a_seconds", "Text.", buckets=BOUNDS, registry=theirs)
     for group in groups:
         values = [round(one, 3) for one in group]
-        spread.observe(values)
+        bulk.observe(values)
         for one in values:
             histogram.observe(one)
     mine, other = (generate_latest(each).decode() for each in (ours, theirs))
@@ -34,9 +34,9 @@ def _without_sum(text: str) -> list[str]:
 
 def test_the_sum() -> None:
     """… of all values there were."""
-    spread = Spread("a_seconds", "Text.", ENDS)
-    spread.observe([0.5, 1.5])
-    spread.observe([2.0])
-    [family] = spread.collect()
+    bulk = BulkHistogram("a_seconds", "Text.", BOUNDS)
+    bulk.observe([0.5, 1.5])
+    bulk.observe([2.0])
+    [family] = bulk.collect()
     [total] = [one.value for one in family.samples if one.name == "a_seconds_sum"]
     assert total == 4.0
