@@ -14,26 +14,13 @@ No I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from gateway.interfaces import Refusal
+from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.wire import Array, Compressed, Frames, Limits, Window
 
-__all__ = ["Limits", "Ready", "Session"]
-
-
-@dataclass(slots=True)
-class Ready:
-    """A complete window: store `body`, if it has events, then send `ack`."""
-
-    version: int
-    """Of its `W`, or of its frames if they are loose: `1` or `2` in ASCII."""
-    ack: bytes
-    count: int = 0
-    """How many events `body` has; with 0 there is nothing to store."""
-    body: bytes = b""
-    payload_bytes: int = 0
+__all__ = ["Limits", "Session"]
 
 
 class _Open:
@@ -168,7 +155,7 @@ class Session:
         if token.size:
             self._window = self._open(token.version, token.size)
             return
-        nothing = Ready(token.version, wire.ack(token.version, 0))
+        nothing = Ready(ack=wire.ack(token.version, 0))
         if token.inside:
             self._count_inside(1)
             self._touched.append(nothing)
@@ -285,7 +272,7 @@ class Session:
                 self._finish(one)
 
     def _finish(self, one: _Open) -> None:
-        ready = Ready(one.version, b"".join(one.acks), one.count)
+        ready = Ready(one.count, ack=b"".join(one.acks))
         if one.count:
             head = events.pack(one.version, one.id, self._limits.message_bytes)
             pieces = [piece for piece in one.pieces if isinstance(piece, bytes)]

@@ -16,10 +16,11 @@ from twisted.internet.task import Clock
 
 from gateway.event import Rows
 from gateway.interfaces import Refusal
+from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.server import LumberjackServer, accept
-from gateway.protocols.lumberjack.session import Limits, Ready, Session
+from gateway.protocols.lumberjack.session import Limits, Session
 from gateway.testing import FakeConnection, ManualJournal
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "lumberjack.jsonl"
@@ -68,7 +69,7 @@ def take(result: Outcome, ready: Ready) -> None:
     assert len(rows.payloads) == ready.count
     assert rows.seqs is not None
     assert len(rows.seqs) == ready.count
-    assert rows.attributes["version"] == chr(ready.version)
+    assert rows.attributes["version"] == chr(ready.ack[0])
     result.events += unpacked(rows)
 
 

@@ -1,0 +1,283 @@
+"""The server of protocols that acknowledge batches in order: from a session to the journal.
+
+    bytes ──► Session ──► Ready ──► journal
+                          ack   ◄── durable
+
+A protocol brings a `Session`, which makes batches of bytes without I/O, and `BatchListener`
+does the rest: it stores each batch, writes its acknowledgement once it is durable and
+never before an earlier one's, stops reading while the journal is full or too much is not
+durable, and closes a connection whose batch can not be stored.  Where a protocol has no
+acknowledgements they are empty, and all else is the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.event import Batch, Stored
+from gateway.interfaces import Connection, Journal, Refusal
+from gateway.protocol import Settings
+from gateway.protocols.pressure import Unfinished, Valve
+
+__all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
+
+#: Memory that a batch takes beside its body, so that many tiny batches count too.
+_BATCH_BYTES = 512
+
+
+@dataclass(slots=True)
+class Ready:
+    """A complete batch: store `body`, if it has events, then send `ack`."""
+
+    count: int = 0
+    """How many events `body` has; with 0 there is nothing to store."""
+    body: bytes = b""
+    """See `event.Batch`."""
+    payload_bytes: int = 0
+    """See `event.Batch`."""
+    ack: bytes = b""
+    """What the peer gets once the batch is durable."""
+
+
+class Session(Protocol):
+    """One connection's side of a protocol, without I/O and without a clock."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are buffered for batches that are not complete."""
+
+    def received(self, data: bytes) -> Iterable[Ready]:
+        """Take bytes of the stream, in any slicing; yields the batches they complete.
+
+        A `Refusal` is raised after the batches that were complete before its cause.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A batch that is complete and not acknowledged."""
+
+    ack: bytes
+    held: int
+    """Bytes that it counts for `limits.unacknowledged_bytes`."""
+    durable: bool
+
+
+class BatchListener:
+    """What the connections of one listener share.  Implements `interfaces.Accept`."""
+
+    def __init__(
+        self,
+        settings: Settings[object],
+        journal: Journal,
+        clock: IReactorTime,
+        session: Callable[[], Session],
+        unfinished: str = "an unfinished batch",
+    ) -> None:
+        """*session* makes that of a new connection.
+
+        *unfinished* says in a refusal what a connection holds that is not complete.
+        """
+        self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
+        self.journal = journal
+        self.clock = clock
+        self.session = session
+        self.unfinished = Unfinished(journal, unfinished)
+
+    def __call__(self, connection: Connection) -> BatchServer:
+        """The server of a new connection."""
+        return BatchServer(self, connection)
+
+
+class BatchServer:
+    """One connection.  Implements `interfaces.Server`."""
+
+    __slots__ = ("_busy", "_closed", "_connection", "_ending", "_listener", "_pending",
+                 "_refusal", "_session", "_unacknowledged", "_valve")  # fmt: skip
+
+    _log = Logger()
+
+    def __init__(self, listener: BatchListener, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._session: Session | None = None
+        self._pending: deque[Pending] | None = None
+        self._unacknowledged = 0
+        self._valve = Valve(
+            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
+        )
+        self._ending = self._closed = self._busy = False
+        self._refusal: Refusal | None = None
+        self._regulate()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are buffered for batches that are still arriving."""
+        return 0 if self._session is None else self._session.held_bytes
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Bytes of complete batches that are not acknowledged."""
+        return self._unacknowledged
+
+    # What the network tells
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._ending or self._closed:
+            return
+        session = self._session
+        if session is None:
+            session = self._session = self._listener.session()
+        try:
+            for ready in session.received(data):
+                self._submit(ready)
+                if self._closed:
+                    return
+        except Refusal as why:
+            self.give_up(why)
+        else:
+            self._acknowledge()
+            self._listener.unfinished.hold(self, self.held_bytes)
+            self._regulate()
+
+    def closed(self) -> None:
+        """See `interfaces.Server`."""
+        self._forget()
+
+    def drain(self) -> None:
+        """See `interfaces.Server`."""
+        if not (self._ending or self._closed):
+            self._end()
+
+    # What the listener tells
+
+    def give_up(self, why: Refusal) -> None:
+        """Acknowledge what is complete, then close; *why* is logged."""
+        self._refusal = why
+        self._end()
+
+    # Batches
+
+    def _submit(self, ready: Ready) -> None:
+        held = len(ready.body) + _BATCH_BYTES
+        pending = Pending(ready.ack, held, durable=not ready.count)
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(pending)
+        self._tell_busy()
+        self._unacknowledged += held
+        if ready.count:
+            batch = Batch(
+                origin=self._connection.origin,
+                received_at=int(self._listener.clock.seconds() * 1_000_000),
+                count=ready.count,
+                body=ready.body,
+                payload_bytes=ready.payload_bytes,
+            )
+            stored = self._listener.journal.submit(batch)
+            stored.addCallbacks(self._stored, self._lost, callbackArgs=(pending,))
+
+    def _stored(self, stored: Stored, pending: Pending) -> None:
+        self._connection.count(events=stored.batch.count)
+        if self._closed:
+            return
+        pending.durable = True
+        self._acknowledge()
+        self._regulate()
+
+    def _lost(self, failure: Failure) -> None:
+        """Neither this batch nor any later one may be acknowledged: close."""
+        if self._closed:
+            return
+        self._log.warn(
+            "{peer}: closed, what it sent can not be stored: {why}",
+            peer=self._connection.origin.peer,
+            why=failure.getErrorMessage(),
+        )
+        self._hang_up()
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the batches that are durable, as far as their order allows."""
+        pending = self._pending
+        if pending is None:
+            return
+        acks = []
+        while pending and pending[0].durable:
+            first = pending.popleft()
+            acks.append(first.ack)
+            self._unacknowledged -= first.held
+        if data := b"".join(acks):
+            self._connection.write(data)
+        if not pending:
+            self._pending = None
+            if self._ending:
+                self._hang_up()
+            else:
+                self._tell_busy()
+
+    # Flow
+
+    def _regulate(self) -> None:
+        """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
+        if self._ending or self._closed:
+            return
+        self._valve.regulate(self._unacknowledged)
+        self._tell_busy()
+
+    def _tell_busy(self) -> None:
+        """Tell the network whether the peer waits for us."""
+        busy = self._owes and not self._closed
+        if busy != self._busy:
+            self._busy = busy
+            self._busy_changed()
+
+    @property
+    def _owes(self) -> bool:
+        """The peer waits for us, and may be silent meanwhile."""
+        return bool(self._pending)
+
+    def _busy_changed(self) -> None:
+        self._connection.busy(self._busy)
+
+    # The end
+
+    def _end(self) -> None:
+        """Take no more; hang up once all batches are acknowledged."""
+        self._ending = True
+        self._drop_session()
+        self._acknowledge()
+        if self._pending is None:
+            self._hang_up()
+        else:
+            self._connection.pause()
+
+    def _hang_up(self) -> None:
+        if self._closed:
+            return
+        refusal, self._refusal = self._refusal, None
+        self._forget()
+        if refusal is None:
+            self._connection.close()
+        else:
+            self._connection.refuse(refusal)
+
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            self._session = None
+            self._listener.unfinished.hold(self, 0)
+
+    def _forget(self) -> None:
+        self._closed = True
+        self._drop_session()
+        if self._pending is not None:
+            self._pending = None
+            self._unacknowledged = 0
+        self._tell_busy()
