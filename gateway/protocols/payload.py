@@ -1,7 +1,7 @@
-"""What is wrong with an event's JSON, if anything is: the same words in every protocol.
+"""Finds the flaw of an event's JSON payload, in the same words for every protocol.
 
-An event is stored as it came, whatever this says, because its sender would send it
-for ever; a `flaw` only tells readers what to expect.
+A flawed event is stored and acknowledged like any other, or its sender would send it
+for ever; the flaw tells readers of the table what to expect.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ __all__ = ["check", "flaw_of"]
 _SPACE = b" \t\n\r"
 
 check = msgspec.json.Decoder(msgspec.Raw).decode
-"""Raises `msgspec.DecodeError`, or RecursionError, if it is not JSON.  Does not look
-at the encoding of strings."""
+"""Raises `msgspec.DecodeError` or RecursionError if bytes are not JSON.  Does not check
+that strings are UTF-8."""
 
 
 def flaw_of(payload: bytes, message_bytes: int) -> str | None:
-    """The flaw of a payload that should be a JSON object of at most *message_bytes*."""
+    """The flaw of a payload, or None.
+
+    A payload without a flaw is a JSON object of at most *message_bytes*.
+    """
     if not payload:
         return "empty"
     if len(payload) > message_bytes:

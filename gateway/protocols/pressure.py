@@ -1,7 +1,7 @@
-"""Pressure passed on: what every protocol's server does when we take no more.
+"""Back-pressure from the journal to the sockets, the same for every protocol.
 
-Unfinished    of a listener: what its connections hold of messages still arriving
-Valve         of a connection: whether it is read
+Valve         of a connection: pauses and resumes reading
+Unfinished    of a listener: bounds what connections buffer of incomplete messages
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ __all__ = ["Holder", "Unfinished", "Valve"]
 
 
 class Holder(Protocol):
-    """A connection's server that can let go of what it holds."""
+    """A connection's server that can drop what it has buffered."""
 
     def give_up(self, why: Refusal) -> None:
-        """End the connection: its peer has what was not acknowledged, and sends again."""
+        """Drop it and close; the peer sends what was not acknowledged again."""
 
 
 class Unfinished:
-    """What the connections of one listener hold of messages that are still arriving.
+    """Counts the bytes of incomplete messages that a listener's connections have buffered.
 
-    When all connections of the daemon hold too much together, nothing may ever be
-    finished.  Then the one that holds most goes.
+    If all connections of the daemon buffered too much together, none might ever complete
+    a message.  Then the connection that holds most is closed.
     """
 
     __slots__ = ("_held", "_journal", "_what")
 
     def __init__(self, journal: Journal, what: str) -> None:
-        """*what* is held, for the refusal: `an unfinished window`."""
+        """*what* names such a message in refusals: `an unfinished window`."""
         self._journal = journal
         self._what = what
         self._held: dict[Holder, int] = {}
 
     def hold(self, holder: Holder, size: int) -> None:
-        """*holder* holds *size* bytes now."""
+        """*holder* has *size* bytes buffered now.  May call anybody's `give_up`."""
         held = self._held
         before = held.pop(holder, 0)
         if size:
@@ -54,7 +54,10 @@ class Unfinished:
 
 
 class Valve:
-    """Reads a connection, or does not, as the journal and its own debt allow."""
+    """Pauses a connection while the journal is full, or has too much of it to store.
+
+    The connection is read again when there is room, and half of its limit is free.
+    """
 
     __slots__ = ("_asked", "_connection", "_journal", "_limit", "_room", "paused")
 
@@ -65,8 +68,9 @@ class Valve:
         limit: int,
         room: Callable[[], None],
     ) -> None:
-        """*limit* is `limits.unacknowledged_bytes`; *room* is called, to regulate
-        again, when the journal is no longer full.
+        """*limit* is `limits.unacknowledged_bytes`.
+
+        *room* is called when the journal is no longer full; it has to call `regulate`.
         """
         self.paused = False
         """The connection is not read."""
@@ -77,9 +81,9 @@ class Valve:
         self._asked = False
 
     def regulate(self, unacknowledged: int, *, feeding: bool = True) -> None:
-        """*unacknowledged* bytes of the connection wait for the disk.
+        """Pause or resume; *unacknowledged* bytes of the connection wait for the disk.
 
-        One that is not *feeding* the journal is read though that is full.
+        A connection that is not *feeding* the journal is read even if that is full.
         """
         full = feeding and self._journal.full
         if full and not self._asked:

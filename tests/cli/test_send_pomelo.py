@@ -14,7 +14,7 @@ import pytest
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.events import decode
-from gateway.protocols.pomelo.handshake import Greeter, Greeting
+from gateway.protocols.pomelo.handshake import Handshake, Handshaker
 from gateway.protocols.pomelo.routes import NONE
 from gateway.protocols.pomelo.session import Ready, Session
 
@@ -32,11 +32,11 @@ class Server:
 
     def _session(self) -> Session:
         admit = admission(self._token, None)
-        greeter = Greeter(
+        handshaker = Handshaker(
             NONE, admit, heartbeat=0, user_bytes=100, profiles={}, clients={}
         )
         return Session(
-            greeter, message_bytes=1 << 20, handshake_bytes=1 << 16, patience=100
+            handshaker, message_bytes=1 << 20, handshake_bytes=1 << 16, patience=100
         )
 
     def talk(self, peer: socket.socket) -> None:
@@ -44,7 +44,7 @@ class Server:
         with contextlib.suppress(Refusal):
             while data := peer.recv(1 << 16):
                 for step in session.received(data):
-                    if isinstance(step, Greeting):
+                    if isinstance(step, Handshake):
                         peer.sendall(step.reply)
                     elif isinstance(step, Ready):
                         rows = decode(step.body(1 << 20))

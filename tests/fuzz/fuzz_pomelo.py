@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.protocols.pomelo import wire
     from gateway.protocols.pomelo.auth import admission
     from gateway.protocols.pomelo.events import decode
-    from gateway.protocols.pomelo.handshake import Greeter
+    from gateway.protocols.pomelo.handshake import Handshaker
     from gateway.protocols.pomelo.routes import load
     from gateway.protocols.pomelo.session import Ready, Session
 
@@ -32,7 +32,7 @@ _FIRST, *_VALUES = (
 )
 _ROUTES = [key for key in _FIRST["source"] if not key.startswith("message ")]
 _HELLO = wire.package(wire.HANDSHAKE, b'{"sys":{}}') + wire.package(wire.ACK)
-_GREETER = Greeter(
+_HANDSHAKER = Handshaker(
     load(_ROUTES, _FIRST["source"], _FIRST["source"]),
     admission(None, None),
     heartbeat=3,
@@ -48,7 +48,7 @@ def one(data: bytes) -> None:
         return
     how, stream = data[0], data[1:]
     step = (how & 0x7F) or len(stream) or 1
-    session = Session(_GREETER, message_bytes=2000, handshake_bytes=500, patience=9)
+    session = Session(_HANDSHAKER, message_bytes=2000, handshake_bytes=500, patience=9)
     if how & 0x80:
         list(session.received(_HELLO))
     try:

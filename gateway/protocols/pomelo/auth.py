@@ -1,7 +1,7 @@
-"""Who may connect: a shared token, or a JSON Web Token, in a handshake's `user.token`.
+"""Admission of Pomelo clients: a shared token or a JSON Web Token in `user.token`.
 
-With a JWT its claim is the principal and the uid.  Otherwise the uid is what the client
-says in `user.uid`: good enough to address it, no proof of anything.
+With a JWT, its claim is the principal and the uid.  Otherwise the uid is what the client
+says in `user.uid`: good enough to push to it, but no proof of who it is.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ _MOST_UID_BYTES = 255
 
 
 class Denied(Exception):
-    """The handshake proves nothing; str() may be told to the client."""
+    """The client is not admitted; str() says why, and may be sent to the client."""
 
 
 class Unavailable(Exception):
-    """The configuration asks for what is not installed."""
+    """The configuration needs a package that is not installed."""
 
 
 @dataclass(slots=True, frozen=True)
 class Admitted:
-    """A client that may stay."""
+    """A client that is admitted."""
 
     uid: str | None = None
     principal: str | None = None
-    """Only if it was proven."""
+    """Who the client proved to be; None if it proved nothing."""
 
 
 Admit = Callable[[Mapping[str, Any]], Admitted]
-"""From a handshake's user data; raises `Denied`."""
+"""Decides on a handshake's `user` object.  Raises `Denied`."""
 
 
 def admission(token: str | None, jwt: Jwt | None) -> Admit:
-    """The rule for these options; both given: either will do."""
+    """The rule for these options; with both given, either is enough.
+
+    Raises `Unavailable`.
+    """
     verify = None if jwt is None else _verifier(jwt)
 
     def admit(user: Mapping[str, Any]) -> Admitted:

@@ -1,13 +1,13 @@
-"""What a Pomelo batch looks like in the journal, and its way back to events.
+"""The journal's format of Pomelo batches, and the decoder that makes rows of them.
 
-    body  = u8 format (1), u32 message_bytes, u16 number of codes, u32 number of odd
-            events, codes, odd events, packages
-    code  = u16 code, u8 size, route: what the packages' codes stand for
-    odd   = u32 row, u8 flaw: bodies that could not be made JSON
-    packages = data packages as they came; those whose bodies were protobuf, or
-            compressed, with the JSON instead
+    body   = u8 format (1), u32 message_bytes, u16 number of codes, u32 number of flawed
+             events, codes, flawed events, packages
+    code   = u16 code, u8 size, route: the route that the code stands for in packages
+    flawed = u32 row, u8 flaw: events whose body could not be decoded to JSON
+    packages = data packages as they came; a body that was protobuf, or compressed, is
+             replaced by its JSON
 
-A dictionary may change; what a code meant is therefore stored with it.
+The dictionary may change; so every batch has the routes of the codes in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
-_ODD = struct.Struct(">IB")
+_FLAWED = struct.Struct(">IB")
 _FORMAT = 1
 _BRACE = ord("{")
 _OCTETS = "application/octet-stream"
@@ -43,34 +43,40 @@ _FLAWS = ("undecodable-protobuf", "undecodable-zlib")
 
 
 def head(
-    message_bytes: int, codes: Mapping[wire.Route, str], odd: Iterable[tuple[int, int]]
+    message_bytes: int,
+    codes: Mapping[wire.Route, str],
+    flawed: Iterable[tuple[int, int]],
 ) -> bytes:
-    """What comes before the packages; *message_bytes* is the limit in force."""
-    flawed = b"".join(_ODD.pack(row, flaw) for row, flaw in odd)
-    parts = [_HEAD.pack(_FORMAT, message_bytes, len(codes), len(flawed) // _ODD.size)]
+    """What comes before the packages.
+
+    *message_bytes* is the limit in force, *codes* are the routes of the codes in the
+    packages, *flawed* has rows and their flaws (`UNDECODABLE_…`).
+    """
+    flaws = b"".join(_FLAWED.pack(row, flaw) for row, flaw in flawed)
+    parts = [_HEAD.pack(_FORMAT, message_bytes, len(codes), len(flaws) // _FLAWED.size)]
     for code, route in codes.items():
         name = route.encode()
         parts += (_CODE.pack(code, len(name)), name)
-    parts.append(flawed)
+    parts.append(flaws)
     return b"".join(parts)
 
 
 @lru_cache
 def plain_head(message_bytes: int) -> bytes:
-    """… when there are neither codes nor odd events."""
+    """As `head`, without codes and flawed events."""
     return head(message_bytes, {}, ())
 
 
 def repacked(number: int, route: str, body: bytes) -> bytes:
-    """A request, or a notify if *number* is 0, with another body than it came with."""
+    """The package of a request, or of a notify if *number* is 0, with another body."""
     if number:
         return wire.request(number, route, body)
     return wire.notify(route, body)
 
 
 def decode(body: bytes) -> Rows:
-    """The events of a batch.  Total on every body that a `Session` made."""
-    form, message_bytes, codes, odd = _HEAD.unpack_from(body)
+    """The events of a batch; works for every body that a `Session` made."""
+    form, message_bytes, codes, flawed = _HEAD.unpack_from(body)
     if form != _FORMAT:
         raise ValueError(f"Pomelo batch of unknown format {form}")
     at = _HEAD.size
@@ -80,17 +86,17 @@ def decode(body: bytes) -> Rows:
         at += _CODE.size + size
         names[code] = body[at - size : at].decode()
     flaws: dict[int, str] = {}
-    for _ in range(odd):
-        row, flaw = _ODD.unpack_from(body, at)
+    for _ in range(flawed):
+        row, flaw = _FLAWED.unpack_from(body, at)
         flaws[row] = _FLAWS[flaw]
-        at += _ODD.size
+        at += _FLAWED.size
     found: list[wire.Found] = []
     if wire.scan(body, at, len(body), wire.MOST_BYTES, found) != len(body):
         raise ValueError("Pomelo batch that ends inside a package")
     rows = _rows(body, found, names)
     rows.flaws = flaws
     rows.content_types = dict.fromkeys(flaws, _OCTETS)
-    _judge(rows, message_bytes)
+    _check(rows, message_bytes)
     return rows
 
 
@@ -122,8 +128,8 @@ def _name(route: wire.Route, names: dict[wire.Route, str]) -> str:
     return name
 
 
-def _judge(rows: Rows, message_bytes: int) -> None:
-    """Note what is wrong with payloads, and mend what a browser wrote as CESU-8."""
+def _check(rows: Rows, message_bytes: int) -> None:
+    """Note the flaws of payloads; turn what a browser wrote in CESU-8 into UTF-8."""
     payloads = rows.payloads
     for row, payload in enumerate(payloads):
         if row in rows.flaws:
@@ -133,18 +139,18 @@ def _judge(rows: Rows, message_bytes: int) -> None:
             if payload[0] == _BRACE and (payload.isascii() or payload.decode()):
                 continue
         except UnicodeDecodeError:
-            payloads[row] = _mended(payload)
+            payloads[row] = _as_utf8(payload)
         except (msgspec.DecodeError, RecursionError):
             pass
         flaw = flaw_of(payloads[row], message_bytes)
         if flaw == "invalid-utf8":
-            payloads[row] = _mended(payload)
+            payloads[row] = _as_utf8(payload)
             flaw = flaw_of(payloads[row], message_bytes)
         if flaw is not None:
             rows.flaws[row] = flaw
 
 
-def _mended(payload: bytes) -> bytes:
+def _as_utf8(payload: bytes) -> bytes:
     try:
         return wire.cesu8(payload)
     except UnicodeDecodeError:

@@ -1,13 +1,13 @@
-"""The handshake: who is there, how its kind of client must be spoken to, what it is told.
+"""Pomelo's handshake: admits a client, and sends it the dictionary and definitions.
 
     -> {"sys": {"type", "version", "dictVersion", "protoVersion", …}, "user": {…}}
     <- {"code": 200, "sys": {"heartbeat", the dictionary, the protos}}
 
-or `{"code": 500}` for a handshake that is not one or proves nothing, `{"code": 501}`
-for a client that is too old, and FIN.
+A handshake that can not be read, or a client that is not admitted, is answered with
+`{"code": 500}`, a client that is too old with `{"code": 501}`; then comes FIN.
 
-Clients differ in what they survive; a `Profile` says how.  Connections of one profile
-that were told the same definitions share their `Terms`.
+Client libraries differ in what they understand; a `Profile` describes one family of
+them.  Connections with the same profile and the same definitions share their `Terms`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from gateway.protocols.pomelo.protobuf import Schema, Unencodable
 from gateway.protocols.pomelo.routes import Definitions, Protos
 from gateway.protocols.pomelo.wire import Route
 
-__all__ = ["OK", "PROFILES", "Greeter", "Greeting", "Known", "Profile", "Terms"]
+__all__ = [
+    "OK",
+    "PROFILES",
+    "Handshake",
+    "Handshaker",
+    "KnownRoute",
+    "Profile",
+    "Terms",
+]
 
 OK = b'{"code":200}'
 
@@ -36,21 +44,21 @@ _MOST_DEPTH = 4
 
 @dataclass(slots=True, frozen=True)
 class Profile:
-    """How a family of clients must be spoken to."""
+    """What a family of client libraries understands."""
 
     name: str
     dictionary: bool = True
-    """It is told the dictionary …"""
+    """It is sent the dictionary …"""
     most_code: int = 0xFFFF
     """… up to this code, …"""
     coded_pushes: bool = True
-    """… and understands pushes that use it."""
+    """… and understands pushes that use its codes."""
     protos: bool = True
-    """It is told the protobuf definitions, …"""
+    """It is sent the protobuf definitions, …"""
     encoded_responses: bool = True
-    """… and uses them for responses too."""
+    """… and decodes responses with them too."""
     browser: bool = False
-    """It keeps definitions between connections, and its strings are UTF-16 halves."""
+    """It caches definitions across connections, and its protobuf strings are CESU-8."""
     pitaya: bool = False
     """It knows `serializer` and the error bit."""
 
@@ -67,7 +75,7 @@ PROFILES: Mapping[str, Profile] = {
     )
 }
 
-#: What libpomelo2 calls itself, which asks its program for a platform's name.
+#: The types of libpomelo2, whose programs choose the name of their platform.
 _C2 = frozenset(
     ("desktop", "android", "ios", "linux", "mac", "osx", "macos", "windows", "win32",
      "python", "java", "csharp", "c#")
@@ -87,7 +95,7 @@ def _profile(sys: Mapping[str, Any], configured: Mapping[str, str]) -> Profile:
             name = "c"
         elif kind == "socket":
             name = "py"
-        elif isinstance(sys.get("rsa"), Mapping):  # only the browsers' client has it
+        elif isinstance(sys.get("rsa"), Mapping):  # only browsers' clients send it
             name = "js"
         elif str(kind).lower() in _C2:
             name = "c2"
@@ -97,29 +105,29 @@ def _profile(sys: Mapping[str, Any], configured: Mapping[str, str]) -> Profile:
 
 
 @dataclass(slots=True, frozen=True)
-class Known:
-    """A route that there is something to know about."""
+class KnownRoute:
+    """A route in the dictionary, or with a protobuf definition."""
 
     name: str
     coded: bool
-    """It came as a code."""
+    """The key that it is listed under is its code."""
     request: Schema | None
-    """How the body of its requests and notifies is encoded, if not as JSON."""
+    """Decodes the bodies of its requests and notifies; None if they are JSON."""
     answer: bool
     """Its responses are in protobuf."""
 
 
 class _Cached(NamedTuple):
-    """What a client has from earlier connections."""
+    """What a client has cached from earlier connections."""
 
     dictionary: bool
     protos: bool
     others: bool
-    """Protos, of whichever version."""
+    """Definitions of any version."""
 
 
 class Terms:
-    """What a connection was told in its handshake, and must hold from then on."""
+    """What a connection was sent in its handshake, and is encoded by from then on."""
 
     def __init__(
         self, profile: Profile, definitions: Definitions, heartbeat: int
@@ -141,12 +149,12 @@ class Terms:
             self._answers = (
                 protos.browser_answers if profile.browser else protos.answers
             )
-        self.routes: dict[Route, Known] = dict(self._known())
-        """By what comes on the wire; a code that is not here was never told."""
+        self.routes: dict[Route, KnownRoute] = dict(self._known())
+        """By code, and by name in UTF-8; the client knows no other codes."""
         self._replies: dict[_Cached, bytes] = {}
         self._ok: dict[str, bytes] = {}
 
-    def _known(self) -> Iterator[tuple[Route, Known]]:
+    def _known(self) -> Iterator[tuple[Route, KnownRoute]]:
         requests = None if self._protos is None else self._protos.requests
         answers = self._answers if self.profile.encoded_responses else None
         names = set(self._codes)
@@ -156,14 +164,14 @@ class Terms:
             decodes = requests if requests is not None and name in requests else None
             answer = answers is not None and name in answers
             if decodes is not None or answer:
-                yield name.encode(), Known(name, False, decodes, answer)
+                yield name.encode(), KnownRoute(name, False, decodes, answer)
             if name in self._codes:
-                yield self._codes[name], Known(name, True, decodes, answer)
+                yield self._codes[name], KnownRoute(name, True, decodes, answer)
 
-    # What the client is told
+    # The reply
 
     def reply(self, sys: Mapping[str, Any]) -> bytes:
-        """The handshake's answer to a client that may have cached a part of it."""
+        """The package that answers a handshake, without what the client has cached."""
         dictionary, protos = self._dictionary, self._protos
         version = sys.get("protoVersion")
         cached = _Cached(
@@ -196,21 +204,21 @@ class Terms:
                 sys["protos"] = _told(self._protos)
             sys["useProto"] = True
         elif cached.others and self.profile.browser:
-            # It would go on encoding with what some server told it once.
+            # It would go on encoding by what another server sent it once.
             sys["protos"] = {"server": {}, "client": {}, "version": 0}
         return sys
 
     # Responses and pushes
 
     def ok(self, route: str) -> bytes:
-        """The body that says "it is stored", for a route whose answers are encoded."""
+        """The body of a response that says "stored", on a route with a definition."""
         body = self._ok.get(route)
         if body is None:
             body = self._ok[route] = self._answer(route, {"code": 200})
         return body
 
     def failed(self, number: int, route: str | None, why: str) -> bytes:
-        """The response that says that it is not."""
+        """The package of a response that says "not stored"."""
         if self.profile.pitaya:
             body = wire.ascii_json({"code": "PIT-500", "msg": why})
             return wire.response(number, body, error=True)
@@ -220,7 +228,7 @@ class Terms:
         return wire.response(number, self._answer(route, value))
 
     def _answer(self, route: str, value: Mapping[str, Any]) -> bytes:
-        """Encoded; empty, as from the original, if its definition asks for more."""
+        """The encoded body; empty, as Pomelo does it, if required fields are missing."""
         assert self._answers is not None
         try:
             return self._answers.encode(route, value)
@@ -228,9 +236,10 @@ class Terms:
             return b""
 
     def push(self, route: str, body: bytes) -> bytes:
-        """The package for a push of this JSON.
+        """The package of a push with this JSON body.
 
-        ValueError if the route is too long, or the body does not fit its definition.
+        Raises ValueError if the route is too long, or if the body does not fit the
+        route's definition.
         """
         if self._answers is not None and route in self._answers:
             encoded = self._answers.encode(route, msgspec.json.decode(body))
@@ -249,18 +258,18 @@ def _told(protos: Protos) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Greeting:
+class Handshake:
     """A handshake that succeeded."""
 
     reply: bytes
     terms: Terms
     attributes: dict[str, str]
-    """What to keep of it with every event."""
+    """To be kept with every event of the connection."""
     uid: str | None
     principal: str | None
 
 
-class Greeter:
+class Handshaker:
     """Answers the handshakes of one listener."""
 
     def __init__(
@@ -283,15 +292,15 @@ class Greeter:
 
     @property
     def definitions(self) -> Definitions:
-        """What is told from now on; those who were told before keep what they were."""
+        """Sent from now on; open connections keep what they were sent."""
         return self._definitions
 
     @definitions.setter
     def definitions(self, definitions: Definitions) -> None:
         self._definitions, self._terms = definitions, {}
 
-    def greet(self, body: bytes) -> Greeting:
-        """Answer a handshake.  Raises `Refusal`, whose reply is a handshake too."""
+    def answer(self, body: bytes) -> Handshake:
+        """The answer to a handshake.  Raises `Refusal`, whose reply is the answer."""
         sys, user = _parse(body)
         profile = _profile(sys, self._profiles)
         client, version = _client(sys)
@@ -309,7 +318,7 @@ class Greeter:
         if admitted.uid is not None:
             attributes["uid"] = admitted.uid
         attributes |= _kept(user, self._user_bytes)
-        return Greeting(
+        return Handshake(
             terms.reply(sys), terms, attributes, admitted.uid, admitted.principal
         )
 
@@ -352,7 +361,7 @@ def _refused(
 
 
 def _client(sys: Mapping[str, Any]) -> tuple[str, str]:
-    """What it calls itself, and its version."""
+    """The name and the version that a client gives itself."""
     name = sys.get("type") or sys.get("platform") or ""
     version = sys.get("version") or sys.get("clientVersion") or sys.get("libVersion")
     return str(name)[:_MOST_NAME], str(version or "")[:_MOST_NAME]
@@ -363,7 +372,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _kept(user: Mapping[str, Any], most_bytes: int) -> dict[str, str]:
-    """User data as attributes, `user.name.within`, as far as there is room."""
+    """User data as attributes, `user.name.within`, up to *most_bytes*."""
     kept: dict[str, str] = {}
     left = most_bytes
     for name, value in _flat("user", user, _MOST_DEPTH):

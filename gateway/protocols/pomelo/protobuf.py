@@ -1,18 +1,19 @@
-"""pomelo-protobuf: a format of its own, whatever its name says.
+"""Encodes and decodes pomelo-protobuf, which differs from Google's protobuf:
 
-    key     = varint tag << 3 | wire type; like Google's
+    key     = varint tag << 3 | wire type, as in Google's
     int32   is zig-zag, like sint32
     repeated numbers: the key once, with the wire type of the number, then how many
               there are (not how many bytes), then the numbers
-    nothing to say (no field given) is no body at all
+    a message without fields is an empty body
     browsers' clients write wire type 2 where it should be 0
 
-A definition maps `option type name` to a tag; `message X` nests or, at the top, is
-shared by all.  `parse` makes of it what Pomelo sends in its handshake.
+A definition maps `option type name` to a tag.  `message X` in it defines a type, for
+this message or, at the top, for all.  `parse` turns a definition into the form that
+Pomelo sends in its handshake.
 
-Original servers decode an unknown tag, a wrong wire type and a cut-off message to
-garbage, or never return; here they are `Undecodable`.  bool, uInt64 and sInt64 are
-pinus' additions.
+Pomelo's own server decodes an unknown tag, a wrong wire type or a message that is cut
+off to garbage, or hangs; here they raise `Undecodable`.  bool, uInt64 and sInt64 are
+additions of pinus.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _MOST_TAG = (1 << 29) - 1
 
 
 class Unusable(ValueError):
-    """A definition that no client could use; str() says where and why."""
+    """A definition with an error in it; str() says where and which."""
 
 
 class Undecodable(ValueError):
@@ -84,10 +85,10 @@ class _Message:
 
 
 def parse(source: Mapping[str, Any], where: str = "protos") -> dict[str, Any]:
-    """The form that a handshake carries.
+    """A definition in the form that a handshake carries.
 
-    Raises `Unusable` for what the original leaves out without a word: a malformed
-    field, a tag that is taken.
+    Raises `Unusable` for a malformed field or a tag that is taken, which Pomelo's own
+    server silently leaves out.  *where* begins the message.
     """
     if not isinstance(source, Mapping):
         raise Unusable(f"{where}: must be an object of routes and their fields")
@@ -123,10 +124,10 @@ def _parse(source: Any, where: str) -> dict[str, Any]:
 
 
 class Schema:
-    """All messages of one side: those that clients send, or those that servers send.
+    """The messages that clients send, or those that servers send.
 
-    *surrogates*: strings are for browsers, which want each half of a character beyond
-    the BMP encoded for itself.
+    With *surrogates*, strings are encoded for browsers' clients, which want CESU-8: each
+    half of a surrogate pair on its own.
     """
 
     def __init__(
@@ -146,14 +147,14 @@ class Schema:
         self._messages = {
             key: self._build(value, f"{where}: {key}") for key, value in parsed.items()
         }
-        self._built.clear()  # its keys are worth nothing once *parsed* is gone
+        self._built.clear()  # its keys are ids of what *parsed* holds
 
     def __contains__(self, route: str) -> bool:
         return route in self._messages
 
     @property
     def routes(self) -> list[str]:
-        """Whose bodies are encoded."""
+        """The routes that have a definition."""
         return [key for key in self._messages if not key.startswith("message ")]
 
     # Definitions
@@ -200,7 +201,7 @@ class Schema:
     # Messages
 
     def decode(self, route: str, body: bytes) -> Decoded:
-        """What a body says.  Raises `Undecodable` only."""
+        """A body as a JSON object.  Raises `Undecodable` only."""
         try:
             return _Decoding(body).message(self._messages[route], 0, len(body), 0)
         except (IndexError, struct.error):
@@ -209,7 +210,7 @@ class Schema:
             raise Undecodable("a string is not UTF-8") from None
 
     def encode(self, route: str, value: Mapping[str, Any]) -> bytes:
-        """The body; fields without a definition are left out.
+        """The body of a JSON object; fields without a definition are left out.
 
         Raises `Unencodable` only.
         """

@@ -1,8 +1,8 @@
-"""The clients that can be reached: by session, by uid, or all that fit.
+"""The connected Pomelo clients, and pushes to them: by session, uid or attributes.
 
-A push is encoded once for each kind of client (`Terms`), however many there are.
-Nothing in the protocol acknowledges a push; `Pushed` says what left this process, and
-`Registry.outcomes` what became of all of them.
+A push is encoded once for all clients with the same `Terms`.  The protocol acknowledges
+no pushes; `Pushed` counts the clients that one was written to, and `Registry.outcomes`
+counts what became of all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gateway.protocols.pomelo.handshake import Terms
 
 __all__ = ["OUTCOMES", "Member", "Pushed", "Registry"]
 
-#: A message to a client was sent or dropped; a push was for nobody who is connected, or
-#: could not be encoded.
+#: For one client, a message was sent, or dropped.  A push as a whole was for nobody who
+#: is connected, or was refused, because it could not be encoded.
 OUTCOMES = ("sent", "dropped", "nobody", "refused")
 
 
@@ -29,30 +29,30 @@ class Member(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """Of its events."""
+        """The origin of its events."""
 
     @property
     def terms(self) -> Terms:
-        """What it was told."""
+        """What it was sent in its handshake."""
 
     @property
     def uid(self) -> str | None:
-        """Whose it is."""
+        """The user that it belongs to; None if it named none."""
 
     def push(self, package: bytes) -> bool:
-        """Send it, unless too much is unsent already; whether it was."""
+        """Send a push, unless too much is unsent already; true if it was sent."""
 
     def kick(self, reason: str) -> None:
-        """Tell it to go, once its requests are answered."""
+        """Answer its pending requests, kick it, and close the connection."""
 
 
 @dataclass(slots=True)
 class Pushed:
-    """What became of a push."""
+    """How many clients a push was written to."""
 
     sent: int = 0
     dropped: int = 0
-    """Clients that do not read fast enough (options.push_bytes)."""
+    """Clients that it was not written to, as they read too slowly (options.push_bytes)."""
 
 
 class Registry:
@@ -68,13 +68,13 @@ class Registry:
         return len(self._sessions)
 
     def join(self, member: Member) -> None:
-        """It can be reached from now on."""
+        """The client can be pushed to from now on."""
         self._sessions[member.origin.session] = member
         if member.uid is not None:
             self._uids.setdefault(member.uid, {})[member] = None
 
     def leave(self, member: Member) -> None:
-        """It can be reached no more; nothing if it could not be before."""
+        """The client is gone; does nothing if it had not joined."""
         if self._sessions.pop(member.origin.session, None) is None:
             return
         others = self._uids.get(member.uid) if member.uid is not None else None
@@ -101,10 +101,10 @@ class Registry:
         return [each for each in members if wanted <= each.origin.attributes.items()]
 
     def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
-        """Send this JSON under this route.
+        """Send this JSON on this route.
 
-        ValueError, and nothing is sent, if it is no JSON, does not fit the route's
-        definition, or the route is none.
+        Raises ValueError, and sends nothing, if the body is not JSON or does not fit the
+        route's definition, or if clients could not read the route.
         """
         members = list(to)
         try:
@@ -127,7 +127,7 @@ class Registry:
         return pushed
 
     def kick(self, to: Iterable[Member], reason: str) -> int:
-        """Tell clients to go; how many."""
+        """Kick these clients; returns how many they are."""
         members = list(to)
         for member in members:
             member.kick(reason)

@@ -1,11 +1,10 @@
-"""What clients are told in their handshake about routes: the dictionary of codes, and
-the protobuf definitions.
+"""Loads the route dictionary and the protobuf definitions that handshakes send.
 
-Both are values.  A reload makes a new `Definitions`; a connection keeps the one that
-its handshake spoke of, because that is what its client encodes with.
+A reload makes new `Definitions`.  A connection keeps those of its handshake, because
+that is what its client encodes by.
 
-Versions are computed as Pomelo does: clients that cached the same definitions from a
-Pomelo server need not fetch them again.
+Versions are computed as Pomelo does it, so that clients that cached the same definitions
+from a Pomelo server need not fetch them again.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ class Dictionary:
 
 @dataclass(slots=True, frozen=True)
 class Protos:
-    """Which routes have bodies in protobuf, and how those look."""
+    """The protobuf definitions of routes whose bodies are not JSON."""
 
     client: Mapping[str, Any]
-    """Parsed, of requests and notifies; `server` of responses and pushes."""
+    """Of requests and notifies, parsed; `server` is of responses and pushes."""
     server: Mapping[str, Any]
     version: str
     requests: Schema
     answers: Schema
     browser_answers: Schema
-    """As `answers`, for clients in browsers."""
+    """As `answers`, with strings as browsers' clients expect them."""
 
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Definitions:
-    """All that a handshake tells."""
+    """All that a handshake says about routes."""
 
     dictionary: Dictionary | None = None
     protos: Protos | None = None
     files: Mapping[Path, int] = field(default_factory=dict)
-    """What it was read from, and when those were written (nanoseconds)."""
+    """The files that it was read from, and their modification times in nanoseconds."""
 
     @property
     def stale(self) -> bool:
-        """A file was written again; one that is gone was not, yet."""
+        """One of the files has changed; one that is missing does not count."""
         return any(_written(path) not in (when, 0) for path, when in self.files.items())
 
 
@@ -70,9 +69,9 @@ NONE = Definitions()
 def load(
     routes: Any = None, client_protos: Any = None, server_protos: Any = None
 ) -> Definitions:
-    """Definitions from the options: each a value, or the path of a JSON file.
+    """Definitions from the options, each of which is a value or the path of a JSON file.
 
-    Raises `Unusable`, which names the option, and the file if it is one.
+    Raises `Unusable`, which names the option, and the file if there is one.
     """
     files: dict[Path, int] = {}
     dictionary = _dictionary(_value(routes, "routes", files))
@@ -85,7 +84,7 @@ def load(
 
 
 def js_json(value: Any) -> str:
-    """What JSON.stringify makes of it: keys that are numbers come first, sorted."""
+    """JSON as JavaScript's `JSON.stringify` writes it: keys that are numbers first."""
     return json.dumps(_as_js(value), separators=(",", ":"), ensure_ascii=False)
 
 
@@ -131,7 +130,7 @@ def _value(option: Any, name: str, files: dict[Path, int]) -> Any:
 
 
 def _dictionary(option: Any) -> Dictionary | None:
-    """A list in the order of its codes, from 1, or an object of routes and codes."""
+    """From a list of routes, whose codes count from 1, or from routes and codes."""
     if not option:
         return None
     if isinstance(option, Mapping):

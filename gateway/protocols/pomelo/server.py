@@ -1,11 +1,11 @@
-"""The Twisted end of Pomelo: a connection, a journal, and what clients are owed.
+"""Pomelo connections on Twisted: messages go to the journal, responses and pushes back.
 
-A request is answered when it is durable, and not before: with 200, or with 500 if it
-can not be stored.  A notify has no answer; one that can not be stored costs its client
-the connection, which is all that the protocol lets us say.
+A request is answered once it is durable: with 200, or with 500 if it can not be stored.
+A notify has no answer; if one can not be stored, its client is kicked, because the
+protocol has no other way to say so.
 
 Responses may overtake each other, as the protocol allows, and are never dropped.
-Pushes may be, when a client does not read.
+Pushes are dropped when a client does not read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.pomelo import routes, wire
 from gateway.protocols.pomelo.auth import admission
-from gateway.protocols.pomelo.handshake import Greeter, Greeting, Terms
+from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
-from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Ready, Session, Working
+from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
 from gateway.protocols.pressure import Valve
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
 
-#: What a message costs in memory beside its body.
+#: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
 
 
@@ -53,7 +53,7 @@ class Pomelo:
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.options = options
-        self.greeter = Greeter(
+        self.handshaker = Handshaker(
             self._load(),
             admission(_revealed(options.token), options.jwt),
             heartbeat=int(options.heartbeat),
@@ -74,53 +74,53 @@ class Pomelo:
         self._servers[server] = None
         if not self._ticking:
             self._ticking = True
-            self._look()
+            self._reload_if_changed()
             self._due = self.clock.seconds() + self.tick_seconds
             self.clock.callLater(self.tick_seconds, self._tick)
         return server
 
     def forget(self, server: PomeloServer) -> None:
-        """Its connection is over."""
+        """The connection is over."""
         self._servers.pop(server, None)
 
     def reload(self) -> None:
-        """Read the definitions again; connections keep what they were told.
+        """Read the definitions again; open connections keep what they were sent.
 
-        Those that can not be used are logged, and the old ones stay.
+        If they have errors, those are logged and the old definitions stay.
         """
         try:
             definitions = self._load()
         except routes.Unusable as why:
             self._log.error("definitions not reloaded: {why}", why=str(why))
         else:
-            self.greeter.definitions = definitions
+            self.handshaker.definitions = definitions
 
     def _load(self) -> routes.Definitions:
         options = self.options
         return routes.load(options.routes, options.client_protos, options.server_protos)
 
-    def _look(self) -> None:
-        """Reload if a file changed; the timer does not run while nobody is here."""
+    def _reload_if_changed(self) -> None:
+        """Reload if a file changed.  Also called when the timer starts again."""
         interval, now = self.options.reload_interval, self.clock.seconds()
         if interval and now - self._looked >= interval:
             self._looked = now
-            if self.greeter.definitions.stale:
+            if self.handshaker.definitions.stale:
                 self.reload()
 
     def _tick(self) -> None:
         for server in list(self._servers):
             server.tick()
-        self._look()
+        self._reload_if_changed()
         self._ticking = bool(self._servers)
         if self._ticking:
-            # Keep time; but a reactor that was late does not catch up all at once.
+            # Keep time, but if the reactor was late, do not catch up all at once.
             self._due += self.tick_seconds
             pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
             self.clock.callLater(pause, self._tick)
 
 
 class PomeloServer:
-    """One client's connection.  Implements `interfaces.Server`, and `Member`."""
+    """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
     __slots__ = ("_closed", "_connection", "_ending", "_listener", "_pending", "_reason",
                  "_refusal", "_session", "_unacknowledged", "_valve", "uid")  # fmt: skip
@@ -131,7 +131,7 @@ class PomeloServer:
         self._listener = listener
         self._connection = connection
         self._session = Session(
-            listener.greeter,
+            listener.handshaker,
             message_bytes=listener.message_bytes,
             handshake_bytes=listener.options.handshake_bytes,
             patience=listener.patience,
@@ -145,27 +145,27 @@ class PomeloServer:
         self._refusal: Refusal | None = None
         self._reason: str | None = None
         self.uid: str | None = None
-        """Whose it is, if it said so."""
+        """The user that it belongs to; None if it named none."""
         self._regulate()
 
     @property
     def origin(self) -> Origin:
-        """Of its events."""
+        """The origin of its events."""
         return self._connection.origin
 
     @property
     def terms(self) -> Terms:
-        """What it was told in its handshake."""
+        """What it was sent in its handshake."""
         return self._session.terms
 
     @property
     def held_bytes(self) -> int:
-        """Buffered of a package that is not complete."""
+        """Bytes of an incomplete package that are buffered."""
         return self._session.held_bytes
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Held by messages that wait to become durable."""
+        """Bytes of messages that wait to become durable."""
         return self._unacknowledged
 
     # What the network tells
@@ -180,9 +180,9 @@ class PomeloServer:
                     self._store(step)
                 elif isinstance(step, bytes):
                     self._write(step)
-                elif isinstance(step, Greeting):
-                    self._greeted(step)
-                elif isinstance(step, Working):
+                elif isinstance(step, Handshake):
+                    self._accepted(step)
+                elif isinstance(step, Opened):
                     self._listener.registry.join(self)
                 else:
                     self._end()
@@ -209,26 +209,26 @@ class PomeloServer:
         if self._closed:
             return
         try:
-            if self._session.tick(deaf=self._valve.paused or self._ending):
+            if self._session.tick(paused=self._valve.paused or self._ending):
                 self._write(HEARTBEAT)
         except Refusal as why:
             self._overdue(why)
 
     def _overdue(self, why: Refusal) -> None:
         session = self._session
-        if session.begun and not session.working:
+        if session.begun and not session.opened:
             self._refusal = why
         else:
             self._log.debug(
                 "{peer}: closed, {why}", peer=self.origin.peer, why=str(why)
             )
-            self._reason = why.rule if session.working else None
+            self._reason = why.rule if session.opened else None
         self._end()
 
     # Pushes: `registry.Member`
 
     def push(self, package: bytes) -> bool:
-        """Send it, unless too much is unsent already; whether it was."""
+        """Send a push, unless too much is unsent already; true if it was sent."""
         if self._ending or self._closed:
             return False
         options = self._listener.options
@@ -245,19 +245,19 @@ class PomeloServer:
         return True
 
     def kick(self, reason: str) -> None:
-        """Take no more, answer what is pending, tell why, hang up."""
+        """Take no more, answer what is pending, send a kick, hang up."""
         if not (self._ending or self._closed):
             self._reason = reason
             self._end()
 
     # Messages
 
-    def _greeted(self, greeting: Greeting) -> None:
+    def _accepted(self, handshake: Handshake) -> None:
         origin = self._connection.origin
-        origin.attributes = {**origin.attributes, **greeting.attributes}
-        origin.principal = greeting.principal or origin.principal
-        self.uid = greeting.uid
-        self._write(greeting.reply)
+        origin.attributes = {**origin.attributes, **handshake.attributes}
+        origin.principal = handshake.principal or origin.principal
+        self.uid = handshake.uid
+        self._write(handshake.reply)
 
     def _store(self, ready: Ready) -> None:
         listener = self._listener
@@ -305,7 +305,7 @@ class PomeloServer:
         connection = self._connection
         if responses:
             self._session.spoke = True
-            # published WebSocket clients read one package per message
+            # WebSocket clients read only the first package of a message
             if len(responses) > 1 and not connection.framed:
                 connection.write(b"".join(responses))
             else:
@@ -326,7 +326,7 @@ class PomeloServer:
     # Flow
 
     def _regulate(self) -> None:
-        """Read, or do not, as the journal and our own debt allow."""
+        """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
         self._valve.regulate(self._unacknowledged)
@@ -340,7 +340,7 @@ class PomeloServer:
         self._connection.pause()
 
     def _end(self) -> None:
-        """Take no more; hang up as soon as nothing is owed."""
+        """Take no more; hang up once all requests are answered."""
         self._stop()
         if not self._pending:
             self._hang_up()

@@ -1,14 +1,13 @@
-"""What a Pomelo client is owed: bytes in, batches and replies out.
+"""The server's side of a Pomelo connection, without I/O: makes batches and responses.
 
-    waiting --handshake--> greeted --ack--> working --kick--> over
+    new --handshake--> acknowledging --ack--> open --kick--> over
 
-Packages count in the order in which they come, however they are sliced: a handshake,
-its acknowledgement and a request in one segment are fine.  What lies together in what
-arrived at once is one batch.
+Packages are taken in their order, however they are sliced: a handshake, its
+acknowledgement and a request may come in one segment.  The messages that arrive at once
+are one batch.
 
-Time comes as ticks, `TICKS` to the heartbeat interval.  Any package is a sign of life;
-a client that gave none for two intervals is cut off, one that was told nothing for more
-than one is sent a heartbeat.
+Time comes as ticks, `TICKS` to a heartbeat interval.  A client that sent nothing for two
+intervals is cut off; one that was sent nothing for more than one gets a heartbeat.
 
 No I/O, no clock.
 """
@@ -22,16 +21,22 @@ import msgspec
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import events, wire
-from gateway.protocols.pomelo.handshake import OK, Greeter, Greeting, Known, Terms
+from gateway.protocols.pomelo.handshake import (
+    OK,
+    Handshake,
+    Handshaker,
+    KnownRoute,
+    Terms,
+)
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.wire import Messages, Package, Route
 
-__all__ = ["HEARTBEAT", "TICKS", "Farewell", "Ready", "Session", "Working"]
+__all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Ready", "Session"]
 
 TICKS = 4
 """To one heartbeat interval."""
 _CUT_AFTER = 2 * TICKS
-_SPEAK_AFTER = TICKS + 1  # later than the client's own beat, which we answer
+_BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answer
 
 HEARTBEAT = wire.package(wire.HEARTBEAT)
 _RESPONSES = [wire.response(number, OK) for number in range(0x80)]
@@ -40,18 +45,26 @@ _ZLIB_OR_GZIP = 47
 _MOST_JSON = wire.MOST_BYTES - 300
 
 
-class Working:
-    """The client acknowledged the handshake: it may be sent pushes."""
+class Opened:
+    """The client acknowledged the handshake: pushes may be sent."""
 
 
-class Farewell:
-    """The client says that it goes."""
+class Left:
+    """The client sent a kick: it is about to leave."""
 
 
 class Ready:
-    """Messages that lie together: store `body()`, then answer the requests."""
+    """Messages that arrived at once: store `body()`, then answer the requests."""
 
-    __slots__ = ("codes", "count", "encoded", "ids", "odd", "payload_bytes", "pieces")
+    __slots__ = (
+        "codes",
+        "count",
+        "encoded",
+        "flawed",
+        "ids",
+        "payload_bytes",
+        "pieces",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,80 +72,80 @@ class Ready:
         self.ids: list[int] = []
         """Of the requests among them."""
         self.encoded: dict[int, str] | None = None
-        """Places in `ids` whose answers are in protobuf, and their routes."""
+        """Positions in `ids` of requests that are answered in protobuf, and routes."""
         self.pieces: list[bytes] = []
         self.codes: dict[Route, str] | None = None
-        self.odd: list[tuple[int, int]] | None = None
+        self.flawed: list[tuple[int, int]] | None = None
 
-    def name(self, code: Route, known: Known) -> None:
-        """Remember what *code* stands for."""
+    def name(self, code: Route, known: KnownRoute) -> None:
+        """A message uses *code* for this route."""
         if self.codes is None:
             self.codes = {}
         self.codes[code] = known.name
 
-    def encode(self, known: Known) -> None:
-        """The next request's answer is in protobuf."""
+    def encode(self, known: KnownRoute) -> None:
+        """The next request is answered in protobuf."""
         if self.encoded is None:
             self.encoded = {}
         self.encoded[len(self.ids)] = known.name
 
     def flaw(self, row: int, flaw: int) -> None:
-        """The event of this row is not what it should be."""
-        if self.odd is None:
-            self.odd = []
-        self.odd.append((row, flaw))
+        """The event of this row has this flaw (`events.UNDECODABLE_…`)."""
+        if self.flawed is None:
+            self.flawed = []
+        self.flawed.append((row, flaw))
 
     def body(self, message_bytes: int) -> bytes:
-        """What `events.decode` makes rows of."""
-        if self.codes is None and self.odd is None:
+        """The body of the batch, for `events.decode`."""
+        if self.codes is None and self.flawed is None:
             head = events.plain_head(message_bytes)
         else:
-            head = events.head(message_bytes, self.codes or {}, self.odd or ())
+            head = events.head(message_bytes, self.codes or {}, self.flawed or ())
         return b"".join((head, *self.pieces))
 
 
 class Session:
-    """One connection's side of the protocol.  Raises `Refusal` only."""
+    """One connection.  Raises `Refusal` only."""
 
-    __slots__ = ("_decoder", "_greeter", "_message_bytes", "_mute", "_patience",
-                 "_quiet", "_terms", "heard", "spoke", "working")  # fmt: skip
+    __slots__ = ("_decoder", "_handshaker", "_message_bytes", "_mute", "_patience",
+                 "_quiet", "_terms", "heard", "opened", "spoke")  # fmt: skip
 
     def __init__(
         self,
-        greeter: Greeter,
+        handshaker: Handshaker,
         *,
         message_bytes: int,
         handshake_bytes: int,
         patience: int,
     ) -> None:
-        """*patience* is how many ticks a client may take to get to work."""
-        self._greeter = greeter
+        """*patience* is how many ticks a client may take for its handshake."""
+        self._handshaker = handshaker
         self._decoder = wire.Decoder(message_bytes, handshake_bytes)
         self._message_bytes = message_bytes
         self._patience = patience
         self._terms: Terms | None = None
         self._quiet = 0
         self._mute = 0
-        self.working = False
-        """The handshake is over."""
+        self.opened = False
+        """The handshake was acknowledged."""
         self.heard = False
-        """Something came since the last tick."""
+        """Something arrived since the last tick."""
         self.spoke = False
         """Something was sent since the last tick."""
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered of a package that is not complete."""
+        """How many bytes of an incomplete package are buffered."""
         return self._decoder.held_bytes
 
     @property
     def begun(self) -> bool:
-        """The client has said something."""
+        """The client has sent something."""
         return self._terms is not None or self._decoder.held_bytes > 0
 
     @property
     def terms(self) -> Terms:
-        """What was told in the handshake; once there was one."""
+        """What was sent in the handshake, which must be over."""
         assert self._terms is not None, "before the handshake"
         return self._terms
 
@@ -140,10 +153,11 @@ class Session:
 
     def received(
         self, data: bytes
-    ) -> Iterator[bytes | Greeting | Working | Farewell | Ready]:
-        """Take any slicing of the stream; what to send at once, and what to store.
+    ) -> Iterator[bytes | Handshake | Opened | Left | Ready]:
+        """Take bytes of the stream, in any slicing; yields what to do about them.
 
-        A `Refusal` is raised behind everything that came before its cause.
+        Bytes, and the reply of a `Handshake`, are to be sent at once; a `Ready` is to be
+        stored.  A `Refusal` is raised after everything that came before its cause.
         """
         self.heard = True
         decoder = self._decoder
@@ -166,9 +180,9 @@ class Session:
         if ready is not None:
             yield ready
         if token is not None:
-            yield Farewell()
+            yield Left()
 
-    def _control(self, package: Package) -> Iterator[bytes | Greeting | Working]:
+    def _control(self, package: Package) -> Iterator[bytes | Handshake | Opened]:
         kind = package.kind
         if kind == wire.HEARTBEAT:
             if self._terms is None:
@@ -177,16 +191,16 @@ class Session:
         elif kind == wire.HANDSHAKE:
             if self._terms is not None:
                 raise wire.refusal("second handshake")
-            greeting = self._greeter.greet(package.body)
-            self._terms = greeting.terms
-            yield greeting
+            handshake = self._handshaker.answer(package.body)
+            self._terms = handshake.terms
+            yield handshake
         else:  # acknowledgement
             if self._terms is None:
                 raise wire.refusal("acknowledgement before the handshake")
-            if not self.working:
-                self.working = self._decoder.open = True
-                yield Working()
-                if self._greeter.heartbeat:
+            if not self.opened:
+                self.opened = self._decoder.open = True
+                yield Opened()
+                if self._handshaker.heartbeat:
                     yield HEARTBEAT
 
     def _messages(self, ready: Ready, run: Messages) -> None:
@@ -226,7 +240,7 @@ class Session:
             ready.payload_bytes += size
 
     def _zipped(self, ready: Ready, run: Messages) -> None:
-        """One message whose body claims to be compressed, as pitaya's clients do."""
+        """Take a message with the compression bit, which pitaya's clients set."""
         [(number, route, at, stop)] = run.found
         body = run.buffer[at:stop]
         known = self.terms.routes.get(route)
@@ -254,7 +268,7 @@ class Session:
     def _json(
         self, ready: Ready, row: int, schema: Schema, route: str, body: bytes
     ) -> bytes:
-        """The JSON of a body in protobuf; the body itself, with a flaw, if it is none."""
+        """The JSON of a body in protobuf; as it came, with a flaw, if it is not valid."""
         try:
             decoded = msgspec.json.encode(schema.decode(route, body))
         except Undecodable:
@@ -264,10 +278,10 @@ class Session:
         ready.flaw(row, events.UNDECODABLE_PROTOBUF)
         return body
 
-    # What is durable, and what is not
+    # Responses
 
     def answers(self, ready: Ready) -> list[bytes]:
-        """The responses to its requests, one package each: it is stored."""
+        """The responses to a stored batch's requests, one package each."""
         ids, encoded = ready.ids, ready.encoded
         if encoded is None:
             known = _RESPONSES
@@ -279,7 +293,7 @@ class Session:
         ]
 
     def failures(self, ready: Ready, why: str) -> list[bytes]:
-        """The responses to its requests: it could not be stored."""
+        """The responses to the requests of a batch that could not be stored."""
         encoded, terms = ready.encoded or {}, self.terms
         return [
             terms.failed(number, encoded.get(at), why)
@@ -288,40 +302,40 @@ class Session:
 
     # Time
 
-    def tick(self, *, deaf: bool) -> bool:
-        """A tick has passed; whether to send a heartbeat now.
+    def tick(self, *, paused: bool) -> bool:
+        """A tick has passed; true if a heartbeat is due now.
 
-        Raises `Refusal` if the client is overdue.  While we are *deaf*, because we do
-        not read what it sends, it can not be.
+        Raises `Refusal` if the client has been silent too long.  While reading is
+        *paused* it can not be.
         """
-        heard = self.heard or deaf
+        heard = self.heard or paused
         self.heard = False
-        if not self.working:
-            self._patience -= not deaf
+        if not self.opened:
+            self._patience -= not paused
             if self._patience < 0:
                 raise wire.refusal(
                     "handshake not finished in time", key="options.handshake_timeout"
                 )
             return False
-        if not self._greeter.heartbeat:
+        if not self._handshaker.heartbeat:
             return False
         self._quiet = 0 if heard else self._quiet + 1
         if self._quiet >= _CUT_AFTER:
             raise wire.refusal(
                 "no sign of life",
-                limit=f"{2 * self._greeter.heartbeat} s",
+                limit=f"{2 * self._handshaker.heartbeat} s",
                 key="options.heartbeat",
             )
         self._mute = 0 if self.spoke else self._mute + 1
         self.spoke = False
-        if self._mute < _SPEAK_AFTER:
+        if self._mute < _BEAT_AFTER:
             return False
         self._mute = 0
         return True
 
 
 def _check(route: Route) -> None:
-    """A route that nothing is known about must be a name."""
+    """A route without a definition must be a name, in UTF-8."""
     if isinstance(route, int):
         raise wire.refusal(
             f"route code {route} is not in the dictionary", key="options.routes"
@@ -334,7 +348,7 @@ def _check(route: Route) -> None:
 
 
 def _inflated(body: bytes, most: int) -> bytes | None:
-    """Inflated if it is compressed, as it is if not, None if that fails."""
+    """The inflated body, or the body itself if it is not compressed; None if corrupt."""
     if body[:1] != b"\x78" and body[:2] != b"\x1f\x8b":
         return body
     inflater = zlib.decompressobj(wbits=_ZLIB_OR_GZIP)

@@ -1,4 +1,4 @@
-"""Pomelo packages and messages: bytes in, runs of messages out; and back to bytes.
+"""Pomelo's wire format: decodes bytes to packages and messages, and encodes them.
 
     package   u8 type, u24 size of the body, body
     1  <->    handshake, JSON
@@ -13,9 +13,9 @@
               bit 5 (pitaya, in responses): an error
     id        varint, low groups first, below 2^32
 
-Numbers are big-endian.  No I/O, no clock, no dictionary.  There is no object per
-message: `Decoder.next` answers with a *run*, as many plain messages as lie together,
-and what is stored later is the run as it came.
+Numbers are big-endian.  No I/O, no clock, no dictionary.  For speed there is no object
+for each message: `Decoder.take` returns a *run*, all adjacent plain messages, which is
+later stored as it came.
 
 Everything is refused on its declared size, before it is buffered.
 """
@@ -97,7 +97,7 @@ class Messages:
     stop: int
     found: list[Found]
     zipped: bool = False
-    """It is one message, whose body claims to be compressed."""
+    """It is a single message, and its flag says that its body is compressed."""
 
 
 @dataclass(slots=True)
@@ -116,17 +116,16 @@ class Message:
 
 
 def cesu8(data: bytes) -> bytes:
-    """Proper UTF-8 of what browsers' Pomelo clients make of characters beyond the BMP:
-    each half of the surrogate pair encoded for itself.
+    """CESU-8 as UTF-8: browsers' Pomelo clients encode each half of a surrogate pair.
 
-    Raises UnicodeDecodeError if it is not that either.
+    Raises UnicodeDecodeError if it is neither.
     """
     pairs = data.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass")
     return pairs.decode("utf-16-be").encode()
 
 
 def text(data: bytes) -> str:
-    """UTF-8 as it should be or as browsers write it, or UnicodeDecodeError."""
+    """UTF-8, or CESU-8 as browsers' clients write it.  Raises UnicodeDecodeError."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -139,7 +138,7 @@ def ascii_json(value: Any) -> bytes:
 
 
 def ascii_text(found: bytes) -> bytes:
-    """The same JSON text in ASCII; all else in it stays as it is."""
+    """A JSON text with everything beyond ASCII escaped, and no other change."""
     if found.isascii():
         return found
     return _NOT_ASCII.sub(_escaped, found.decode()).encode()
@@ -153,14 +152,14 @@ def _escaped(char: re.Match[str]) -> str:
 
 
 def package(kind: int, body: bytes = b"") -> bytes:
-    """A package; ValueError if the body is too long for one."""
+    """A package.  Raises ValueError if the body is too long."""
     if len(body) > MOST_BYTES:
         raise ValueError(f"package of {len(body)} bytes, {MOST_BYTES} at most")
     return _U32.pack(kind << 24 | len(body)) + body
 
 
 def kick(reason: str) -> bytes:
-    """A kick package.  Its body is never empty: browsers' clients would throw."""
+    """A kick package, with a body, because browsers' clients throw without one."""
     return package(KICK, ascii_json({"reason": reason}))
 
 
@@ -211,7 +210,7 @@ def _route(route: int | str) -> tuple[int, bytes]:
 
 
 def _number(buffer: bytes, at: int, stop: int) -> tuple[int, int]:
-    """A message id, and where it ends."""
+    """The message id at *at*, and where it ends."""
     number = 0
     for shift in range(0, 35, 7):
         if at == stop:
@@ -227,10 +226,11 @@ def _number(buffer: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def scan(buffer: bytes, at: int, end: int, most: int, found: list[Found]) -> int:
-    """Append the plain requests and notifies from *at* on; where they end.
+    """Append the plain requests and notifies from *at* on to *found*.
 
-    They end at whatever is not all there, is no data package, has more than *most*
-    bytes, or is a message out of the ordinary.  The one loop that runs once per message.
+    Returns where they end: at a package that is incomplete, is no data package, or has
+    more than *most* bytes, or at any message that is not plain.  This is the only loop
+    that runs once for each message.
     """
     add = found.append
     head = _U32.unpack_from
@@ -281,7 +281,7 @@ def scan(buffer: bytes, at: int, end: int, most: int, found: list[Found]) -> int
 
 
 def _single(buffer: bytes, start: int, at: int, stop: int) -> Messages:
-    """The data package whose message begins at *at*, if a client may send it."""
+    """The message at *at*, which is not plain.  Refuses what clients may not send."""
     if at == stop:
         raise refusal("message without a flag")
     flag = buffer[at]
@@ -317,7 +317,7 @@ def _read_route(
 
 
 def message(body: bytes) -> Message:
-    """A server's message: a response or a push.  ValueError if it is neither."""
+    """A server's message.  Raises ValueError if it is neither response nor push."""
     flag = body[0] if body else 0xFF
     kind = flag >> 1 & 7
     number, route, at = 0, None, 1
@@ -335,7 +335,7 @@ def message(body: bytes) -> Message:
 
 
 class Packages:
-    """Any slicing of a stream of packages, as packages.  Raises `Refusal` only."""
+    """Decodes a stream, in any slicing, to packages.  Raises `Refusal` only."""
 
     __slots__ = ("_at", "_buffer", "_need", "_tail", "control_bytes", "data_bytes")
 
@@ -346,16 +346,16 @@ class Packages:
         """… and of any other."""
         self._buffer = b""
         self._at = 0
-        self._tail: bytearray | None = None  # what arrived of a package …
-        self._need = 0  # … and how much of it is worth looking at
+        self._tail: bytearray | None = None  # an incomplete package, …
+        self._need = 0  # … which is looked at again when it has so many bytes
 
     @property
     def held_bytes(self) -> int:
-        """What is buffered."""
+        """How many bytes are buffered."""
         return len(self._buffer) + (0 if self._tail is None else len(self._tail))
 
     def feed(self, data: bytes) -> None:
-        """The stream goes on.  Call it when `next` has nothing more."""
+        """Add what arrived; to be called when `next` has returned None."""
         tail = self._tail
         if tail is None:
             self._buffer = data
@@ -368,7 +368,7 @@ class Packages:
         self._at = 0
 
     def _head(self) -> tuple[int, int, int] | None:
-        """Type, first byte and end of the next package's body, if it is all there."""
+        """Type, first byte and end of the next package's body, once it has arrived."""
         at = self._at
         have = len(self._buffer) - at
         if not have:
@@ -412,14 +412,14 @@ class Packages:
 
 
 class Decoder(Packages):
-    """What a client sends."""
+    """Decodes what a client sends."""
 
     __slots__ = ("open",)
 
     def __init__(self, data_bytes: int, control_bytes: int) -> None:
         super().__init__(data_bytes, control_bytes)
         self.open = False
-        """Whether messages may come yet."""
+        """The handshake was acknowledged: messages may come."""
 
     def _check(self, kind: int, size: int) -> None:
         if kind == DATA and not self.open:

@@ -19,7 +19,7 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.events import decode
-from gateway.protocols.pomelo.handshake import Greeter, Greeting
+from gateway.protocols.pomelo.handshake import Handshake, Handshaker
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.server import PomeloServer, accept
@@ -81,7 +81,7 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     responses: bytes = b""
     batches: int = 0
-    greeting: Greeting | None = None
+    handshake: Handshake | None = None
     refusal: Refusal | None = None
 
 
@@ -98,13 +98,13 @@ def new_session(definitions: Any = None, **changes: Any) -> Session:
         "profiles": {},
         "clients": {},
     } | changes
-    greeter = Greeter(
+    handshaker = Handshaker(
         definitions or load(),
         admission(values["token"], values["jwt"]),
         **{k: values[k] for k in ("heartbeat", "user_bytes", "profiles", "clients")},
     )
     limits = {k: values[k] for k in ("message_bytes", "handshake_bytes", "patience")}
-    return Session(greeter, **limits)
+    return Session(handshaker, **limits)
 
 
 def outcome(pieces: Iterable[bytes], session: Session | None = None) -> Outcome:
@@ -116,8 +116,8 @@ def outcome(pieces: Iterable[bytes], session: Session | None = None) -> Outcome:
             for step in session.received(piece):
                 if isinstance(step, bytes):
                     result.sent += step
-                elif isinstance(step, Greeting):
-                    result.greeting = step
+                elif isinstance(step, Handshake):
+                    result.handshake = step
                     result.sent += step.reply
                 elif isinstance(step, Ready):
                     take(result, step, session)

@@ -10,7 +10,7 @@ import pytest
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
-from gateway.protocols.pomelo.handshake import PROFILES, Greeter, Greeting
+from gateway.protocols.pomelo.handshake import PROFILES, Handshake, Handshaker
 from gateway.protocols.pomelo.routes import Definitions, load
 
 NODE = {"type": "js-websocket", "version": "0.0.1"}
@@ -21,7 +21,7 @@ PYTHON = {"type": "socket", "version": "1.1.1"}
 PITAYA = {"platform": "mac", "libVersion": "0.3.5", "clientVersion": "2.1"}
 
 
-def _greeter(definitions: Definitions | None = None, **changes: Any) -> Greeter:
+def _handshaker(definitions: Definitions | None = None, **changes: Any) -> Handshaker:
     values: dict[str, Any] = {
         "heartbeat": 3,
         "user_bytes": 200,
@@ -29,23 +29,23 @@ def _greeter(definitions: Definitions | None = None, **changes: Any) -> Greeter:
         "clients": {},
     } | changes
     admit = admission(values.pop("token", None), None)
-    return Greeter(definitions or load(), admit, **values)
+    return Handshaker(definitions or load(), admit, **values)
 
 
-def _greet(greeter: Greeter, sys: Any, user: Any = None) -> Greeting:
-    return greeter.greet(json.dumps({"sys": sys, "user": user}).encode())
+def _answer(handshaker: Handshaker, sys: Any, user: Any = None) -> Handshake:
+    return handshaker.answer(json.dumps({"sys": sys, "user": user}).encode())
 
 
-def _told(greeting: Greeting) -> Any:
-    assert greeting.reply[0] == wire.HANDSHAKE
-    assert greeting.reply[4:].isascii()
-    return json.loads(greeting.reply[4:])
+def _told(handshake: Handshake) -> Any:
+    assert handshake.reply[0] == wire.HANDSHAKE
+    assert handshake.reply[4:].isascii()
+    return json.loads(handshake.reply[4:])
 
 
 @pytest.fixture
-def greeter(pomelo: Any) -> Greeter:
+def handshaker(pomelo: Any) -> Handshaker:
     """One that has a dictionary and definitions of both sides."""
-    return _greeter(pomelo.definitions)
+    return _handshaker(pomelo.definitions)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def greeter(pomelo: Any) -> Greeter:
         (PITAYA, "pitaya"),
     ],
 )
-def test_profiles(greeter: Greeter, sys: Any, profile: str) -> None:
+def test_profiles(handshaker: Handshaker, sys: Any, profile: str) -> None:
     """Each published client is known by what it says of itself."""
-    assert _greet(greeter, sys).terms.profile is PROFILES[profile]
+    assert _answer(handshaker, sys).terms.profile is PROFILES[profile]
 
 
 def test_profiles_by_configuration() -> None:
     """The configuration knows better, by type, by platform, or for all."""
-    greeter = _greeter(profiles={"js-websocket": "py", "mac": "c2", "*": "c"})
+    handshaker = _handshaker(profiles={"js-websocket": "py", "mac": "c2", "*": "c"})
     for sys, profile in ((BROWSER, "py"), (PITAYA, "c2"), (C2, "c"), ({}, "c")):
-        assert _greet(greeter, sys).terms.profile.name == profile
+        assert _answer(handshaker, sys).terms.profile.name == profile
 
 
-def test_everything(greeter: Greeter, pomelo: Any) -> None:
+def test_everything(handshaker: Handshaker, pomelo: Any) -> None:
     """A new client of Pomelo's own kind is told all keys, always together."""
-    told = _told(_greet(greeter, BROWSER))
+    told = _told(_answer(handshaker, BROWSER))
     assert told["code"] == 200
     codes = {route: number for number, route in enumerate(pomelo.routes, 1)}
     assert told["sys"] == {
@@ -97,8 +97,8 @@ def test_everything(greeter: Greeter, pomelo: Any) -> None:
 
 def test_nothing_to_tell() -> None:
     """Without definitions and heartbeats the answer is as short as the original's."""
-    greeting = _greet(_greeter(heartbeat=0), NODE)
-    assert greeting.reply.hex() == (
+    handshake = _answer(_handshaker(heartbeat=0), NODE)
+    assert handshake.reply.hex() == (
         "01000015" + b'{"code":200,"sys":{}}'.hex()
     )  # byte for byte the transcript in plain mode
 
@@ -107,7 +107,11 @@ def test_nothing_to_tell() -> None:
 @pytest.mark.parametrize("has_protos", [False, True])
 @pytest.mark.parametrize("profile", ["js", "c2"])
 def test_caches(
-    greeter: Greeter, pomelo: Any, has_dictionary: bool, has_protos: bool, profile: str
+    handshaker: Handshaker,
+    pomelo: Any,
+    has_dictionary: bool,
+    has_protos: bool,
+    profile: str,
 ) -> None:
     """Who has a version already is not told it again, and still that it is used."""
     sys: dict[str, Any] = dict(BROWSER if profile == "js" else C2)
@@ -115,7 +119,7 @@ def test_caches(
         sys["dictVersion"] = pomelo.definitions.dictionary.version
     if has_protos:
         sys["protoVersion"] = pomelo.definitions.protos.version
-    told = _told(_greet(greeter, sys))["sys"]
+    told = _told(_answer(handshaker, sys))["sys"]
     dictionary = {"dict", "routeToCode", "codeToRoute", "dictVersion"}
     assert dictionary & told.keys() == (set() if has_dictionary else dictionary)
     assert ("protos" in told) == (not has_protos)
@@ -123,24 +127,26 @@ def test_caches(
     assert told["useProto"]
 
 
-def test_other_versions_are_told_anew(greeter: Greeter) -> None:
+def test_other_versions_are_told_anew(handshaker: Handshaker) -> None:
     """A version that is not ours is worth nothing."""
     sys = BROWSER | {"dictVersion": "x", "protoVersion": "y"}
-    assert {"dict", "protos"} <= _told(_greet(greeter, sys))["sys"].keys()
+    assert {"dict", "protos"} <= _told(_answer(handshaker, sys))["sys"].keys()
 
 
 def test_a_browser_forgets_what_another_server_told() -> None:
     """A browser that cached definitions is told that there are none (others forget)."""
-    greeter = _greeter()
-    told = _told(_greet(greeter, BROWSER | {"protoVersion": "old"}))["sys"]
+    handshaker = _handshaker()
+    told = _told(_answer(handshaker, BROWSER | {"protoVersion": "old"}))["sys"]
     assert told["protos"] == {"server": {}, "client": {}, "version": 0}
-    assert "protos" not in _told(_greet(greeter, BROWSER))["sys"]
-    assert "protos" not in _told(_greet(greeter, C2 | {"protoVersion": "old"}))["sys"]
+    assert "protos" not in _told(_answer(handshaker, BROWSER))["sys"]
+    assert (
+        "protos" not in _told(_answer(handshaker, C2 | {"protoVersion": "old"}))["sys"]
+    )
 
 
-def test_pitaya(greeter: Greeter) -> None:
+def test_pitaya(handshaker: Handshaker) -> None:
     """Its clients abort on a dictionary of Pomelo's kind."""
-    assert _told(_greet(greeter, PITAYA))["sys"] == {
+    assert _told(_answer(handshaker, PITAYA))["sys"] == {
         "heartbeat": 3,
         "serializer": "json",
     }
@@ -148,21 +154,24 @@ def test_pitaya(greeter: Greeter) -> None:
 
 def test_small_codes_for_c() -> None:
     """libpomelo reads one byte of a code: it is told no larger ones."""
-    greeter = _greeter(load({"a": 255, "b": 256}))
-    assert _told(_greet(greeter, C))["sys"]["dict"] == {"a": 255}
-    terms = _greet(greeter, C).terms
+    handshaker = _handshaker(load({"a": 255, "b": 256}))
+    assert _told(_answer(handshaker, C))["sys"]["dict"] == {"a": 255}
+    terms = _answer(handshaker, C).terms
     assert set(terms.routes) == {255}
     assert terms.push("b", b"{}") == wire.push("b", b"{}")
-    assert set(_told(_greet(greeter, NODE))["sys"]["dict"]) == {"a", "b"}
+    assert set(_told(_answer(handshaker, NODE))["sys"]["dict"]) == {"a", "b"}
 
 
-def test_terms_are_shared_and_kept(greeter: Greeter) -> None:
+def test_terms_are_shared_and_kept(handshaker: Handshaker) -> None:
     """A reload changes what the next ones are told, and nothing for those before."""
-    first, second = _greet(greeter, NODE), _greet(greeter, NODE | {"version": "9"})
+    first, second = (
+        _answer(handshaker, NODE),
+        _answer(handshaker, NODE | {"version": "9"}),
+    )
     assert first.terms is second.terms
     assert first.reply is second.reply
-    greeter.definitions = load(["new"])
-    third = _greet(greeter, NODE)
+    handshaker.definitions = load(["new"])
+    third = _answer(handshaker, NODE)
     assert third.terms is not first.terms
     assert _told(third)["sys"]["dict"] == {"new": 1}
     assert first.terms.push("chat.room.say", b"{}") == wire.push(2, b"{}")
@@ -171,10 +180,10 @@ def test_terms_are_shared_and_kept(greeter: Greeter) -> None:
 # Responses and pushes
 
 
-def test_responses(greeter: Greeter) -> None:
+def test_responses(handshaker: Handshaker) -> None:
     """In protobuf for routes that have a definition, unless libpomelo2 asks."""
     route = "area.player.move"
-    terms = _greet(greeter, NODE).terms
+    terms = _answer(handshaker, NODE).terms
     assert terms.ok(route).hex() == "08c801"
     assert terms.routes[1].answer
     failed = wire.message(terms.failed(300, route, "no")[4:])
@@ -182,28 +191,28 @@ def test_responses(greeter: Greeter) -> None:
     plain = wire.message(terms.failed(1, None, "né")[4:])
     assert plain.body == b'{"code":500,"msg":"n\\u00e9"}'
     assert not plain.error
-    assert not _greet(greeter, C2).terms.routes[1].answer
+    assert not _answer(handshaker, C2).terms.routes[1].answer
 
 
 def test_a_response_that_its_definition_does_not_allow() -> None:
     """It is empty, as the original's is."""
     source = {"a": {"required uInt32 score": 1}}
-    terms = _greet(_greeter(load(None, None, source)), NODE).terms
+    terms = _answer(_handshaker(load(None, None, source)), NODE).terms
     assert terms.ok("a") == b""
 
 
-def test_errors_for_pitaya(greeter: Greeter) -> None:
+def test_errors_for_pitaya(handshaker: Handshaker) -> None:
     """Its clients know an error by a bit, and its code is text."""
-    message = wire.message(_greet(greeter, PITAYA).terms.failed(7, None, "no")[4:])
+    message = wire.message(_answer(handshaker, PITAYA).terms.failed(7, None, "no")[4:])
     assert message.error
     assert json.loads(message.body) == {"code": "PIT-500", "msg": "no"}
 
 
-def test_pushes(greeter: Greeter) -> None:
+def test_pushes(handshaker: Handshaker) -> None:
     """By code where there is one and the client can read it; protobuf where told."""
     body = '{"id":7,"name":"ü😀"}'.encode()
     browser, c2, python, pitaya = (
-        _greet(greeter, sys).terms for sys in (BROWSER, C2, PYTHON, PITAYA)
+        _answer(handshaker, sys).terms for sys in (BROWSER, C2, PYTHON, PITAYA)
     )
     assert browser.push("chat.room.say", b"{}").hex() == "04000005" + "070002" + "7b7d"
     assert python.push("chat.room.say", b"{}") == wire.push("chat.room.say", b"{}")
@@ -225,28 +234,28 @@ def test_pushes(greeter: Greeter) -> None:
     [b"", b"{", b"\xff", b"{}", b"null", b"[]", b"7", b'"x"', b'{"sys":1}',
      b'{"sys":null}', b'{"sys":[]}', b'{"user":{}}', b"[" * 5000],
 )  # fmt: skip
-def test_not_a_handshake(greeter: Greeter, body: bytes) -> None:
+def test_not_a_handshake(handshaker: Handshaker, body: bytes) -> None:
     """It is answered with 500 and a reason, in a handshake."""
     with pytest.raises(Refusal) as caught:
-        greeter.greet(body)
+        handshaker.answer(body)
     reply = caught.value.reply
     assert reply[0] == wire.HANDSHAKE
     assert json.loads(reply[4:])["code"] == 500
     assert json.loads(reply[4:])["msg"] == caught.value.rule
 
 
-def test_user_data_may_be_anything(greeter: Greeter) -> None:
+def test_user_data_may_be_anything(handshaker: Handshaker) -> None:
     """Absent, or no object: it is nothing."""
     for user in (None, 1, [], "x"):
-        assert _greet(greeter, NODE, user).uid is None
+        assert _answer(handshaker, NODE, user).uid is None
 
 
-def test_a_handshake_of_a_browser(greeter: Greeter) -> None:
+def test_a_handshake_of_a_browser(handshaker: Handshaker) -> None:
     """Its surrogate halves are characters."""
-    greeting = greeter.greet(
+    handshake = handshaker.answer(
         b'{"sys":{"type":"js-websocket"},"user":{"n":"\xed\xa0\xbd\xed\xb8\x80"}}'
     )
-    assert greeting.attributes["user.n"] == "😀"
+    assert handshake.attributes["user.n"] == "😀"
 
 
 @pytest.mark.parametrize(
@@ -264,27 +273,27 @@ def test_a_handshake_of_a_browser(greeter: Greeter) -> None:
 )
 def test_versions(clients: Any, sys: Any, fine: bool) -> None:
     """Clients that are too old, or not on the list, get 501."""
-    greeter = _greeter(clients=clients)
+    handshaker = _handshaker(clients=clients)
     if fine:
-        _greet(greeter, sys)
+        _answer(handshaker, sys)
         return
     with pytest.raises(Refusal, match=r"options\.clients") as caught:
-        _greet(greeter, sys)
+        _answer(handshaker, sys)
     assert json.loads(caught.value.reply[4:])["code"] == 501
 
 
 def test_who_is_not_admitted() -> None:
     """It is told why; the log too."""
-    greeter = _greeter(token="secret")
+    handshaker = _handshaker(token="secret")
     with pytest.raises(Refusal, match="not admitted: wrong token") as caught:
-        _greet(greeter, NODE, {"token": "guess"})
+        _answer(handshaker, NODE, {"token": "guess"})
     assert json.loads(caught.value.reply[4:]) == {"code": 500, "msg": "wrong token"}
 
 
 # What is kept
 
 
-def test_attributes(greeter: Greeter) -> None:
+def test_attributes(handshaker: Handshaker) -> None:
     """Who the client is, and its user data, flat and as text, without the token."""
     user = {
         "uid": "alice",
@@ -294,7 +303,7 @@ def test_attributes(greeter: Greeter) -> None:
         "none": None,
         "at": {"x": 1.5, "token": "fine", "deep": {"er": {"still": [1, {}]}}},
     }
-    assert _greet(greeter, BROWSER, user).attributes == {
+    assert _answer(handshaker, BROWSER, user).attributes == {
         "client": "js-websocket",
         "client_version": "0.0.1",
         "profile": "js",
@@ -310,10 +319,10 @@ def test_attributes(greeter: Greeter) -> None:
 
 def test_attributes_are_bounded() -> None:
     """What does not fit is left out, and that is said."""
-    greeter = _greeter(user_bytes=20)
+    handshaker = _handshaker(user_bytes=20)
     user = {"a": "x" * 10, "b": "y" * 10, "c": "z"}
-    attributes = _greet(
-        greeter, {"type": "t" * 99, "version": "v" * 99}, user
+    attributes = _answer(
+        handshaker, {"type": "t" * 99, "version": "v" * 99}, user
     ).attributes
     assert attributes["user.a"] == "x" * 10
     assert "user.b" not in attributes
@@ -321,10 +330,10 @@ def test_attributes_are_bounded() -> None:
     assert len(attributes["client"]) == len(attributes["client_version"]) == 64
 
 
-def test_depth_of_user_data(greeter: Greeter) -> None:
+def test_depth_of_user_data(handshaker: Handshaker) -> None:
     """Nesting costs no recursion."""
     deep: Any = 1
     for _ in range(400):
         deep = {"a": deep}
-    attributes = _greet(greeter, NODE, {"d": deep}).attributes
+    attributes = _answer(handshaker, NODE, {"d": deep}).attributes
     assert attributes["user_cut_off"] == "true"

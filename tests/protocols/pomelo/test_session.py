@@ -34,8 +34,8 @@ def _working(pomelo: Any, **changes: Any) -> Session:
 def test_handshake_ack_and_data_in_one_segment(pomelo: Any) -> None:
     """Packages count in their order; the original loses the second and the third."""
     found = pomelo.outcome([pomelo.hello() + wire.request(1, "a.b.c", b"{}")])
-    assert found.greeting is not None
-    assert found.sent == found.greeting.reply + HEARTBEAT
+    assert found.handshake is not None
+    assert found.sent == found.handshake.reply + HEARTBEAT
     assert found.events == [("request", 1, "a.b.c", b"{}", None, "application/json")]
     assert found.responses == wire.response(1, _json())
 
@@ -369,8 +369,8 @@ def test_sizes(pomelo: Any) -> None:
 # Time
 
 
-def _ticks(session: Session, ticks: int, *, deaf: bool = False) -> list[bool]:
-    return [session.tick(deaf=deaf) for _ in range(ticks)]
+def _ticks(session: Session, ticks: int, *, paused: bool = False) -> list[bool]:
+    return [session.tick(paused=paused) for _ in range(ticks)]
 
 
 def test_cut_off_at_twice_the_interval(pomelo: Any) -> None:
@@ -380,7 +380,7 @@ def test_cut_off_at_twice_the_interval(pomelo: Any) -> None:
     session = _working(pomelo)
     _ticks(session, 2 * TICKS)
     with pytest.raises(Refusal, match="no sign of life") as caught:
-        session.tick(deaf=False)
+        session.tick(paused=False)
     assert (caught.value.limit, caught.value.key) == ("6 s", "options.heartbeat")
 
 
@@ -403,8 +403,8 @@ def test_a_quiet_server_speaks(pomelo: Any) -> None:
 def test_while_we_do_not_read(pomelo: Any) -> None:
     """Nobody is cut off for what we did not read; heartbeats go on."""
     session = _working(pomelo)
-    assert any(_ticks(session, 50, deaf=True))
-    assert pomelo.session(patience=1).tick(deaf=True) is False
+    assert any(_ticks(session, 50, paused=True))
+    assert pomelo.session(patience=1).tick(paused=True) is False
 
 
 def test_no_heartbeats(pomelo: Any) -> None:
@@ -418,7 +418,7 @@ def test_patience(pomelo: Any) -> None:
     pomelo.outcome([pomelo.handshake()], session)
     _ticks(session, 3)
     with pytest.raises(Refusal, match=r"options\.handshake_timeout"):
-        session.tick(deaf=False)
+        session.tick(paused=False)
 
 
 # Anything

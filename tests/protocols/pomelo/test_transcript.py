@@ -62,7 +62,7 @@ def test_what_its_client_said(pomelo: Any) -> None:
     """Every message is the event that it meant, and every request is answered."""
     session = pomelo.session(load(ROUTES, CLIENT_PROTOS, SERVER_PROTOS))
     greeted = pomelo.outcome([bytes.fromhex(HELLO)], session)
-    told = json.loads(greeted.greeting.reply[4:])["sys"]
+    told = json.loads(greeted.handshake.reply[4:])["sys"]
     assert told["dict"] == {route: code for code, route in enumerate(ROUTES, 1)}
     assert greeted.sent.endswith(HEARTBEAT)
     found = pomelo.outcome([bytes.fromhex(SAID)], session)
