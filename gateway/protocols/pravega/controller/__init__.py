@@ -1,7 +1,7 @@
-"""Pravega's controller: the gRPC service where clients make streams and find segments.
+"""Pravega's controller: the gRPC service where clients create streams and find segments.
 
-`Controller` is what it knows and decides, one per `Container`; `accept` makes what a
-listener needs of it.  docs/pravega.md says what each call does.
+`Controller` answers the calls, one per `Container`; `accept` makes the server side of a
+listener on top of it.  docs/pravega.md says what each call does.
 """
 
 from gateway.protocols.pravega.controller.controller import Controller

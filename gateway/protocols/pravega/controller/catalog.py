@@ -1,12 +1,11 @@
-"""What the controller must not forget: scopes, streams, transactions, reader groups.
+"""Scopes, streams, transactions and reader groups, kept in tables of the container.
 
-All of it lies in tables of the container, so it becomes durable, and comes back, like
-everything else there.  The tables are read once, at the start; from then on this is the
-truth, and every change of it is put into a table in the same breath.
+The tables are durable and restored like every other segment.  They are read once, at the
+start; after that the state is in memory, and each change of it is put into a table.
 
 Changes become durable in the order in which they are made.  So a stream's segments are
-created before its record is put, and deleted before it is dropped: whatever instant a
-crash cuts off at, doing the same again finishes it, and nothing is left over.
+created before its record is put, and deleted before its record is changed: after a crash
+at any moment the same call can be repeated, and no segment is left over.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 class Stream(msgspec.Struct, omit_defaults=True):
-    """A stream, or what is left of one that was deleted."""
+    """A stream, or the record of one that was deleted."""
 
     first: int = 0
-    """Number of its first segment: higher than that of any earlier stream's."""
+    """Number of its first segment; earlier streams of this name had lower numbers."""
     count: int = 0
-    """How many segments; 0 if it was deleted."""
+    """How many segments it has; 0 if it was deleted."""
     config: bytes = b""
-    """The `StreamConfig` that it was given last."""
+    """Its last `StreamConfig`, encoded."""
     tags: list[str] = []
     sealed: bool = False
 
     @property
     def numbers(self) -> range:
-        """Of its segments."""
+        """The numbers of its segments."""
         return range(self.first, self.first + self.count)
 
 
 class ReaderGroup(msgspec.Struct, omit_defaults=True):
-    """A reader group of a Java client."""
+    """A reader group of Java clients."""
 
     config: bytes = b""
-    """Its `ReaderGroupConfiguration`."""
+    """Its `ReaderGroupConfiguration`, encoded."""
     cuts: dict[str, bytes] = {}
-    """As far as it has read: a `StreamCut` by stream, if it tells."""
+    """The `StreamCut`, encoded, that it says it has read up to; by `scope/stream`."""
 
 
 class Transaction(msgspec.Struct, omit_defaults=True):
-    """A transaction, or how it ended."""
+    """A transaction, open or ended."""
 
     state: int
     high: int
@@ -77,29 +76,29 @@ class Transaction(msgspec.Struct, omit_defaults=True):
 
 
 class Scope(msgspec.Struct):
-    """What is in a scope; only its name is stored."""
+    """A scope, whose record has nothing but its name."""
 
     streams: dict[str, Stream] = {}
-    """Those that were deleted, too."""
+    """By name; deleted ones too."""
     groups: dict[str, ReaderGroup] = {}
 
     def stream(self, name: str) -> Stream | None:
-        """One that is there."""
+        """A stream that is not deleted; None if there is none of this name."""
         found = self.streams.get(name)
         return found if found is not None and found.count else None
 
 
 class Catalog:
-    """Everything, by name."""
+    """Everything that the controller knows, by name."""
 
     def __init__(self, container: Container) -> None:
         self.container = container
         self.scopes: dict[str, Scope] = {}
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
-        """By scope, stream, and both halves of the id; the oldest first."""
+        """By scope, stream, and the two halves of the id; the oldest first."""
         self.token_key = b""
         self.last = 0
-        """The change after which all that was said here is durable."""
+        """Number of the last change: when it is durable, everything here is."""
 
     def load(self) -> None:
         """Read the tables; make them if this is the first start."""
@@ -123,6 +122,11 @@ class Catalog:
             self.token_key = os.urandom(_KEY_BYTES)
             self._put(_OTHER, _TOKEN_KEY, self.token_key)
 
+    def stream(self, scope: str, name: str) -> Stream | None:
+        """A stream that is not deleted; None if there is none of this name."""
+        found = self.scopes.get(scope)
+        return None if found is None else found.stream(name)
+
     def _records(
         self, table: str, kind: type[_Record]
     ) -> Iterable[tuple[str, _Record]]:
@@ -133,7 +137,7 @@ class Catalog:
     # -- changes -------------------------------------------------------------------
 
     def submit(self, change: Change, submitter: Any = None, origin: Any = None) -> None:
-        """Make a change durable, behind all earlier ones."""
+        """Make a change durable, after all earlier ones."""
         self.container.submit(change, submitter, origin)
         self.last = change.number
 
@@ -152,39 +156,39 @@ class Catalog:
         self._put(table, key.encode(), msgspec.msgpack.encode(record))
 
     def add_scope(self, name: str) -> None:
-        """A new one."""
+        """Add a scope, whose name must be new."""
         self.scopes[name] = Scope()
         self._save(_STREAMS, name, Stream())
 
     def drop_scope(self, name: str) -> None:
-        """One without streams; it remembers none that were."""
+        """Delete a scope without streams, and the records of its deleted ones."""
         gone = self.scopes.pop(name)
         self._drop(_STREAMS, [name, *(f"{name}/{stream}" for stream in gone.streams)])
 
     def save_stream(self, scope: str, name: str, stream: Stream) -> None:
-        """New, changed, or deleted (`Stream.count` is 0)."""
+        """Store a stream: new, changed, or deleted (`Stream.count` is 0)."""
         self.scopes[scope].streams[name] = stream
         self._save(_STREAMS, f"{scope}/{name}", stream)
 
     def save_group(self, scope: str, name: str, group: ReaderGroup) -> None:
-        """New or changed."""
+        """Store a reader group, new or changed."""
         self.scopes[scope].groups[name] = group
         self._save(_GROUPS, f"{scope}/{name}", group)
 
     def drop_group(self, scope: str, name: str) -> None:
-        """No more."""
+        """Delete a reader group."""
         del self.scopes[scope].groups[name]
         self._drop(_GROUPS, [f"{scope}/{name}"])
 
     def save_transaction(self, scope: str, stream: str, found: Transaction) -> None:
-        """New or changed; it counts as the newest."""
+        """Store a transaction, new or changed; it becomes the newest."""
         key = scope, stream, found.high, found.low
         self.transactions.pop(key, None)
         self.transactions[key] = found
         self._save(_TRANSACTIONS, _transaction_key(*key), found)
 
     def drop_transactions(self, keys: Iterable[tuple[str, str, int, int]]) -> None:
-        """ForgetIdleWriters how they ended."""
+        """Delete the records of transactions."""
         gone = list(keys)
         for key in gone:
             del self.transactions[key]
@@ -193,21 +197,21 @@ class Catalog:
     # -- segments --------------------------------------------------------------------
 
     def create_segments(self, names: Iterable[str]) -> None:
-        """Those that are not there yet."""
+        """Create segments, as far as they do not exist."""
         state, now = self.container.state, self.container.now
         for name in names:
             if name not in state.segments:
                 self.submit(state.create(name, now))
 
     def delete_segments(self, names: Iterable[str]) -> None:
-        """Those that are there."""
+        """Delete segments, as far as they exist."""
         state, now = self.container.state, self.container.now
         for name in names:
             if name in state.segments:
                 self.submit(state.delete(name, now))
 
     def seal_segments(self, names: Iterable[str]) -> None:
-        """Those that are there and open."""
+        """Seal segments, as far as they exist and are not sealed."""
         state, now = self.container.state, self.container.now
         for name in names:
             found = state.segments.get(name)
@@ -215,7 +219,7 @@ class Catalog:
                 try:
                     self.submit(state.seal(name, now))
                 except SegmentError:
-                    continue  # a table of that name, which clients may make
+                    continue  # it is a table: clients may create one of this name
 
     def segments(self, scope: str, name: str, stream: Stream) -> list[str]:
         """Names of a stream's segments."""

@@ -1,7 +1,7 @@
-"""The controller: every call that clients make, and what it knows.
+"""The controller: authenticates callers and answers their calls, one per daemon.
 
-One per daemon, as the container is.  A call is decided at once; its answer is due when
-everything that was decided up to then is durable (`last`).
+A call is carried out at once in memory.  Its answer may be sent when the last change made
+until then is durable (`last`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
-from gateway.protocols.pravega.controller.methods import Caller, Method
+from gateway.protocols.pravega.controller.methods import Caller, Method, over_limit
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.stream_segments import StreamSegments
 from gateway.protocols.pravega.controller.streams import Streams
@@ -25,7 +24,7 @@ from gateway.protocols.pravega.controller.transactions import Transactions
 
 __all__ = ["Controller"]
 
-#: Calls by which there is more to remember; what ends and deletes is never refused.
+#: Calls that need room in tables.  Those that end or delete something always have it.
 _GROWING = frozenset(
     (
         "createScope", "createStream", "updateStream", "createTransaction",
@@ -37,7 +36,7 @@ _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
 
 class Controller:
-    """State and calls, whoever carries them."""
+    """All methods of the service, by name, and the state they share."""
 
     def __init__(
         self,
@@ -51,13 +50,16 @@ class Controller:
         segments: int = 100_000,
         table_bytes: int = 64 << 20,
     ) -> None:
-        """*advertise* gives host and port of the segment store to who calls us by a
-        host.  *users* are names with passwords, *tokens* those with names; if there are
-        neither, nobody has to say who they are.  A delegation token is good for
-        *token_lifetime* seconds.  At most *segments* in the container, and *table_bytes*
-        in its tables, those of the controller included.
+        """*advertise* gives host and port of the segment store, for a client that
+        addressed the controller by a host.
+
+        *users* are passwords by name, *tokens* names by bearer token; without both, no
+        credentials are required.  A delegation token is valid for *token_lifetime*
+        seconds.  The container may have *segments* segments, and *table_bytes* in all
+        its tables, those of the controller included.
         """
         self.container = container
+        self._segments = segments
         self._table_bytes = table_bytes
         self.credentials = Credentials(users or {}, tokens or {})
         self.tokens = DelegationTokens(
@@ -66,49 +68,51 @@ class Controller:
             required=self.credentials.required,
         )
         self._catalog = Catalog(container)
-        routes = StreamSegments(
+        located = StreamSegments(
             self._catalog, self.tokens, advertise, self._create_internal
         )
         self._transactions = Transactions(
             self._catalog,
             clock,
-            segments=segments,
-            grant=routes.grant,
-            ranges=routes.ranges,
+            check_room=self._check_segments,
+            grant=located.grant,
+            ranges=located.ranges,
         )
-        self._streams = Streams(self._catalog, self._transactions, segments=segments)
+        self._streams = Streams(
+            self._catalog, self._transactions, check_room=self._check_segments
+        )
         groups = ReaderGroups(
             self._catalog, self._create_internal, self._streams.delete_internal
         )
         self._methods: Mapping[str, Method] = {
-            **routes.methods(),
+            **located.methods(),
             **self._streams.methods(),
             **self._transactions.methods(),
             **groups.methods(),
         }
 
     def start(self) -> None:
-        """Once the container has started: its state is this one's."""
+        """Read the container's tables; the container must have started."""
         self._catalog.load()
         self.tokens.key = self._catalog.token_key
         self._transactions.start()
 
     def stop(self) -> None:
-        """No timer fires any more."""
+        """Cancel all timers."""
         self._transactions.stop()
 
     @property
     def transactions(self) -> int:
-        """How many are open."""
+        """How many transactions are open."""
         return self._transactions.open
 
     @property
     def last(self) -> int:
-        """The change that must be durable before anything decided so far is told."""
+        """Number of the change that must be durable before the last answer is sent."""
         return self._catalog.last
 
     def authenticate(self, authorization: str) -> str:
-        """Who calls; raises `Failed`."""
+        """The caller's name; raises `Failed` for missing or wrong credentials."""
         if not self.credentials.required:
             return ""
         name = self.credentials.name(authorization)
@@ -117,7 +121,7 @@ class Controller:
         return name
 
     def call(self, path: str, message: bytes, caller: Caller) -> bytes:
-        """The answer to a call; raises `Failed`."""
+        """The encoded answer to a call; raises `Failed`."""
         method = self._methods.get(path.removeprefix(_SERVICE))
         if method is None or not path.startswith(_SERVICE):
             raise Failed(Code.UNIMPLEMENTED, f"no method {path!r}")
@@ -127,19 +131,25 @@ class Controller:
         except Undecodable:
             raise Failed(Code.INVALID_ARGUMENT, f"no {kind}") from None
         if path.removeprefix(_SERVICE) in _GROWING:
-            self._check_room(len(message))
+            self._check_tables(len(message))
         answered: bytes = answer(request, caller).SerializeToString()
         return answered
 
-    def _check_room(self, size: int) -> None:
+    def _check_tables(self, size: int) -> None:
+        """Raise `Failed` if the tables have no room for so many bytes more."""
         size += self.container.state.table_bytes
         if size > self._table_bytes:
-            why = Refusal(
-                f"{size} bytes in tables",
-                limit=self._table_bytes,
-                key="options.table_bytes",
+            raise over_limit(
+                f"{size} bytes in tables", self._table_bytes, "options.table_bytes"
             )
-            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
+
+    def _check_segments(self, count: int) -> None:
+        """Raise `Failed` if the container has no room for so many segments more."""
+        there = len(self.container.state.segments)
+        if there + count > self._segments:
+            raise over_limit(
+                f"{there} segments and {count} more", self._segments, "options.segments"
+            )
 
     def _create_internal(self, scope: str, name: str) -> None:
         self._streams.create_internal(scope, name)

@@ -1,4 +1,4 @@
-"""Who calls: Basic (name and password) or Bearer (a token), in `authorization`."""
+"""Checks the `authorization` header of a call: Basic (name, password) or Bearer (token)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """Names with passwords, and tokens with the names of those who have them."""
+    """The callers that are known."""
 
     def __init__(self, users: Mapping[str, str], tokens: Mapping[str, str]) -> None:
+        """*users* are passwords by name, *tokens* names by token."""
         self._users = {name.encode(): word.encode() for name, word in users.items()}
         self._tokens = {token.encode(): name for token, name in tokens.items()}
 
     @property
     def required(self) -> bool:
-        """Whether anybody must say who they are."""
+        """Whether calls must bring credentials."""
         return bool(self._users or self._tokens)
 
     def name(self, authorization: str) -> str | None:
-        """Whose credentials these are; None: nobody's."""
+        """The name that the header authenticates; None if it is missing or wrong."""
         scheme, _, rest = authorization.strip().partition(" ")
         match scheme.lower():
             case "basic":
@@ -38,7 +39,7 @@ class Credentials:
         except (binascii.Error, ValueError):
             return None
         known = self._users.get(name)
-        # The comparison takes as long for those who do not exist.
+        # Compare for unknown names too: it must take as long.
         same = hmac.compare_digest(password, known or b"")
         return name.decode() if same and known else None
 

@@ -1,9 +1,9 @@
-"""gRPC's unary calls on one HTTP/2 connection: bytes in, calls out; answers in, bytes out.
+"""The server side of a gRPC connection, without I/O: unary calls over HTTP/2.
 
-`h2` knows HTTP/2; here is what gRPC makes of it: one message behind five bytes each way,
-a status in the trailers (or instead of everything, when a call fails), a deadline, and
-limits of what a peer may leave lying about.  A call that breaks a rule fails with a
-status; a peer that breaks HTTP/2 is refused, with GOAWAY.
+`h2` implements HTTP/2.  This adds what gRPC needs: one message with a prefix of five bytes
+in each direction, a status in the trailers (or in the headers, when a call fails), a
+deadline, and limits of what a client may leave unfinished.  A call that breaks a rule
+fails with a status.  A client that breaks HTTP/2 is refused, with GOAWAY.
 
 No I/O, no clock.
 """
@@ -47,7 +47,7 @@ _TEXT = 500
 
 
 class Code(IntEnum):
-    """What gRPC calls a status; those that are used."""
+    """gRPC's status codes, as far as they are used."""
 
     OK = 0
     INVALID_ARGUMENT = 3
@@ -62,7 +62,7 @@ class Code(IntEnum):
 
 
 class Failed(Exception):
-    """A call's answer is a status, and a text for whoever reads the client's log."""
+    """A call fails with this status and text, which clients log."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -72,14 +72,14 @@ class Failed(Exception):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """What a client asks for."""
+    """A complete request."""
 
     stream: int
-    """Names it on its connection."""
+    """Its HTTP/2 stream id."""
     path: str
     """`/package.Service/method`."""
     authority: str
-    """`host:port` as the client calls us."""
+    """`host:port` as the client addressed the server."""
     authorization: str = ""
     timeout: float | None = None
     """How many seconds the client waits."""
@@ -88,16 +88,16 @@ class Call:
 
 @dataclass(slots=True)
 class _Open:
-    """A stream that is not answered yet."""
+    """An HTTP/2 stream whose answer is not sent yet."""
 
     call: Call
     body: bytearray = field(default_factory=bytearray)
     answer: memoryview | None = None
-    """What is left to send; trailers are due behind it."""
+    """What is left to send before the trailers."""
 
 
 class Calls:
-    """One connection."""
+    """The calls of one connection."""
 
     def __init__(self, *, message_bytes: int, streams: int) -> None:
         """At most *streams* calls at once, of at most *message_bytes* each."""
@@ -106,11 +106,11 @@ class Calls:
         self._last = 0
         self._draining = False
         self.held_bytes = 0
-        """Of messages that are still arriving."""
+        """Size of the incomplete messages."""
         self._h2 = H2Connection(
             H2Configuration(client_side=False, header_encoding=None)
         )
-        # Before the greeting: what is changed later waits for the client's consent.
+        # Before the preface: later changes take effect only when the client agrees.
         self._h2.local_settings = Settings(
             client=False,
             initial_values={
@@ -121,12 +121,12 @@ class Calls:
         self._h2.decoder.max_header_list_size = _HEADER_BYTES
         self._h2.initiate_connection()
         self._goaway = b""
-        self._roomier = False
-        """The client may have room for answers that wait for it."""
+        self._window_opened = False
+        """The client may have opened its flow control window."""
         self.unsent_bytes = 0
-        """Of answers that the client has no room for."""
+        """Size of the answers that wait for the client's flow control window."""
         self.left = False
-        """The client has said that it is done."""
+        """The client has sent GOAWAY."""
 
     @property
     def open(self) -> int:
@@ -141,7 +141,8 @@ class Calls:
     def received(self, data: bytes) -> Iterator[Call]:
         """The calls that are complete with *data*.  Raises `Refusal`."""
         try:
-            # h2 is ahead of these events: what the last one ends is over for the first.
+            # h2 has already seen all of these events when the first one is taken: a
+            # stream that the last one ends is closed by then.
             taken = [self._take(event) for event in self._h2.receive_data(data)]
             self._push_all()
         except ProtocolError as why:
@@ -153,12 +154,12 @@ class Calls:
                 yield call
 
     def output(self) -> bytes:
-        """What is to be sent."""
+        """Take the bytes to send."""
         goaway, self._goaway = self._goaway, b""
         return self._h2.data_to_send() + goaway
 
     def answer(self, call: Call, message: bytes) -> None:
-        """Send *message* and OK, if the client still waits."""
+        """Answer a call, if the client still waits for it."""
         if self.waits(call):
             self._h2.send_headers(call.stream, _HEAD)
             found = self._open[call.stream]
@@ -167,12 +168,12 @@ class Calls:
             self._push(call.stream, found)
 
     def fail(self, call: Call, code: Code, text: str) -> None:
-        """Send a status instead of a message, if the client still waits."""
+        """Fail a call, if the client still waits for it."""
         if self.waits(call):
             self._fail(call.stream, code, text)
 
     def drain(self) -> None:
-        """Take no more calls; those that are open are still answered."""
+        """Send GOAWAY: take no new calls, and answer the open ones."""
         if not self._draining:
             self._draining = True
             frame = GoAwayFrame(0, last_stream_id=self._last)
@@ -195,7 +196,7 @@ class Calls:
                 for stream in list(self._open):
                     self._forget(stream)
             case WindowUpdated() | RemoteSettingsChanged():
-                self._roomier = True
+                self._window_opened = True
         return None
 
     def _begin(self, event: RequestReceived) -> None:
@@ -215,11 +216,11 @@ class Calls:
             )
         )
         if headers.get(b":method") != b"POST":
-            self._not_grpc(stream, b"405")
+            self._reject_http(stream, b"405")
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
-            self._not_grpc(stream, b"415")
+            self._reject_http(stream, b"415")
 
-    def _not_grpc(self, stream: int, status: bytes) -> None:
+    def _reject_http(self, stream: int, status: bytes) -> None:
         self._refuse(stream, [(b":status", status)])
 
     def _arrived(self, event: DataReceived) -> Call | None:
@@ -254,20 +255,20 @@ class Calls:
             self._fail(stream, Code.INVALID_ARGUMENT, "the message is cut off")
             return None
         found.call.message = bytes(body[_PREFIX:])
-        self._let_go(found)
+        self._release(found)
         return found.call
 
     # -- answers --------------------------------------------------------------------
 
     def _push_all(self) -> None:
-        """Once for all that came together, for a client may say little in many frames."""
-        if self._roomier and self.unsent_bytes:
+        """Send what fits now; once for many WINDOW_UPDATE frames that came together."""
+        if self._window_opened and self.unsent_bytes:
             for stream, found in list(self._open.items()):
                 self._push(stream, found)
-        self._roomier = False
+        self._window_opened = False
 
     def _push(self, stream: int, found: _Open) -> None:
-        """Send as much of an answer as the client has room for."""
+        """Send as much of an answer as fits into the client's window."""
         if found.answer is None:
             return
         while found.answer:
@@ -281,10 +282,10 @@ class Calls:
             self.unsent_bytes -= len(found.answer[:room])
             found.answer = found.answer[room:]
         self._h2.send_headers(stream, [(b"grpc-status", b"0")], end_stream=True)
-        self._over(stream)
+        self._finish(stream)
 
     def _fail(self, stream: int, code: Code, text: str) -> None:
-        text = text[:_TEXT]  # names in it may be as long as a message
+        text = text[:_TEXT]  # it may have a name as long as a message
         trailers = [
             (b"grpc-status", str(int(code)).encode()),
             (b"grpc-message", quote(text, safe=_PRINTABLE).encode()),
@@ -294,10 +295,10 @@ class Calls:
     def _refuse(self, stream: int, headers: list[tuple[bytes, bytes]]) -> None:
         if self._is_open(stream):
             self._h2.send_headers(stream, headers, end_stream=True)
-        self._over(stream)
+        self._finish(stream)
 
-    def _over(self, stream: int) -> None:
-        """It is answered; if the client is still asking, it need not."""
+    def _finish(self, stream: int) -> None:
+        """The call is answered: reset the stream if the client has not ended it."""
         self._forget(stream)
         self._reset(stream, ErrorCodes.NO_ERROR)
 
@@ -306,7 +307,7 @@ class Calls:
             self._h2.reset_stream(stream, code)
 
     def _is_open(self, stream: int) -> bool:
-        """Whether the client, which may have ended it since, still hears of it."""
+        """Whether frames can still be sent on the stream."""
         found = self._h2.streams.get(stream)
         closed = self._h2.state_machine.state is ConnectionState.CLOSED
         return found is not None and found.open and not closed
@@ -314,9 +315,9 @@ class Calls:
     def _forget(self, stream: int) -> None:
         found = self._open.pop(stream, None)
         if found is not None:
-            self._let_go(found)
+            self._release(found)
 
-    def _let_go(self, found: _Open) -> None:
+    def _release(self, found: _Open) -> None:
         self.unsent_bytes -= len(found.answer or b"")
         self.held_bytes -= len(found.body)
         found.body.clear()

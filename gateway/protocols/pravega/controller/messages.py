@@ -1,8 +1,8 @@
-"""The messages of the controller's calls, as field tables; `protobuf` codes them.
+"""The controller's protobuf messages, declared as a table of fields.
 
-Numbers and types are facts of Pravega's protocol (0.15, and what came before it); the
-names of fields are ours, as only numbers travel.  Enums are `int32`, which is what they
-are on the wire.  Classes are made once, from descriptors in a pool of our own.
+Field numbers and types are those of Pravega 0.15 and earlier versions.  Names of fields
+are the gateway's own, as only numbers are sent.  Enums are declared as `int32`, which is
+how they are encoded.  The classes are made at import, in a descriptor pool of their own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UpdateReaderGroupResponse: 1 int32 status, 2 int64 generation
 SubscriberStreamCut: 1 string subscriber, 2 int64 generation, 3 string id, 4 StreamCut stream_cut
 SubscribersResponse: 1 *string subscribers, 2 int32 status
 """
-"""`*` is repeated, `%` a map."""
+"""`*` marks a repeated field, `%` a map."""
 
 _FIELD = re.compile(r"(\d+) ([*%]?)([\w,]+) (\w+)(?:, |$)")
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -129,12 +129,12 @@ MESSAGES: Mapping[str, Any] = _classes()
 
 
 def new(name: str, /, **fields: Any) -> Message:
-    """A message; what is not given is zero, empty or missing."""
+    """Make a message; fields that are not given are zero, empty or missing."""
     return MESSAGES[name](**fields)
 
 
 def decode(name: str, raw: bytes) -> Message:
-    """The message in *raw*; raises `Undecodable`."""
+    """Decode a message; raises `Undecodable`."""
     found = MESSAGES[name]()
     found.MergeFromString(raw)
     return found

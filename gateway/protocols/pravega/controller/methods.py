@@ -1,4 +1,4 @@
-"""What the calls have in common: who calls, what a method is, how lists are cut."""
+"""What the controller's methods share: their type, the caller, error texts, pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
+from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller.catalog import Catalog, Stream
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message, new
 
@@ -18,54 +19,66 @@ __all__ = [
     "Method",
     "Methods",
     "find",
+    "over_limit",
     "page",
     "status",
 ]
 
 SUCCESS, FAILURE = 0, 1
-"""The same in every enum."""
+"""These two codes are the same in the status of every method."""
 
 _PAGE = 1000
 
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """Whoever makes a call."""
+    """The client that makes a call."""
 
     authority: str
-    """`host:port` as it calls us."""
+    """`host:port` as the client addressed the controller."""
     name: str
-    """Who it proved to be; empty if nobody had to."""
+    """The name it authenticated with; empty where no credentials are required."""
     submitter: Any = None
-    """A `container.Submitter`: hears of the events that become durable by the call."""
+    """A `container.Submitter`, which is told of the events that the call makes durable."""
     origin: Any = None
-    """Where those events come from."""
+    """The `Origin` of those events."""
 
 
 Method: TypeAlias = tuple[str, Callable[[Message, Caller], Message]]
-"""Name of the request's message; what makes the answer.  May raise `Failed`."""
+"""Name of the request's message, and what makes the answer; that may raise `Failed`."""
 
 Methods: TypeAlias = Mapping[str, Method]
+"""By the name that clients call."""
 
 
 def status(code: int) -> Message:
-    """An answer that is one enum."""
+    """An answer that is only a status."""
     return new("Status", status=code)
 
 
-def find(catalog: Catalog, info: Message) -> tuple[Scope, Stream]:
-    """The stream of a `StreamInfo`; raises `Failed`."""
-    scope = catalog.scopes.get(info.scope)
-    stream = scope.stream(info.stream) if scope is not None else None
-    if scope is None or stream is None:
+def find(catalog: Catalog, info: Message) -> Stream:
+    """The stream of a `StreamInfo`; raises `Failed` with `NOT_FOUND`."""
+    stream = catalog.stream(info.scope, info.stream)
+    if stream is None:
         raise Failed(Code.NOT_FOUND, f"no stream {info.scope}/{info.stream}")
-    return scope, stream
+    return stream
+
+
+def over_limit(
+    what: str,
+    limit: int,
+    key: str | None = None,
+    *,
+    code: Code = Code.RESOURCE_EXHAUSTED,
+) -> Failed:
+    """The error of a call that goes over a limit; *key* is its configuration key."""
+    return Failed(code, str(Refusal(what, limit=limit, key=key)))
 
 
 def page(names: Iterable[str], token: str) -> tuple[list[str], Message]:
-    """The next names behind *token*, sorted, and the token of the next page.
+    """The names after *token*, sorted, at most 1000; and the token of the next page.
 
-    Clients ask until a page is empty; a token is the last name that they have.
+    A token is the last name of the page before.  Clients ask until a page is empty.
     """
     ordered = sorted(names)
     begin = bisect_right(ordered, token) if token else 0

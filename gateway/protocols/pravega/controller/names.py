@@ -1,7 +1,7 @@
-"""Names and numbers of segments, as every client makes them up by itself.
+"""Names of segments and internal streams, made by the rules that all clients know.
 
 A segment is `scope/stream/<number>.#epoch.<epoch>`, and its id `epoch << 32 | number`.
-Streams are never scaled here: the epoch is 0, and the id is the number.
+The gateway never scales streams: the epoch is 0, and the id is the number.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import re
 
 __all__ = ["MARK", "READER_GROUP", "SYSTEM", "segment", "transaction", "usable"]
 
-#: What the tables of the controller itself begin with: no client's business.
+#: Prefix of the controller's own tables, which no client may read or write.
 SYSTEM = "_system/"
 
-#: The stream with the state of a Java reader group begins like this.
+#: Prefix of the stream with the state of a Java reader group.
 READER_GROUP = "_RG"
 
-#: The stream of a stream's watermarks does.
+#: Prefix of the stream with the watermarks of a stream.
 MARK = "_MARK"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
 def usable(name: str) -> bool:
-    """Whether a scope or stream may be called that."""
+    """Whether this may be the name of a scope or stream."""
     return _NAME.fullmatch(name) is not None and f"{name}/" != SYSTEM
 
 
 def segment(scope: str, stream: str, number: int) -> str:
-    """The segment's name."""
+    """The name of a stream's segment."""
     return f"{scope}/{stream}/{number}.#epoch.0"
 
 
 def transaction(parent: str, high: int, low: int) -> str:
-    """Where a transaction's events for *parent* wait."""
+    """The name of a transaction's segment, to be merged into *parent*."""
     mask = (1 << 64) - 1
     return f"{parent}#transaction.{high & mask:016x}{low & mask:016x}"

@@ -1,8 +1,7 @@
-"""Reader groups of Java clients.
+"""The methods about reader groups of Java clients: configurations, and what they read.
 
-Their state is a stream, `_RG<name>`, that they write and read by themselves; here are
-their configurations, and how far they say they have read.  (Rust and Python clients
-keep theirs in a table, and ask nothing of the controller.)
+The state of a group is in the stream `_RG<name>`, which clients write and read by
+themselves.  Groups of Rust and Python clients are in a table, without the controller.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
 
 
 class ReaderGroups:
-    """The calls about reader groups."""
+    """The methods about reader groups."""
 
     def __init__(
         self,
@@ -36,15 +35,13 @@ class ReaderGroups:
         create: Callable[[str, str], None],
         delete: Callable[[str, str], None],
     ) -> None:
-        """*create* and *delete* make and remove a stream that clients take for
-        granted.
-        """
+        """*create* and *delete* are for the stream of a group, by scope and name."""
         self._catalog = catalog
         self._create = create
         self._delete = delete
 
     def methods(self) -> Methods:
-        """By name."""
+        """See `Methods`."""
         return {
             "createReaderGroup": ("ReaderGroupConfiguration", self.create),
             "getReaderGroupConfig": ("ReaderGroupInfo", self.configuration),
@@ -59,7 +56,7 @@ class ReaderGroups:
         return found.groups.get(name) if found is not None else None
 
     def create(self, request: Message, caller: Caller) -> Message:
-        """The group as it is, if there is one of that name."""
+        """Create a group; give the existing one if there is one of its name."""
         scope = self._catalog.scopes.get(request.scope)
         code, config = SUCCESS, request
         if scope is None:
@@ -76,7 +73,7 @@ class ReaderGroups:
         return new("CreateReaderGroupResponse", status=code, config=config)
 
     def configuration(self, request: Message, caller: Caller) -> Message:
-        """As it was given last."""
+        """The last configuration of a group."""
         found = self._find(request.scope, request.name)
         if found is None:
             none = new(
@@ -86,7 +83,7 @@ class ReaderGroups:
         return new("ReaderGroupConfigResponse", config=_config(found))
 
     def update(self, request: Message, caller: Caller) -> Message:
-        """Another configuration, made from the one that is there: the generation says."""
+        """Replace a configuration, if the request is based on the current generation."""
         found = self._find(request.scope, request.name)
         if found is None:
             return new("UpdateReaderGroupResponse", status=_NO_GROUP)
@@ -103,7 +100,7 @@ class ReaderGroups:
         return new("UpdateReaderGroupResponse", generation=request.generation)
 
     def delete(self, request: Message, caller: Caller) -> Message:
-        """And the stream with its state."""
+        """Delete a group, with the stream of its state."""
         found = self._find(request.scope, request.name)
         if found is None or _config(found).id != request.id:
             return status(_NO_GROUP)
@@ -114,23 +111,21 @@ class ReaderGroups:
     # -- how far they have read ------------------------------------------------------
 
     def subscribers(self, request: Message, caller: Caller) -> Message:
-        """Groups that tell how far they have read a stream."""
-        scope = self._catalog.scopes.get(request.scope)
-        if scope is None or scope.stream(request.stream) is None:
+        """The groups that tell how far they have read a stream."""
+        if self._catalog.stream(request.scope, request.stream) is None:
             return new("SubscribersResponse", status=_NO_STREAM)
         wanted = request.scope, request.stream
         names = [
             f"{request.scope}/{name}"
-            for name, group in scope.groups.items()
+            for name, group in self._catalog.scopes[request.scope].groups.items()
             if _subscribes(_config(group), wanted)
         ]
         return new("SubscribersResponse", subscribers=sorted(names))
 
     def read_up_to(self, request: Message, caller: Caller) -> Message:
-        """Kept with the group; what is deleted is decided by the archive."""
+        """Store how far a group has read; retention does not depend on it."""
         info = request.stream_cut.stream_info
-        scope = self._catalog.scopes.get(info.scope)
-        if scope is None or scope.stream(info.stream) is None:
+        if self._catalog.stream(info.scope, info.stream) is None:
             return status(_NO_STREAM)
         owner, _, name = request.subscriber.rpartition("/")
         found = self._find(owner or info.scope, name)

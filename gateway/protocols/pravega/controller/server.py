@@ -1,7 +1,7 @@
-"""The Twisted end of the controller: a connection, its calls, and what they wait for.
+"""Serves the gRPC connections of a controller listener.
 
-An answer is sent when what it tells is durable, or when the client's deadline has
-passed; answers do not wait for each other.
+A call is carried out when its message is complete.  Its answer is sent when the changes
+that it depends on are durable; if the client's deadline is earlier, the call fails.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gateway.protocols.pressure import Valve
 __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 
 _STREAMS = 1000
-"""Calls of one connection at once.  Clients of Java begin without waiting for it."""
-_STRANGERS = 3
-"""Calls with wrong credentials until the connection is closed."""
+"""Calls of one connection at once.  Java clients start calls before they know it."""
+_BAD_CREDENTIALS = 3
+"""So many calls with wrong credentials close the connection."""
 _CREDENTIALS = "options.users, options.tokens"
 _MESSAGE_BYTES = 1 << 20
-"""Calls are small: the largest is a stream cut of ten thousand segments."""
+"""Limit of a request: the largest is a stream cut of ten thousand segments."""
 _UNSENT_BYTES = 4 << 20
-"""What waits for a client to take it, or for the disk; the next answers fail."""
+"""Limit of the answers that wait for the client or the disk; then calls fail."""
 
 
 class ControllerAccept:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
+    """An `interfaces.Accept`: makes the server of each connection of a listener."""
 
     def __init__(self, settings: Settings[Options], controller: Controller) -> None:
         self._message_bytes = min(settings.limits.message_bytes, _MESSAGE_BYTES)
@@ -61,19 +61,19 @@ class ControllerServer:
         self._connection = connection
         self._calls = calls
         self._due: deque[tuple[int, Call, bytes]] = deque()
-        """Answers, and the change that each waits for."""
+        """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
-        self._held = self._strangers = 0
-        self._draining = self._over = self._told = False
-        # What calls hold is bounded already; only a full journal stops them.
+        self._held = self._bad_credentials = 0
+        self._draining = self._closed = self._logged = False
+        # The memory of calls has its own limits: only a full journal pauses reading.
         self._valve = Valve(connection, self._container.journal, 1, self._regulate)
 
-    # -- what the network tells --------------------------------------------------------
+    # -- called by the network -------------------------------------------------------
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
-        if self._over:
+        if self._closed:
             return
         try:
             for call in self._calls.received(data):
@@ -91,7 +91,7 @@ class ControllerServer:
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
-        if not self._over:
+        if not self._closed:
             self._draining = True
             self._calls.drain()
             self._send()
@@ -102,9 +102,9 @@ class ControllerServer:
         except Failed as why:
             self._calls.fail(call, why.code, why.text)
             if why.code is Code.RESOURCE_EXHAUSTED:
-                self._tell(why.text)
+                self._log_once(why.text)
             if why.code is Code.UNAUTHENTICATED:
-                self._turn_away(why.text)
+                self._reject_credentials(why.text)
             return
         if self._container.state.durable >= self._controller.last:
             self._calls.answer(call, answer)
@@ -114,7 +114,7 @@ class ControllerServer:
         self._container.flush_after_commit(self)
         if call.timeout is not None:
             self._deadlines[call] = self._container.clock.callLater(
-                call.timeout, self._late, call
+                call.timeout, self._deadline_passed, call
             )
 
     def _answer(self, call: Call) -> bytes:
@@ -128,7 +128,7 @@ class ControllerServer:
         origin = self._connection.origin
         if name and origin.principal is None:
             origin.principal = name
-        # A batch of another protocol would not come back to the container.
+        # The container replays only batches of its own protocol.
         ours = origin if origin.protocol == PROTOCOL else None
         caller = Caller(call.authority, name, self, ours)
         try:
@@ -136,24 +136,24 @@ class ControllerServer:
         except Failed:
             raise
         except Exception:
-            # A bug of ours is no reason to leave the client without an answer.
+            # A bug of the gateway must not leave the client without an answer.
             self._log.failure("{path} failed", path=call.path)
             text = "the controller failed; its log says why"
             raise Failed(Code.INTERNAL, text) from None
 
-    def _turn_away(self, why: str) -> None:
-        # A client that is hung up on at once takes it for the network's fault, and
-        # tries for a minute instead of telling its user what is wrong.
-        self._strangers += 1
-        self._tell(f"{why} ({_CREDENTIALS})")
-        if self._strangers >= _STRANGERS:
+    def _reject_credentials(self, why: str) -> None:
+        # Not closed the first time: a client whose connection closes blames the network,
+        # and retries for a minute instead of telling its user what is wrong.
+        self._bad_credentials += 1
+        self._log_once(f"{why} ({_CREDENTIALS})")
+        if self._bad_credentials >= _BAD_CREDENTIALS:
             self._calls.drain()
             raise Refusal(why, key=_CREDENTIALS, reply=self._calls.output())
 
-    def _tell(self, why: str) -> None:
-        """Once for each connection: clients try again and again."""
-        if not self._told:
-            self._told = True
+    def _log_once(self, why: str) -> None:
+        """Log one rejected call for each connection, as clients retry."""
+        if not self._logged:
+            self._logged = True
             self._log.warn(
                 "{listener}: {peer} refused: {why}",
                 listener=self._connection.origin.listener,
@@ -161,48 +161,48 @@ class ControllerServer:
                 why=why,
             )
 
-    def _late(self, call: Call) -> None:
+    def _deadline_passed(self, call: Call) -> None:
         del self._deadlines[call]
         self._calls.fail(call, Code.DEADLINE_EXCEEDED, "not durable in time")
         self._send()
 
-    # -- what the container tells --------------------------------------------------------
+    # -- called by the container -----------------------------------------------------
 
     def stored(self, change: Change, stored: Stored) -> None:
         """See `container.Submitter`."""
-        if not self._over:
+        if not self._closed:
             self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:
         """See `container.Submitter`."""
-        if self._over:
+        if self._closed:
             return
         durable = self._container.state.durable
         while self._due and self._due[0][0] <= durable:
             _, call, answer = self._due.popleft()
             self._due_bytes -= len(answer)
-            self._on_time(call)
+            self._cancel_deadline(call)
             self._calls.answer(call, answer)
         if self._due:
             self._container.flush_after_commit(self)
         self._send()
 
     def lost(self, why: str) -> None:
-        """See `container.Submitter`: what was decided is void."""
-        if self._over:
+        """See `container.Submitter`: fail the calls whose changes are not stored."""
+        if self._closed:
             return
         while self._due:
             _, call, _ = self._due.popleft()
-            self._on_time(call)
+            self._cancel_deadline(call)
             self._calls.fail(call, Code.UNAVAILABLE, "it could not be stored")
         self._send()
 
-    def _on_time(self, call: Call) -> None:
+    def _cancel_deadline(self, call: Call) -> None:
         timer = self._deadlines.pop(call, None)
         if timer is not None:
             timer.cancel()
 
-    # -- flow, and the end ----------------------------------------------------------------
+    # -- back pressure, and the end --------------------------------------------------
 
     def _send(self) -> None:
         output = self._calls.output()
@@ -214,7 +214,7 @@ class ControllerServer:
             self._connection.close()
 
     def _hold(self, size: int) -> None:
-        """Of messages that are still arriving, in memory that all share."""
+        """Reserve memory for incomplete messages, from what all connections share."""
         change, self._held = size - self._held, size
         if change and not self._container.journal.reserve(change) and change > 0:
             raise Refusal(
@@ -224,14 +224,14 @@ class ControllerServer:
             )
 
     def _regulate(self) -> None:
-        """Take no calls while the journal is full."""
-        if not self._over:
+        """Pause reading while the journal is full."""
+        if not self._closed:
             self._valve.regulate(0)
 
     def _forget(self) -> None:
-        if self._over:
+        if self._closed:
             return
-        self._over = True
+        self._closed = True
         self._container.forget_submitter(self)
         self._due.clear()
         for timer in self._deadlines.values():
@@ -242,5 +242,5 @@ class ControllerServer:
 
 
 def accept(settings: Settings[Options], controller: Controller) -> ControllerAccept:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
+    """Make the `interfaces.Accept` that a listener calls with each connection."""
     return ControllerAccept(settings, controller)

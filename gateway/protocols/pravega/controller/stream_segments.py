@@ -1,7 +1,7 @@
-"""Where to write and read: segments of streams, their ranges, who serves them.
+"""The methods about a stream's segments: which it has, key ranges, addresses, tokens.
 
-A stream's key space is cut into equal ranges, one for each segment, for ever.  So no
-segment has successors, and every question about the past has the same answer.
+A stream's key space is cut into equal ranges, one for each segment, and never scaled.  So
+no segment has successors, and there is one epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFAULT_PORT = 9090
 
 
 class StreamSegments:
-    """The calls about segments, addresses and tokens."""
+    """The methods about segments, addresses and delegation tokens."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class StreamSegments:
         advertise: Callable[[str], tuple[str, int]],
         create: Callable[[str, str], None],
     ) -> None:
-        """*advertise* gives the segment store's address to who calls us by a host;
-        *create* makes a stream that clients take for granted.
+        """*advertise* gives the address of the segment store, for a client that
+        addressed the controller by a host.  *create* makes a stream of watermarks.
         """
         self._catalog = catalog
         self._tokens = tokens
@@ -46,7 +46,7 @@ class StreamSegments:
         self._create = create
 
     def methods(self) -> Methods:
-        """By name."""
+        """See `Methods`."""
         successors: Method = ("SegmentId", self.successors)
         return {
             "getControllerServerList": ("ServerRequest", self.servers),
@@ -60,50 +60,51 @@ class StreamSegments:
             "isSegmentValid": ("SegmentId", self.segment_valid),
             "isStreamCutValid": ("StreamCut", self.cut_valid),
             "getDelegationToken": ("StreamInfo", self.token),
-            "removeWriter": ("RemoveWriterRequest", self.noted),
-            "noteTimestampFromWriter": ("TimestampFromWriter", self.noted),
+            "removeWriter": ("RemoveWriterRequest", self.ignored),
+            "noteTimestampFromWriter": ("TimestampFromWriter", self.ignored),
         }
 
     # -- addresses ---------------------------------------------------------------------
 
     def servers(self, request: Message, caller: Caller) -> Message:
-        """Us, as the client calls us."""
+        """The address of this controller, as the client addressed it."""
         host, port = address(caller.authority)
         return new("ServerResponse", nodes=[new("NodeUri", host=host, port=port)])
 
     def uri(self, request: Message, caller: Caller) -> Message:
-        """The segment store, which has every segment and every table there may be."""
+        """The address of the segment store, the same for every segment and table."""
         host, port = self._advertise(address(caller.authority)[0])
         return new("NodeUri", host=host, port=port)
 
     def token(self, request: Message, caller: Caller) -> Message:
-        """A delegation token for a stream, or for a table that is named like one."""
+        """A delegation token for a stream, or for a table with a name like one."""
         made = self.grant(request.scope, request.stream, caller.name)
         return new("DelegationToken", token=made)
 
     def grant(self, scope: str, stream: str, name: str) -> str:
-        """A delegation token for the segments of a stream."""
+        """Make a delegation token for the segments of a stream."""
         return self._tokens.make(scope, stream, name)
 
     # -- segments ----------------------------------------------------------------------
 
-    def _sure(self, info: Message) -> None:
-        """The stream of another one's watermarks is there if the other one is."""
-        scope = self._catalog.scopes.get(info.scope)
+    def _ensure_mark(self, info: Message) -> None:
+        """Create the stream of a stream's watermarks when it is first asked for.
+
+        Clients expect that there is one, and never create it.
+        """
         base = info.stream.removeprefix(MARK)
         if (
-            scope is not None
-            and base != info.stream
+            base != info.stream
             and not base.startswith(MARK)
-            and scope.stream(base) is not None
-            and scope.stream(info.stream) is None
+            and self._catalog.stream(info.scope, base) is not None
+            and self._catalog.stream(info.scope, info.stream) is None
         ):
             self._create(info.scope, info.stream)
 
     def current(self, request: Message, caller: Caller) -> Message:
-        """Those that can be written to."""
-        self._sure(request)
-        _, stream = find(self._catalog, request)
+        """The segments that can be written to."""
+        self._ensure_mark(request)
+        stream = find(self._catalog, request)
         return new(
             "SegmentRanges",
             ranges=[] if stream.sealed else self.ranges(request.scope, request.stream),
@@ -111,7 +112,7 @@ class StreamSegments:
         )
 
     def epoch(self, request: Message, caller: Caller) -> Message:
-        """All of them, in the only epoch."""
+        """The segments of the only epoch."""
         info = request.stream_info
         find(self._catalog, info)
         if request.epoch != 0:
@@ -123,7 +124,7 @@ class StreamSegments:
         )
 
     def ranges(self, scope: str, name: str) -> list[Message]:
-        """The segments of a stream that is there, and their parts of the key space."""
+        """The segments of an existing stream, with their key ranges."""
         stream = self._catalog.scopes[scope].streams[name]
         return [
             new(
@@ -136,10 +137,10 @@ class StreamSegments:
         ]
 
     def head(self, request: Message, caller: Caller) -> Message:
-        """Where the stream begins, whatever the time."""
+        """The first offset of each segment, whatever time is asked for."""
         info = request.stream_info
-        self._sure(info)
-        _, stream = find(self._catalog, info)
+        self._ensure_mark(info)
+        stream = find(self._catalog, info)
         container = self._catalog.container
         there = container.state.segments
         names = self._catalog.segments(info.scope, info.stream, stream)
@@ -157,16 +158,16 @@ class StreamSegments:
         )
 
     def successors(self, request: Message, caller: Caller) -> Message:
-        """None, ever."""
+        """No segments: streams are never scaled."""
         info = request.stream_info
         find(self._catalog, info)
         made = self.grant(info.scope, info.stream, caller.name)
         return new("SuccessorResponse", token=made)
 
     def between(self, request: Message, caller: Caller) -> Message:
-        """Segments with data between two stream cuts; an empty cut is an end."""
+        """The segments between two stream cuts; an empty cut is an end of the stream."""
         info = request.stream_info
-        _, stream = find(self._catalog, info)
+        stream = find(self._catalog, info)
         return new(
             "StreamCutRangeResponse",
             segments=[
@@ -179,18 +180,18 @@ class StreamSegments:
         )
 
     def segment_valid(self, request: Message, caller: Caller) -> Message:
-        """Whether it can be written to."""
-        _, stream = find(self._catalog, request.stream_info)
+        """Whether the segment can be written to."""
+        stream = find(self._catalog, request.stream_info)
         valid = not stream.sealed and request.number in stream.numbers
         return new("BooleanResponse", response=valid)
 
     def cut_valid(self, request: Message, caller: Caller) -> Message:
-        """Whether it has a place in every segment."""
-        _, stream = find(self._catalog, request.stream_info)
+        """Whether the stream cut has an offset for every segment."""
+        stream = find(self._catalog, request.stream_info)
         return new("BooleanResponse", response=set(request.cut) == set(stream.numbers))
 
-    def noted(self, request: Message, caller: Caller) -> Message:
-        """Writers tell the time for watermarks, which are not made here."""
+    def ignored(self, request: Message, caller: Caller) -> Message:
+        """Accept a writer's note for watermarks, which are not made."""
         return status(SUCCESS)
 
 
@@ -200,7 +201,7 @@ def _segment_id(scope: str, stream: str, number: int) -> Message:
 
 
 def address(authority: str) -> tuple[str, int]:
-    """Host, without brackets, and port of what a client calls us."""
+    """Host, without brackets, and port of an `:authority`."""
     host, colon, port = authority.rpartition(":")
     if not colon or not port.isdigit() or host.count("[") != host.count("]"):
         host, port = authority, ""

@@ -1,14 +1,15 @@
-"""Scopes and streams: made, listed, changed, sealed, cut off, deleted.
+"""The methods about scopes and streams: create, list, update, truncate, seal, delete.
 
-A stream has the segments that it was made with.  Its scaling policy is kept and given
-back; so is its retention policy, but what is kept is decided by the archive.
+A stream keeps the segments that it was created with.  Its scaling and retention policies
+are stored and given back; they change nothing.  Retention is that of the archive.
 """
 
 from __future__ import annotations
 
-from gateway.interfaces import Refusal
+from collections.abc import Callable
+
 from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
-from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.messages import Message, decode, new
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
@@ -16,6 +17,7 @@ from gateway.protocols.pravega.controller.methods import (
     Caller,
     Methods,
     find,
+    over_limit,
     page,
     status,
 )
@@ -29,23 +31,27 @@ _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
 _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
 
-#: Of one stream: every reader and every transaction has to do with all of them.
+#: Limit of one stream: every reader group and transaction uses all its segments.
 _STREAM_SEGMENTS = 10_000
 
 
 class Streams:
-    """The calls about scopes and streams."""
+    """The methods about scopes and streams."""
 
     def __init__(
-        self, catalog: Catalog, transactions: Transactions, *, segments: int
+        self,
+        catalog: Catalog,
+        transactions: Transactions,
+        *,
+        check_room: Callable[[int], None],
     ) -> None:
-        """At most *segments* in the whole container."""
+        """*check_room* raises `Failed` if there is no room for so many segments."""
         self._catalog = catalog
         self._transactions = transactions
-        self._limit = segments
+        self._check_room = check_room
 
     def methods(self) -> Methods:
-        """By name."""
+        """See `Methods`."""
         return {
             "createScope": ("ScopeInfo", self.create_scope),
             "deleteScope": ("ScopeInfo", self.delete_scope),
@@ -69,7 +75,7 @@ class Streams:
     # -- scopes ----------------------------------------------------------------------
 
     def create_scope(self, request: Message, caller: Caller) -> Message:
-        """Success, or there is one, or its name will not do."""
+        """Create a scope."""
         if not usable(request.scope):
             return status(_SCOPE_BAD_NAME)
         if request.scope in self._catalog.scopes:
@@ -78,7 +84,7 @@ class Streams:
         return status(SUCCESS)
 
     def delete_scope(self, request: Message, caller: Caller) -> Message:
-        """Only an empty one."""
+        """Delete a scope that has no streams and no reader groups."""
         scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NOT_FOUND)
@@ -88,7 +94,7 @@ class Streams:
         return status(SUCCESS)
 
     def delete_all(self, request: Message, caller: Caller) -> Message:
-        """With all that is in it."""
+        """Delete a scope with its streams and reader groups."""
         catalog = self._catalog
         scope = catalog.scopes.get(request.scope)
         if scope is None:
@@ -104,18 +110,18 @@ class Streams:
         return status(SUCCESS)
 
     def scope_exists(self, request: Message, caller: Caller) -> Message:
-        """True or false."""
+        """Whether there is such a scope."""
         return new("BooleanResponse", response=request.scope in self._catalog.scopes)
 
     def list_scopes(self, request: Message, caller: Caller) -> Message:
-        """A page of names."""
+        """A page of the names of all scopes."""
         found, token = page(self._catalog.scopes, request.continuation.token)
         return new("ScopesResponse", scopes=found, continuation=token)
 
     # -- streams ---------------------------------------------------------------------
 
     def create(self, request: Message, caller: Caller) -> Message:
-        """Success, or there is one, or no such scope, or its name will not do."""
+        """Create a stream, with as many segments as its scaling policy asks for."""
         info = request.stream_info
         if not usable(info.stream):
             return status(_BAD_NAME)
@@ -125,7 +131,10 @@ class Streams:
         if scope.stream(info.stream) is not None:
             return status(_EXISTS)
         count = max(1, request.scaling.segments)
-        self._room(count)
+        if count > _STREAM_SEGMENTS:
+            what = f"a stream of {count} segments"
+            raise over_limit(what, _STREAM_SEGMENTS, code=Code.INVALID_ARGUMENT)
+        self._check_room(count)
         self._create(
             info.scope,
             info.stream,
@@ -138,40 +147,27 @@ class Streams:
         return status(SUCCESS)
 
     def create_internal(self, scope: str, name: str) -> None:
-        """A stream of one segment that a client takes for granted."""
+        """Create a stream of one segment, for reader groups or watermarks."""
         info = new("StreamInfo", scope=scope, stream=name)
         scaling = new("ScalingPolicy", segments=1)
         config = new("StreamConfig", stream_info=info, scaling=scaling)
-        self._room(1)
+        self._check_room(1)
         self._create(scope, name, Stream(count=1, config=config.SerializeToString()))
 
     def delete_internal(self, scope: str, name: str) -> None:
-        """That one, if it is there."""
+        """Delete such a stream, if it exists."""
         found = self._catalog.scopes[scope].stream(name)
         if found is not None:
             self._delete(scope, name, found)
-
-    def _room(self, count: int) -> None:
-        if count > _STREAM_SEGMENTS:
-            why = Refusal(f"a stream of {count} segments", limit=_STREAM_SEGMENTS)
-            raise Failed(Code.INVALID_ARGUMENT, str(why))
-        there = len(self._catalog.container.state.segments)
-        if there + count > self._limit:
-            why = Refusal(
-                f"{there} segments and {count} more",
-                limit=self._limit,
-                key="options.segments",
-            )
-            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
 
     def _create(self, scope: str, name: str, stream: Stream) -> None:
         catalog = self._catalog
         before = catalog.scopes[scope].streams.get(name)
         if before is not None:
-            # What was in the old segments is in the lake under their names.
+            # New numbers: rows of the deleted segments stay in the tables under their names.
             stream.first = before.first
         catalog.create_segments(catalog.segments(scope, name, stream))
-        # A crash may have cut off the making of more of them than this time.
+        # A crash in an earlier call may have left segments with higher numbers.
         left, there = stream.first + stream.count, catalog.container.state.segments
         while (found := there.get(segment(scope, name, left))) is not None:
             if found.length or found.table is not None:
@@ -180,25 +176,25 @@ class Streams:
             left += 1
         catalog.save_stream(scope, name, stream)
 
-    def _there(self, info: Message) -> Stream | int:
-        """The stream of a scope, or the status that says why not."""
+    def _find(self, info: Message) -> Stream | int:
+        """The stream, or the status if there is none."""
         scope = self._catalog.scopes.get(info.scope)
         if scope is None:
             return _NO_SUCH_SCOPE
         stream = scope.stream(info.stream)
         return _NOT_FOUND if stream is None else stream
 
-    def _changeable(self, info: Message) -> Stream | int:
-        """The same, of one that is not sealed."""
-        stream = self._there(info)
+    def _find_open(self, info: Message) -> Stream | int:
+        """The stream, or the status if there is none or it is sealed."""
+        stream = self._find(info)
         if isinstance(stream, Stream) and stream.sealed:
             return _IS_SEALED
         return stream
 
     def update(self, request: Message, caller: Caller) -> Message:
-        """Another configuration; the segments stay as they are."""
+        """Store another configuration; the segments stay as they are."""
         info = request.stream_info
-        stream = self._changeable(info)
+        stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
         stream.config = request.SerializeToString()
@@ -207,9 +203,9 @@ class Streams:
         return status(SUCCESS)
 
     def truncate(self, request: Message, caller: Caller) -> Message:
-        """Nothing is left before a stream cut."""
+        """Delete the data before a stream cut, which must name every segment."""
         info, state = request.stream_info, self._catalog.container.state
-        stream = self._changeable(info)
+        stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
         names = dict(
@@ -238,8 +234,8 @@ class Streams:
         return status(SUCCESS)
 
     def seal(self, request: Message, caller: Caller) -> Message:
-        """Nothing more is written; open transactions are aborted."""
-        stream = self._there(request)
+        """Seal a stream; its open transactions are aborted."""
+        stream = self._find(request)
         if isinstance(stream, int):
             return status(stream)
         self._seal(request.scope, request.stream, stream)
@@ -254,9 +250,8 @@ class Streams:
         self._catalog.save_stream(scope, name, stream)
 
     def delete(self, request: Message, caller: Caller) -> Message:
-        """Only a sealed one."""
-        scope = self._catalog.scopes.get(request.scope)
-        stream = scope.stream(request.stream) if scope is not None else None
+        """Delete a sealed stream."""
+        stream = self._catalog.stream(request.scope, request.stream)
         if stream is None:
             return status(_NOT_FOUND)
         if not stream.sealed:
@@ -275,23 +270,21 @@ class Streams:
             self._delete(scope, MARK + name, mark)
 
     def exists(self, request: Message, caller: Caller) -> Message:
-        """True or false."""
-        scope = self._catalog.scopes.get(request.scope)
-        there = scope is not None and scope.stream(request.stream) is not None
+        """Whether there is such a stream."""
+        there = self._catalog.stream(request.scope, request.stream) is not None
         return new("BooleanResponse", response=there)
 
     def configuration(self, request: Message, caller: Caller) -> Message:
-        """As it was given last."""
-        _, stream = find(self._catalog, request)
-        config = decode("StreamConfig", stream.config)
-        # Clients look into these without asking whether they are there.
+        """The last configuration of a stream."""
+        config = decode("StreamConfig", find(self._catalog, request).config)
+        # Clients read these without asking whether they are set.
         config.scaling.SetInParent()
         config.retention.SetInParent()
         config.tags.SetInParent()
         return config
 
     def list_streams(self, request: Message, caller: Caller) -> Message:
-        """A page of those in a scope, or of those with a tag."""
+        """A page of the streams of a scope, with a tag if the request names one."""
         scope = self._catalog.scopes.get(request.scope.scope)
         if scope is None:
             return new(
@@ -315,7 +308,7 @@ class Streams:
 
 
 def _listed(scope: Scope, tag: str | None) -> list[str]:
-    """Streams that somebody has made, with a tag if one is given."""
+    """Names of the streams that clients created; with *tag*, if it is given."""
     return [
         name
         for name, stream in scope.streams.items()

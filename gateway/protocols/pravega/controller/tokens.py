@@ -1,8 +1,7 @@
-"""Delegation tokens: what the segment store wants to see of who asked the controller.
+"""Delegation tokens: the controller makes them for clients, the segment store checks them.
 
-A token is a JWT (HS256), because clients look into it for the time at which they must
-ask for another.  It names one stream; whoever has it may do everything with that
-stream's segments.
+A token is a JWT (HS256): clients read from it when they must ask for another.  It is valid
+for one stream, and allows everything with that stream's segments.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ _KEPT = 10_000
 
 
 class DelegationTokens:
-    """Makes and checks them."""
+    """Makes and checks delegation tokens."""
 
     def __init__(
         self, now: Callable[[], float], *, lifetime: float, required: bool
     ) -> None:
-        """*lifetime* and *now* are in seconds; without *required*, any token will do."""
+        """*lifetime* and *now* are in seconds; unless *required*, all tokens are valid."""
         self._now = now
         self._lifetime = lifetime
         self._required = required
         self.key = b""
-        """Set before the first use."""
+        """The signing key, to be set before the first use."""
         self._checked: dict[str, dict[str, Any]] = {}
 
     def make(self, scope: str, stream: str, subject: str) -> str:
-        """A token for a stream; empty if nobody asks for one."""
+        """Make a token for a stream; empty unless tokens are required."""
         if not self._required:
             return ""
         now = int(self._now())
@@ -53,9 +52,9 @@ class DelegationTokens:
         return f"{signed}.{self._sign(signed)}"
 
     def check(self, token: str, segment: str) -> int | None:
-        """The code of `AuthTokenCheckFailed`, or None if the token is good.
+        """The code of `AuthTokenCheckFailed`, or None if the token is valid.
 
-        Nobody comes near the controller's own tables with any token.
+        No token is valid for the controller's own tables.
         """
         if segment.startswith(SYSTEM):
             return _FAILED
@@ -73,7 +72,7 @@ class DelegationTokens:
         return None
 
     def _claims(self, token: str) -> dict[str, Any] | None:
-        """Of a token that we have signed."""
+        """The claims of a token with a valid signature; None for any other."""
         found = self._checked.get(token)
         if found is None:
             signed, _, signature = token.rpartition(".")

@@ -1,9 +1,9 @@
-"""Transactions: begun, kept alive, committed all at once, or aborted.
+"""The methods about transactions: create, ping, commit, abort, state, and their leases.
 
-A transaction has a segment for each of its stream's; what is appended there waits
-(`segments`).  To commit is one change that merges them all; to abort, or to let the
-lease run out, is to say so, and to delete them a while later.  Both are final at the
-moment they are durable, and a client that asks again is told so.
+A transaction has a segment for each segment of its stream, and its data is staged there.
+A commit merges all of them in one change.  An abort, or the end of the lease, seals them,
+and deletes them a while later.  Once durable, either is final, and repeated calls get the
+same answer.
 
 After a restart every open transaction has its whole lease again.
 """
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message, new
@@ -25,6 +24,7 @@ from gateway.protocols.pravega.controller.methods import (
     Caller,
     Methods,
     find,
+    over_limit,
     status,
 )
 from gateway.protocols.pravega.controller.names import transaction
@@ -33,7 +33,7 @@ from gateway.protocols.pravega.errors import SegmentError
 __all__ = ["Transactions"]
 
 OPEN, COMMITTED, ABORTED = 1, 3, 5
-"""States; the others never last long enough to be seen."""
+"""States of a transaction, as the protocol numbers them; there are no others here."""
 
 _NO_STREAM, _NO_TRANSACTION = 2, 3
 _PING_OK, _PING_LEASE, _PING_AGE, _PING_COMMITTED, _PING_ABORTED = 0, 1, 2, 5, 6
@@ -41,43 +41,43 @@ _PING_OK, _PING_LEASE, _PING_AGE, _PING_COMMITTED, _PING_ABORTED = 0, 1, 2, 5, 6
 _LEASE_MS = 600_000
 _AGE_MS = 86_400_000
 _GRACE_SECONDS = 30.0
-"""A client may not yet know that a transaction was aborted."""
+"""An aborted transaction's segments are deleted later: clients may still append."""
 _KEPT_MS = 3_600_000
 _KEPT = 100_000
-_OPEN = 10_000
+_MAX_OPEN = 10_000
 
 Key = tuple[str, str, int, int]
 
 
 class Transactions:
-    """The calls about transactions."""
+    """The methods about transactions."""
 
     def __init__(
         self,
         catalog: Catalog,
         clock: IReactorTime,
         *,
-        segments: int,
+        check_room: Callable[[int], None],
         grant: Callable[[str, str, str], str],
         ranges: Callable[[str, str], list[Message]],
     ) -> None:
-        """At most *segments* in the whole container.
+        """*check_room* raises `Failed` if there is no room for so many segments.
 
-        *grant* makes a delegation token of scope, stream and name; *ranges* describes
-        a stream's segments.
+        *grant* makes a delegation token for scope, stream and the caller's name;
+        *ranges* gives a stream's segments with their key ranges.
         """
         self._catalog = catalog
         self._clock = clock
-        self._segments = segments
+        self._check_room = check_room
         self._grant = grant
         self._ranges = ranges
         self._leases: dict[Key, IDelayedCall] = {}
-        """When each open one is aborted."""
-        self._graces: dict[Key, IDelayedCall] = {}
-        """When the segments of each aborted one are deleted."""
+        """The timers that abort open transactions."""
+        self._deletions: dict[Key, IDelayedCall] = {}
+        """The timers that delete the segments of aborted ones."""
 
     def methods(self) -> Methods:
-        """By name."""
+        """See `Methods`."""
         return {
             "createTransaction": ("CreateTxnRequest", self.create),
             "pingTransaction": ("PingTxnRequest", self.ping),
@@ -89,28 +89,28 @@ class Transactions:
 
     @property
     def open(self) -> int:
-        """How many are neither committed nor aborted."""
+        """How many transactions are open."""
         return len(self._leases)
 
     # -- start and stop --------------------------------------------------------------
 
     def start(self) -> None:
-        """Finish what a crash has cut off; watch the leases of what is open."""
+        """Finish what a crash interrupted, and start the leases of open transactions."""
         state = self._catalog.container.state
         for key, found in list(self._catalog.transactions.items()):
             names = [name for _, name in self._pairs(key)]
             if found.state == ABORTED:
                 self._catalog.delete_segments(names)
             elif found.state == OPEN and any(name in state.segments for name in names):
-                self._lease(key, found)
+                self._start_lease(key, found)
             elif found.state == OPEN:
-                # Cut off between its merge and this; or before its first segment.
+                # The crash was after its merge, or before its first segment.
                 merged = any(map(state.was_merged, names))
                 self._end(key, found, COMMITTED if merged else ABORTED)
 
     def stop(self) -> None:
-        """No timer fires any more."""
-        for timers in (self._leases, self._graces):
+        """Cancel all timers."""
+        for timers in (self._leases, self._deletions):
             for timer in timers.values():
                 timer.cancel()
             timers.clear()
@@ -118,28 +118,20 @@ class Transactions:
     # -- calls -----------------------------------------------------------------------
 
     def create(self, request: Message, caller: Caller) -> Message:
-        """A new one, with a segment for each of the stream's."""
+        """Create a transaction, with a segment for each segment of the stream."""
         info, catalog = request.stream_info, self._catalog
-        _, stream = find(catalog, info)
+        stream = find(catalog, info)
         if stream.sealed:
             raise Failed(Code.FAILED_PRECONDITION, "the stream is sealed")
         if not 0 < request.lease <= _LEASE_MS:
-            why = Refusal(f"a lease of {request.lease} ms", limit=_LEASE_MS)
-            raise Failed(Code.INVALID_ARGUMENT, str(why))
-        there = len(catalog.container.state.segments)
-        if there + stream.count > self._segments:
-            why = Refusal(
-                f"{there} segments and {stream.count} more",
-                limit=self._segments,
-                key="options.segments",
-            )
-            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
-        if len(self._leases) >= _OPEN:
-            why = Refusal(f"{_OPEN} open transactions and one more", limit=_OPEN)
-            raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
-        self._retire()
-        # The upper half of `high` is the epoch; `low` is not negative, as Rust clients
-        # would carry its sign into `high`.
+            what = f"a lease of {request.lease} ms"
+            raise over_limit(what, _LEASE_MS, code=Code.INVALID_ARGUMENT)
+        self._check_room(stream.count)
+        if len(self._leases) >= _MAX_OPEN:
+            raise over_limit(f"{_MAX_OPEN} open transactions and one more", _MAX_OPEN)
+        self._forget_ended()
+        # The upper half of `high` is the epoch.  `low` must not be negative: Rust
+        # clients extend its sign into `high`.
         found = Transaction(
             OPEN,
             secrets.randbits(32),
@@ -150,7 +142,7 @@ class Transactions:
         key = info.scope, info.stream, found.high, found.low
         catalog.save_transaction(info.scope, info.stream, found)
         catalog.create_segments(name for _, name in self._pairs(key))
-        self._lease(key, found)
+        self._start_lease(key, found)
         return new(
             "CreateTxnResponse",
             txn=new("TxnId", high=found.high, low=found.low),
@@ -159,7 +151,7 @@ class Transactions:
         )
 
     def ping(self, request: Message, caller: Caller) -> Message:
-        """The lease begins again, with another length."""
+        """Restart the lease of a transaction, perhaps with another length."""
         key, found = self._find(request)
         if found is None:
             raise Failed(Code.NOT_FOUND, "no such transaction")
@@ -171,11 +163,11 @@ class Transactions:
         if self._catalog.container.now - found.begun > _AGE_MS:
             return status(_PING_AGE)
         found.lease = request.lease
-        self._lease(key, found)
+        self._start_lease(key, found)
         return status(_PING_OK)
 
     def commit(self, request: Message, caller: Caller) -> Message:
-        """All its events become events of the stream, in one change."""
+        """Commit a transaction: its events become events of the stream, in one change."""
         key, found = self._find(request)
         if found is None or found.state == ABORTED:
             return status(self._missing(request))
@@ -192,7 +184,7 @@ class Transactions:
         return status(SUCCESS)
 
     def abort(self, request: Message, caller: Caller) -> Message:
-        """None of its events will be."""
+        """Abort a transaction."""
         key, found = self._find(request)
         if found is None or found.state == COMMITTED:
             return status(self._missing(request))
@@ -201,14 +193,14 @@ class Transactions:
         return status(SUCCESS)
 
     def state(self, request: Message, caller: Caller) -> Message:
-        """How it stands."""
+        """The state of a transaction."""
         _, found = self._find(request)
         if found is None:
             raise Failed(Code.NOT_FOUND, "no such transaction")
         return status(found.state)
 
     def completed(self, request: Message, caller: Caller) -> Message:
-        """Those of a stream that have ended, as far as they are remembered."""
+        """The ended transactions of a stream, as far as they are remembered."""
         info = request.stream_info
         return new(
             "ListCompletedTxnResponse",
@@ -225,20 +217,20 @@ class Transactions:
             ],
         )
 
-    # -- what else ends them -----------------------------------------------------------
+    # -- called when a stream ends ---------------------------------------------------
 
     def abort_all(self, scope: str, stream: str) -> None:
-        """The stream is going to be sealed."""
+        """Abort the open transactions of a stream that is going to be sealed."""
         for key, found in self._of(scope, stream):
             if found.state == OPEN:
                 self._abort(key, found)
 
     def forget_all(self, scope: str, stream: str, parents: list[str]) -> None:
-        """The stream, which is sealed, is going to be deleted."""
+        """Forget the transactions of a sealed stream that is going to be deleted."""
         keys = [key for key, _ in self._of(scope, stream)]
         for key in keys:
             _cancel(self._leases, key)
-            _cancel(self._graces, key)
+            _cancel(self._deletions, key)
         self._catalog.delete_segments(
             transaction(parent, high, low)
             for _, _, high, low in keys
@@ -260,12 +252,11 @@ class Transactions:
 
     def _missing(self, request: Message) -> int:
         info = request.stream_info
-        scope = self._catalog.scopes.get(info.scope)
-        there = scope is not None and scope.stream(info.stream) is not None
-        return _NO_TRANSACTION if there else _NO_STREAM
+        stream = self._catalog.stream(info.scope, info.stream)
+        return _NO_STREAM if stream is None else _NO_TRANSACTION
 
     def _pairs(self, key: Key) -> Iterator[tuple[str, str]]:
-        """Each of the stream's segments, and that of the transaction."""
+        """Each segment of the stream, with the transaction's segment for it."""
         scope, name, high, low = key
         stream = self._catalog.scopes[scope].streams[name]
         for parent in self._catalog.segments(scope, name, stream):
@@ -280,19 +271,21 @@ class Transactions:
     def _abort(self, key: Key, found: Transaction) -> None:
         self._end(key, found, ABORTED)
         self._catalog.seal_segments(name for _, name in self._pairs(key))
-        self._graces[key] = self._clock.callLater(_GRACE_SECONDS, self._clear, key)
+        self._deletions[key] = self._clock.callLater(
+            _GRACE_SECONDS, self._delete_segments, key
+        )
 
-    def _clear(self, key: Key) -> None:
-        del self._graces[key]
+    def _delete_segments(self, key: Key) -> None:
+        del self._deletions[key]
         self._catalog.delete_segments(name for _, name in self._pairs(key))
 
-    def _retire(self) -> None:
-        """ForgetIdleWriters how the oldest ended."""
+    def _forget_ended(self) -> None:
+        """Delete the records of old transactions that have ended."""
         known = self._catalog.transactions
         now, over = self._catalog.container.now, len(known) - _KEPT
         gone: list[Key] = []
         for key, found in known.items():
-            if found.state == OPEN or key in self._graces:
+            if found.state == OPEN or key in self._deletions:
                 continue
             if found.ended + _KEPT_MS > now and len(gone) >= over:
                 break
@@ -301,7 +294,7 @@ class Transactions:
 
     # -- leases --------------------------------------------------------------------------
 
-    def _lease(self, key: Key, found: Transaction) -> None:
+    def _start_lease(self, key: Key, found: Transaction) -> None:
         _cancel(self._leases, key)
         self._leases[key] = self._clock.callLater(
             found.lease / 1000, self._expire, key, found
