@@ -162,6 +162,15 @@ class Connection(Protocol):
     def resume(self) -> None:
         """Deliver again."""
 
+    def again(self) -> None:
+        """There is input left that this turn was too short for: `received(b"")` is called
+        when it is this connection's turn again, and nothing is read before that.
+        """
+
+    @property
+    def unread_input(self) -> bool:
+        """The peer has sent what was not read from its socket yet."""
+
     def refuse(self, why: Refusal) -> None:
         """Log once (peer, rule, limit, key), send the reply, close."""
 
@@ -180,7 +189,11 @@ class Server(Protocol):
     """
 
     def received(self, data: bytes) -> None:
-        """Take any slicing of the stream.  May raise `Refusal`."""
+        """Take any slicing of the stream; empty after `Connection.again`.
+
+        A turn of the event loop is bounded (`gateway.protocols.turn`): what is too much
+        for one stays with the server, which asks for another.  May raise `Refusal`.
+        """
 
     def closed(self) -> None:
         """The peer is gone; nothing can be written any more."""

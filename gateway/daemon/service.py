@@ -45,6 +45,7 @@ from gateway.feeds.page import tap_page
 from gateway.feeds.replay import Replay
 from gateway.net import CannotListen, Listener, RejectionLog, raise_descriptor_limit
 from gateway.net.connection import READ_BYTES
+from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk
@@ -232,6 +233,7 @@ class Gateway(MultiService):
         self.admin.setServiceParent(self)
         sessions = _sessions(self._begun)
         rejection_log = RejectionLog(self._reactor)
+        turns = Turns(self._reactor)
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
@@ -246,6 +248,7 @@ class Gateway(MultiService):
                     prefixes=port.prefixes,
                     unread_bytes=max(port.unread_bytes, READ_BYTES),
                     rejection_log=rejection_log,
+                    turns=turns,
                     on_refused=self.metrics.refused,
                 )
                 listener.bind()

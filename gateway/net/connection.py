@@ -27,6 +27,7 @@ from gateway.net.handshake import CALLBACK_ERRORS, Handshake
 from gateway.net.transport import (
     NO_TRANSPORT,
     Transport,
+    has_input,
     peer_gone,
     unix_credentials,
     unsent_bytes,
@@ -53,7 +54,7 @@ class AcceptedConnection(Handshake):
 
     __slots__ = (
         "__weakref__", "_active", "_active_at", "_busy", "_failed", "_half_closed",
-        "_paused", "_silent", "_stalled_since", "_unsent", "_unsent_limit",
+        "_paused", "_silent", "_stalled_since", "_turn_due", "_unsent", "_unsent_limit",
     )  # fmt: skip
 
     _log = Logger()
@@ -64,6 +65,8 @@ class AcceptedConnection(Handshake):
         self._active_at = listener.clock.seconds()
         self._silent = True
         self._busy = self._paused = self._half_closed = self._failed = False
+        self._turn_due = False
+        """It has input left, and waits unread for its next turn."""
         self._stalled_since: float | None = None
         """Since when the peer counts as not reading; None: it reads."""
         self._unsent = self._unsent_limit = 0
@@ -113,6 +116,7 @@ class AcceptedConnection(Handshake):
         """See IProtocol."""
         self._closing = True
         self._discard_input()
+        self._listener.turns.remove(self)
         if self._tls is not None:
             self._tls.stop(reason)
             if not self._tls.established and self._tls.failure:
@@ -147,13 +151,12 @@ class AcceptedConnection(Handshake):
         if self._publishes():
             self._writable(ready=False)
         else:
-            self._transport.pauseProducing()
+            self._read_or_not()
 
     def resumeProducing(self) -> None:
         """All is sent."""
         self._stalled_since = None
-        if not self._paused or self._closing:
-            self._transport.resumeProducing()
+        self._read_or_not()
         if self._publishes() and not self._closing:
             self._writable(ready=True)
 
@@ -316,14 +319,40 @@ class AcceptedConnection(Handshake):
     def pause(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = True
-        if not self._closing:
-            self._transport.pauseProducing()
+        self._read_or_not()
 
     def resume(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = False
-        if self._stalled_since is None or self._publishes() or self._closing:
+        self._read_or_not()
+
+    def again(self) -> None:
+        """See `interfaces.Connection`."""
+        if not (self._closing or self._turn_due):
+            self._turn_due = True
+            self._listener.turns.add(self)
+            self._read_or_not()
+
+    def take_turn(self) -> None:
+        """It is this connection's turn."""
+        self._turn_due = False
+        if not self._closing:
+            self._deliver(b"")
+        if not self._turn_due:
+            self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Tell the transport whether to read, for all the reasons there are not to."""
+        stalled = self._stalled_since is not None and not self._publishes()
+        if self._closing or not (self._paused or self._turn_due or stalled):
             self._transport.resumeProducing()
+        else:
+            self._transport.pauseProducing()
+
+    @property
+    def unread_input(self) -> bool:
+        """See `interfaces.Connection`."""
+        return has_input(self._transport)
 
     def refuse(self, why: Refusal) -> None:
         """See `interfaces.Connection`."""

@@ -40,6 +40,7 @@ from gateway.net.limits import RejectionLog
 from gateway.net.rejections import Rejections
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.transport import address_text
+from gateway.net.turns import Turns
 from gateway.net.websocket_upgrade import UpgradeParser
 
 __all__ = ["CannotListen", "Listener"]
@@ -83,6 +84,7 @@ class Listener:
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
+        turns: Turns | None = None,
         on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
@@ -99,6 +101,8 @@ class Listener:
         self.accept = accept
         self.next_session = sessions
         self.clock = cast(IReactorTime, reactor)
+        self.turns = turns or Turns(self.clock)
+        """Shared by all listeners of a daemon."""
         self.limits = settings.limits
         self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket

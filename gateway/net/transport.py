@@ -6,15 +6,19 @@ reads, how much output waits, who is at the other end of a unix socket.
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
 import struct
+import termios
+from array import array
 from typing import Protocol
 
 __all__ = [
     "NO_TRANSPORT",
     "Transport",
     "address_text",
+    "has_input",
     "peer_gone",
     "unix_credentials",
     "unsent_bytes",
@@ -98,6 +102,16 @@ def peer_gone(transport: Transport) -> bool:
     poll = select.poll()
     poll.register(transport.fileno(), 0)
     return bool(poll.poll(0))
+
+
+def has_input(transport: Transport) -> bool:
+    """Whether the kernel holds bytes of the peer that nobody has read yet."""
+    waiting = array("i", [0])
+    try:
+        fcntl.ioctl(transport.fileno(), termios.FIONREAD, waiting)
+    except OSError:  # it is no socket any more
+        return False
+    return waiting[0] > 0
 
 
 def unsent_bytes(transport: Transport) -> int:

@@ -49,6 +49,14 @@ class FakeConnection:
         """The peer does not read: what a test says."""
         self.counted = 0
         """Sum of the events counted."""
+        self.unread_input = False
+        """The peer has sent more than was read: what a test says."""
+        self.stepwise = False
+        """Turns are taken by `take_turn` only; otherwise at once, until none is due."""
+        self.turn_due = False
+        """The server asked for another turn."""
+        self.turns = 0
+        """Turns taken, beyond those that bytes began."""
         self._server: Server | None = None
         self._held: list[bytes] = []
 
@@ -80,15 +88,32 @@ class FakeConnection:
             self._server.closed()
 
     def _flush(self) -> None:
-        while self._held and not (self.paused or self.closed or self.aborted):
-            assert self._server is not None, "call serve() first"
-            try:
-                self._server.received(self._held.pop(0))
-            except Refusal as why:
-                self.refuse(why)
-            except Exception as why:
-                self.failure = why
-                self.abort()
+        while not (self.paused or self.closed or self.aborted):
+            if self.turn_due:
+                if self.stepwise:
+                    return
+                self.take_turn()
+            elif self._held:
+                self._receive(self._held.pop(0))
+            else:
+                return
+
+    def take_turn(self) -> None:
+        """It is this connection's turn again."""
+        assert self.turn_due
+        self.turn_due = False
+        self.turns += 1
+        self._receive(b"")
+
+    def _receive(self, data: bytes) -> None:
+        assert self._server is not None, "call serve() first"
+        try:
+            self._server.received(data)
+        except Refusal as why:
+            self.refuse(why)
+        except Exception as why:
+            self.failure = why
+            self.abort()
 
     # What the server does
 
@@ -108,6 +133,11 @@ class FakeConnection:
     def pause(self) -> None:
         """See `interfaces.Connection`."""
         self.paused = True
+
+    def again(self) -> None:
+        """See `interfaces.Connection`."""
+        if not (self.closed or self.aborted):
+            self.turn_due = True
 
     def resume(self) -> None:
         """Deliver what was held back, unless that pauses again."""
