@@ -81,6 +81,10 @@ class Batch:
     """What the protocol's decoder turns into `count` rows, now or after a crash."""
     payload_bytes: int
     """Size of the events' payloads once decoded: what memory and files will hold."""
+    taken: bool = False
+    """The journal writes it, or has: set by the journal only."""
+    withdrawn: bool = False
+    """It is not to be stored any more: `Journal.withdraw`."""
 
 
 @dataclass(slots=True)

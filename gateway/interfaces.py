@@ -87,6 +87,13 @@ class Journal(Protocol):
         nowhere, and its sender must be left to send it again.
         """
 
+    def withdraw(self, batch: Batch) -> bool:
+        """Forget a submitted batch, because its sender is gone and will send it again.
+
+        False if it is in a commit group already: it is stored, whoever hears of it.
+        The Deferred of a withdrawn batch never fires, and its body is empty.
+        """
+
 
 class Memory(Protocol):
     """What a protocol remembers beside its events: state that outlives connections.

@@ -168,6 +168,7 @@ class ManualJournal:
         self.submitted: list[Batch] = []
         """Every batch ever submitted, in order."""
         self.stored: list[Stored] = []
+        self.withdrawn: list[Batch] = []
         self.durable_lsn = first_lsn - 1
         self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
         self._full = False
@@ -214,6 +215,16 @@ class ManualJournal:
         self.submitted.append(batch)
         self._waiting.append((batch, done))
         return done
+
+    def withdraw(self, batch: Batch) -> bool:
+        """See `interfaces.Journal`; what is pending is in no commit group yet."""
+        for waiting in self._waiting:
+            if waiting[0] is batch:
+                self._waiting.remove(waiting)
+                self.withdrawn.append(batch)
+                batch.withdrawn = True
+                return True
+        return False
 
     def store(self) -> Stored:
         """The oldest pending batch is durable now; IndexError if there is none."""

@@ -110,6 +110,8 @@ class Journal:
         # Shared with the thread, under the condition's lock.
         self._condition = threading.Condition()
         self._queue: deque[_Waiting] = deque()
+        self._withdrawn = 0
+        """Batches in the queue that are."""
         self._stopping = False
         self._busy_since: float | None = None
         self._failed_syncs = 0
@@ -203,6 +205,18 @@ class Journal:
                 self._condition.notify()
         return waiting.done
 
+    def withdraw(self, batch: Batch) -> bool:
+        """See `gateway.interfaces.Journal`."""
+        with self._condition:
+            if batch.taken or batch.withdrawn:
+                return False
+            batch.withdrawn = True
+            self._withdrawn += 1
+        self._held -= len(batch.body)
+        batch.body = b""
+        self._make_room()
+        return True
+
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
         self._published = max(self._published, last_lsn)
@@ -272,6 +286,7 @@ class Journal:
                 self._seal()
         self._seal()
         with self._condition:
+            self._drop_withdrawn()
             left = list(self._queue)
             self._queue.clear()
         self._reactor.callFromThread(self._ended, left)
@@ -299,12 +314,22 @@ class Journal:
         group: list[_Waiting] = []
         size = 0
         with self._condition:
+            self._drop_withdrawn()
             for waiting in self._queue:
                 if group and size >= limit:
                     break
                 size += len(waiting.batch.body)
+                waiting.batch.taken = True
                 group.append(waiting)
         return group
+
+    def _drop_withdrawn(self) -> None:
+        """With the lock."""
+        if self._withdrawn:
+            self._withdrawn = 0
+            self._queue = deque(
+                waiting for waiting in self._queue if not waiting.batch.withdrawn
+            )
 
     def _commit(self, group: list[_Waiting]) -> bool:
         begun = self._busy_since = self._clock()
@@ -312,6 +337,9 @@ class Journal:
         try:
             lsn = first = self._store.commit([waiting.batch for waiting in group])
         except OSError as why:
+            with self._condition:  # it is nowhere, and may be withdrawn again
+                for waiting in group:
+                    waiting.batch.taken = False
             self._pass_on_abandoned()
             self._reactor.callFromThread(self._failed, why)
             if isinstance(why, SyncFailed) and why.errno not in _NO_ROOM:

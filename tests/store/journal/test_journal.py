@@ -330,3 +330,48 @@ def test_what_is_still_arriving_counts_and_may_take_half(
     assert not running.journal.reserve(1)
     running.journal.reserve(-6)
     assert room == [None]
+
+
+def test_withdrawn_in_time(start: Callable[..., Running], make: Make) -> None:
+    """A batch in no commit group yet is nowhere: neither stored nor answered."""
+    world = start(wait=True)
+    keep, gone = make(b"keep"), make(b"gone" * 100)
+    world.submit(keep, gone)
+    before = world.journal.held_bytes
+    assert world.journal.withdraw(gone)
+    assert world.journal.held_bytes == before - 400
+    assert not world.journal.withdraw(gone)
+    world.journal.start()
+    world.until_stored(1)
+    world.stop()
+    assert [stored.batch for stored in world.stored] == [keep]
+    assert not world.failed
+
+
+def test_withdrawn_too_late(start: Callable[..., Running], make: Make) -> None:
+    """What the disk may have is stored, whoever waits for it."""
+    world = start(wait=True)
+    batch = make(b"stored")
+    world.submit(batch)
+    world.journal.start()
+    world.until_stored(1)
+    assert not world.journal.withdraw(batch)
+    world.stop()
+
+
+def test_withdrawn_after_a_failed_commit(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """A full disk has nothing of the group: each of its batches may still go."""
+    world = start(wait=True)
+    world.disk.fail = [("write", errno.ENOSPC)]
+    batch = make(b"never")
+    world.submit(batch)
+    world.journal.start()
+    world.turns.run(lambda: world.journal.full)
+    assert world.journal.withdraw(batch)
+    later = make(b"later")
+    world.submit(later)
+    world.until_stored(1)
+    world.stop()
+    assert [stored.batch for stored in world.stored] == [later]
