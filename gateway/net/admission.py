@@ -26,7 +26,7 @@ class Admission:
     def expects_header(self, host: str) -> bool:
         """Whether connections from *host* begin with a PROXY header.
 
-        Whoever may write to a unix socket is trusted: it has no address.
+        All peers on a unix socket do, as they have no address to trust.
         """
         return self._proxied and (host == "unix" or host in self._trusted)
 

@@ -45,7 +45,7 @@ stop reading from it (or writing, if its server can: `interfaces.Publishing`), a
 it off if the output grows by more than the listener's `unread_bytes` or if
 `STALL_SECONDS` pass in which it takes nothing."""
 STALL_SECONDS = 45.0
-"""Less than TCP_USER_TIMEOUT (`bind`): the kernel would hang up without a word."""
+"""Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)

@@ -76,7 +76,7 @@ class Handshake(ABC):
 
     @abstractmethod
     def _serve(self) -> None:
-        """Make the server: whoever connected is known."""
+        """Make the server, once the peer is known."""
 
     @abstractmethod
     def _send(self, data: bytes) -> None:

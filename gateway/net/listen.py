@@ -149,7 +149,7 @@ class Listener:
     def bind(self) -> None:
         """Load the certificate, take the port.  Raises `CannotListen`.
 
-        Whoever connects waits in the kernel until `start`.
+        New connections wait in the kernel until `start`.
         """
         settings = self._settings
         try:
@@ -247,7 +247,8 @@ class Listener:
 
     def _stop_loops(self) -> None:
         for loop in self._loops:
-            loop.stop()
+            if loop.running:  # one that raised has stopped
+                loop.stop()
         self._loops.clear()
 
     def _check_times(self) -> None:
@@ -269,7 +270,7 @@ class Listener:
     # Called by connections
 
     def opened(self, connection: AcceptedConnection) -> None:
-        """It is there."""
+        """Count one that was made."""
         self._connections.add(connection)
         self.accepted += 1
         if not self.admission.expects_header(connection.host):
@@ -289,7 +290,7 @@ class Listener:
         connection.counted = True
 
     def closed(self, connection: AcceptedConnection) -> None:
-        """It is gone."""
+        """Forget one that is lost."""
         self._connections.discard(connection)
         if connection.counted:
             connection.counted = False

@@ -43,7 +43,7 @@ class ProxyHeader(NamedTuple):
     """What a whole header said."""
 
     peer: tuple[str, int] | None
-    """Address and port of the real peer; None: whoever connected is the peer."""
+    """Address and port of the real peer; None: the connection's own is the real one."""
     rest: bytes
     """What followed the header."""
 

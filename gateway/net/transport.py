@@ -1,7 +1,7 @@
-"""Twisted's socket transport as connections use it: its type, and what it can not tell.
+"""Twisted's socket transport, typed, and what has to be asked of the socket itself.
 
-What it can not tell is asked of the socket itself: whether the peer is gone while nobody
-reads, how much output waits, who is at the other end of a unix socket.
+That is: whether the peer is gone while reading is paused, how much output waits, and
+the credentials at the other end of a unix socket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Transport(Protocol):
         """Read again."""
 
     def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: FBT001 - Twisted's
-        """Who is told when output piles up."""
+        """Its pauseProducing is called when output piles up."""
 
     def fileno(self) -> int:
         """The descriptor."""
@@ -93,7 +93,7 @@ def address_text(host: str, port: int) -> str:
 
 
 def peer_gone(transport: Transport) -> bool:
-    """Whether the connection was reset, for a socket that nobody reads at the moment.
+    """Whether the connection was reset, for a socket whose reading is paused.
 
     The reactor does not look at a paused socket, so a reset or a failed keepalive
     would go unnoticed until it is resumed.  (A mere FIN does not count: the data

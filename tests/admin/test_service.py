@@ -125,7 +125,7 @@ def test_stop_before_start(daemon: Any) -> None:
 
 
 def test_connections_are_few(daemon: Any) -> None:
-    """The 257th connection at once is turned away; one gone makes room for one."""
+    """The 257th connection at once is rejected; one gone makes room for one."""
     reactor = MemoryReactorClock()
     make(daemon, "tcp:127.0.0.1:8080", reactor=reactor).startService()
     protocols = [connect(reactor)[0] for _ in range(257)]

@@ -214,7 +214,7 @@ def test_health_is_for_everyone(open_port: Callable[..., Any], path: str) -> Non
 def test_dns_rebinding(
     open_port: Callable[..., Any], path: str, token: str | None
 ) -> None:
-    """On loopback a browser lured to us under another name is turned away."""
+    """On loopback a browser lured to us under another name is refused."""
     port = open_port(token=token)
     headers = {"Authorization": "Bearer s3cret"} if token else {}
     assert port.ask(path, Host="evil.example:8080", **headers).code == 403

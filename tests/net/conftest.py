@@ -326,7 +326,7 @@ class TlsPeer:
         """wsproto's client on top, its upgrade granted."""
         return _upgraded(self.send, self.read, request)
 
-    def say_goodbye(self) -> None:
+    def close_notify(self) -> None:
         self._try(self.tls.unwrap)
         self.pump()
 

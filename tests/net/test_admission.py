@@ -19,10 +19,10 @@ def come(net: Any, host: str = "192.0.2.1") -> Any:
     return net.connect(IPv4Address("TCP", host, 4000))
 
 
-def test_more_connections_than_allowed_are_turned_away(
+def test_more_connections_than_allowed_are_rejected(
     make_net: Make, warnings: Texts
 ) -> None:
-    """Counted, one line with the key; when one leaves, the next is let in."""
+    """Counted, one line with the key; when one leaves, the next is accepted."""
     net = make_net(limits={"connections": 2})
     one, _ = come(net, "192.0.2.1"), come(net, "192.0.2.2")
     assert come(net, "192.0.2.3") is None
@@ -72,7 +72,7 @@ def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:
 def test_descriptors_are_left_for_the_disk(
     make_net: Make, monkeypatch: pytest.MonkeyPatch, warnings: Texts
 ) -> None:
-    """A connection that would take one of the last ones is turned away."""
+    """A connection that would take one of the last ones is rejected."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4, 4))
     net = make_net()
     assert come(net) is None
@@ -81,7 +81,7 @@ def test_descriptors_are_left_for_the_disk(
 
 
 def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
-    """Too many connections are turned away; the port lives, and the disk too."""
+    """Too many connections are rejected; the port lives, and the disk too."""
     result = with_reactor("""
         import resource, subprocess
 
@@ -102,7 +102,7 @@ def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
             until(lambda: listener.accepted + listener.rejected["descriptors"] >= 400)
             open("/dev/null").close()
             result["held"] = listener.connections
-            result["turned_away"] = listener.rejected["descriptors"]
+            result["rejected"] = listener.rejected["descriptors"]
             flood.communicate(b"")
             until(lambda: listener.connections == 0)
             client = connect(listener)
@@ -114,5 +114,5 @@ def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
         run(talk)
     """)
     assert 100 < result["held"] <= 193
-    assert result["turned_away"] >= 200
+    assert result["rejected"] >= 200
     assert result["echo"] == "still alive"

@@ -46,7 +46,7 @@ def test_the_origin_says_who_it_is(make_net: Make) -> None:
 
 
 def test_ipv6_peers_are_written_readably(make_net: Make) -> None:
-    """In brackets, and an IPv4 address in IPv6's clothes as what it is."""
+    """In brackets, and a mapped IPv4 address as what it is."""
     net = make_net()
     for host in ("2001:db8::1", "::ffff:192.0.2.1"):
         net.connect(IPv6Address("TCP", host, 9))

@@ -49,7 +49,7 @@ def test_http_byte_by_byte_is_recognised_too(make_net: Make) -> None:
 
 
 def test_what_was_held_back_is_delivered(make_net: Make) -> None:
-    """Bytes that only began like another language arrive whole."""
+    """Bytes that only began like another protocol arrive whole."""
     net = make_net()
     peer = net.peer()
     peer.send(b"PR")

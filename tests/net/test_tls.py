@@ -78,7 +78,7 @@ def test_a_proxy_header_comes_before_tls(
     assert net.server.data == b"2W"
 
 
-def test_close_says_goodbye_and_sends_fin(connected: Make) -> None:
+def test_close_sends_close_notify_and_fin(connected: Make) -> None:
     """What was written arrives, then close_notify, then FIN."""
     net, client = connected()
     net.server.connection.write(b"ack")
@@ -88,11 +88,11 @@ def test_close_says_goodbye_and_sends_fin(connected: Make) -> None:
     assert client.tls.read() == b""  # the end, not "nothing yet"
 
 
-def test_a_peers_goodbye_ends_it(connected: Make) -> None:
+def test_a_peers_close_notify_ends_it(connected: Make) -> None:
     """Its last bytes are still delivered."""
     net, client = connected()
     client.tls.write(b"last")
-    client.say_goodbye()
+    client.close_notify()
     assert net.server.data == b"last"
     assert client.peer.transport.finished
     client.peer.lose()

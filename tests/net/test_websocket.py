@@ -142,7 +142,7 @@ def test_pings_of_a_patient_client_are_no_flood(make_net: Make) -> None:
     assert not peer.transport.finished
 
 
-def test_other_languages_on_a_websocket_port(make_net: Make, warnings: Texts) -> None:
+def test_other_protocols_on_a_websocket_port(make_net: Make, warnings: Texts) -> None:
     """Plain bytes are quoted, plain HTTP is told to upgrade, no server is made."""
     net = make_net(websocket=WEBSOCKET)
     net.peer("192.0.2.1").send(b"2W\0\0\0\1")
