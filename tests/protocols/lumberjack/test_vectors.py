@@ -1,4 +1,4 @@
-"""Every row of tests/vectors/lumberjack.jsonl: the *want* column of the research."""
+"""Every stream in tests/vectors/lumberjack.jsonl leads to what its `want` says."""
 
 from __future__ import annotations
 
