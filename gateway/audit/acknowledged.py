@@ -168,26 +168,30 @@ class _Search:
 
 
 def _shredded(schema: pa.Schema) -> bool:
-    return "body" in schema.names and "typed_value" in {
-        part.name for part in schema.field("body").type
-    }
+    if "body" not in schema.names or not pa.types.is_struct(schema.field("body").type):
+        return False
+    return "typed_value" in {part.name for part in schema.field("body").type}
 
 
 def _ids(batch: pa.RecordBatch) -> Iterator[str | None]:
-    """Of the tables' rows: as sent where there is a payload, else in the VARIANT."""
+    """Of the tables' rows: in the payload, the body's text, or the body's VARIANT."""
     nothing: list[bytes | None] = [None] * len(batch)
     columns = {"payload": nothing, "value": nothing, "metadata": nothing}
+    columns["text"] = nothing
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == "payload":
             columns[name] = column.to_pylist()
+        elif name == "body" and not pa.types.is_struct(column.type):
+            columns["text"] = column.cast(pa.binary()).to_pylist()
         elif name == "body":
             for part, values in zip(column.type, column.flatten(), strict=True):
                 columns[part.name] = values.to_pylist()
-    for payload, value, metadata in zip(
-        columns["payload"], columns["value"], columns["metadata"], strict=True
+    for payload, text, value, metadata in zip(
+        *(columns[name] for name in ("payload", "text", "value", "metadata")),
+        strict=True,
     ):
-        if payload is not None:
-            yield event_id(payload)
+        if payload is not None or text is not None:
+            yield event_id(payload if text is None else text)
         elif value is not None and metadata is not None:
             yield _in_variant(metadata, value)
         else:

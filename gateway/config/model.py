@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gateway import plugins
+from gateway.config.columns import Column, ColumnName
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
     BELOW_DATA_DIR,
@@ -309,14 +310,15 @@ class Spark(Section):
         default=1.0, description="A micro-batch at most this often (time)"
     )
     sink: Literal["parquet"] = Field(default="parquet", description="Kind of tables")
+    body: Literal["json", "variant", "both"] = Field(
+        default="json",
+        description="Column body: the JSON as text, as VARIANT, or both",
+    )
+    columns: dict[ColumnName, Column | list[Column] | None] = Field(
+        default={}, description="More columns out of the JSON; null drops a usual one"
+    )
     stats_window: Annotated[float, Time("1s", "30d")] = Field(
         default=MINUTE, description="Width of a window in lake/stats (time)"
-    )
-    stats_trigger: Annotated[float, Time("0s", "24h")] = Field(
-        default=10.0, description="Count for lake/stats at most this often (time)"
-    )
-    watermark: Annotated[float, Time("0s", "30d")] = Field(
-        default=10 * MINUTE, description="How late an event may be counted (time)"
     )
     max_bytes_per_trigger: ByteCount = Field(
         default=256 * MiB, description="Spool bytes in one micro-batch (size)"
@@ -328,6 +330,22 @@ class Spark(Section):
     conf: dict[str, SparkValue] = Field(
         default={}, repr=False, description="More of Spark's settings, by their names"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _retired(cls, value: object) -> object:
+        if isinstance(value, dict):
+            found: list[tuple[Place, str]] = [
+                (
+                    (key,),
+                    "is no more: each batch is counted as it is written; remove it",
+                )
+                for key in ("stats_trigger", "watermark")
+                if key in value
+            ]
+            if found:
+                raise Misfits(found)
+        return value
 
 
 class Config(Section):

@@ -24,7 +24,7 @@ __all__ = ["ROUTE", "main", "start_scores"]
 
 ROUTE = "onScore"
 
-_COLUMNS = "received_at TIMESTAMP, body VARIANT, protocol STRING, date DATE"
+_COLUMNS = "received_at TIMESTAMP, body STRING, protocol STRING, date DATE"
 
 
 def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
@@ -59,9 +59,9 @@ def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
         .where("protocol = 'pomelo'")
         .select(
             "received_at",
-            f.expr("try_variant_get(body, '$.player', 'string')").alias("player"),
-            f.expr("try_variant_get(body, '$.points', 'bigint')").alias("points"),
+            f.from_json("body", "player STRING, points BIGINT").alias("body"),
         )
+        .select("received_at", "body.player", "body.points")
         .where("player IS NOT NULL AND points IS NOT NULL")
         .groupBy(f.window("received_at", "5 seconds"), "player")
         .agg(f.sum("points").alias("score"))

@@ -47,8 +47,6 @@ listeners:
 admin: {{listen: "tcp:127.0.0.1:{admin}"}}
 spark:
   stats_window: 5s
-  stats_trigger: 5s
-  watermark: 0s
 """
 
 

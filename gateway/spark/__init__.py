@@ -2,10 +2,18 @@
 
     source       the stream of a spool directory, for any job
     tables       which columns the tables have
-    sinks        how a micro-batch becomes files of a table, once (adr/0002)
+    columns      those that are taken out of the JSON or the channel
+    times        instants that senders write, as timestamps
+    stats        counts per window, of the files of a batch
+    sinks        how a micro-batch becomes files of tables, once (adr/0002)
+    query        the streaming query and its checkpoint, which is renewed
     checkpoint   what Spark has promised and committed, read from its own logs
     ledger       what the sink has committed, by lsn
     cleaner      takes committed files out of the spool
+    reading      which files of a table belong to whole batches
+    poison       moves files that can not be read aside
+    health       what the job knows of itself, for the daemon
+    lakedisk     the file system below the tables
     session      Spark with the settings that this needs
     java         where Java is, and what to do where there is none
     job          all of it together: `gateway spark`, or `spark-submit job.py`

@@ -16,8 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, SpoolFile
-from gateway.store.disk import Disk
 
 __all__ = ["Checkpoint"]
 
@@ -25,7 +25,7 @@ __all__ = ["Checkpoint"]
 class Checkpoint:
     """The checkpoint directory of one query with one file source."""
 
-    def __init__(self, path: Path, disk: Disk) -> None:
+    def __init__(self, path: Path, disk: LakeDisk) -> None:
         self.path = path
         self._disk = disk
         self._log = path / "sources" / "0"
@@ -87,20 +87,33 @@ class Checkpoint:
         """The files that *batch* takes from the spool."""
         return self.files(self.offset(batch - 1), self.offset(batch))
 
-    def sync(self, batches: range, entries: range) -> None:
-        """Make sure that the logs of these batches and entries survive a power cut.
+    def log_bytes(self) -> int:
+        """How much Spark has to read again of the files it has seen."""
+        if not self._disk.exists(self._log):
+            return 0
+        return sum(
+            self._disk.size(self._log / name)
+            for name in self._disk.names(self._log)
+            if not name.startswith(".")
+        )
 
-        With what the query remembers after them (the state of windows).
-        """
+    def retire(self) -> None:
+        """Remove it; the next start is a new query.  A crash leaves all or nothing."""
+        if not self._disk.exists(self.path):
+            return
+        aside = self.path.with_name(f".{self.path.name}.old")
+        self._disk.remove_tree(aside)
+        self._disk.rename(self.path, aside)
+        self._disk.sync_directory(self.path.parent)
+        self._disk.remove_tree(aside)
+
+    def sync(self, batches: range, entries: range) -> None:
+        """Make sure that the logs of these batches and entries survive a power cut."""
         paths = []
         for batch in batches:
             paths += [self.path / log / str(batch) for log in ("offsets", "commits")]
         for entry in entries:
             paths += [self._log / str(entry), self._log / f"{entry}.compact"]
-        state = self.path / "state"
-        if self._disk.exists(state):
-            for batch in batches:
-                paths += sorted(state.glob(f"*/*/{batch + 1}.*"))
         folders = {self.path}
         for path in paths:
             # Spark believes a log only with the checksum beside it.

@@ -1,14 +1,14 @@
 """Takes spool files out of the spool once they have been committed, and only then.
 
-A file may go when every query's checkpoint has committed the batch with it and the
-ledger says its events are in the tables.  Spark's own `cleanSource` knows one query
-only, is a batch late, and forgets files when it is killed in between.
+A file may go when the checkpoint has committed the batch with it and the ledger says
+its events are in the tables.  Spark's own `cleanSource` is a batch late, and forgets
+files when it is killed in between.
 Few files left also keeps Spark fast: it lists the spool for every batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ __all__ = ["Cleaner"]
 
 @dataclass
 class _Progress:
-    """How far one query is, as far as it concerns files that are still there."""
+    """How far the query is, as far as it concerns files that are still there."""
 
     checkpoint: Checkpoint
     batch: int = -1
@@ -46,20 +46,20 @@ class _Progress:
 
 
 class Cleaner:
-    """Of one spool directory and the queries that read it; one thread uses it."""
+    """Of one spool directory and the query that reads it; one thread uses it."""
 
     def __init__(
         self,
         spool: Path,
         archive: Path | None,
-        checkpoints: Sequence[Checkpoint],
+        checkpoint: Checkpoint,
         in_tables: Callable[[], Ranges],
         disk: Disk,
     ) -> None:
         """Files go to *archive*, or nowhere if it is None."""
         self._spool = spool
         self._archive = archive
-        self._queries = [_Progress(checkpoint) for checkpoint in checkpoints]
+        self._query = _Progress(checkpoint)
         self._in_tables = in_tables
         self._disk = disk
         if archive is not None:
@@ -67,15 +67,14 @@ class Cleaner:
 
     def run(self) -> list[str]:
         """Take out what may go; its names.  Raises `Broken`, OSError."""
-        for query in self._queries:
-            query.follow()
+        query = self._query
+        query.follow()
         resident = self.resident()
         in_tables = self._in_tables()
         gone = [
             file.name
             for file in resident.values()
-            if all(file.name in query.done for query in self._queries)
-            and in_tables.covers(file)
+            if file.name in query.done and in_tables.covers(file)
         ]
         for name in gone:
             self._take_out(name)
@@ -83,12 +82,11 @@ class Cleaner:
             if self._archive is not None:
                 self._disk.sync_directory(self._archive)
             self._disk.sync_directory(self._spool)
-        for query in self._queries:
-            query.done = {
-                name: file
-                for name, file in query.done.items()
-                if name in resident and name not in gone
-            }
+        query.done = {
+            name: file
+            for name, file in query.done.items()
+            if name in resident and name not in gone
+        }
         return gone
 
     def resident(self) -> dict[str, SpoolFile]:

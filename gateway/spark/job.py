@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -10,27 +11,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import java, progress, session
+from gateway.spark import java, progress, session, stats
+from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
-from gateway.spark.ledger import Broken
-from gateway.spark.sinks import Committed, Lake
-from gateway.spark.source import gateway_stream
+from gateway.spark.health import Health
+from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.poison import Poison
+from gateway.spark.sinks import INTERNAL, Committed, Lake, Sink
 from gateway.store.lock import Locked, lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from gateway.spark.queries import Query
 
 __all__ = ["Failed", "add_arguments", "main", "run", "start"]
 
 _log = logging.getLogger("gateway.spark")
 
 _LOOK = 0.2  # seconds between looks at the queries
-_CLEAN = 1.0
+_TEND = 1.0
 _SAY = 2.0
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
@@ -40,90 +42,156 @@ class Failed(Exception):
 
 
 class Job:
-    """Both queries and what goes on around them; `run` is the way in."""
+    """The query and what goes on around it; `run` is the way in."""
 
     def __init__(
         self, config: Any, spark: SparkSession, report: progress.Report
     ) -> None:
-        from gateway.spark import queries
+        from gateway.spark import query
+        from gateway.spark.columns import Columns
 
         self._config = config
-        self._spark = spark
         self._report = report
         self._disk = Lake()
+        self._lake = config.data_dir / "lake"
         self._spool = config.data_dir / config.spool.directory
-        # The sinks' threads append, ours takes the list away: both are one step.
+        # The sink's thread appends, ours takes the list away: both are one step.
         self._committed: list[Committed] = []
         self._rows = 0
-        self._events = queries.events(config, self._disk, self._note)
-        self._stats = queries.stats(config, self._disk, self._note)
+        self._health = Health(self._lake)
+        checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
+        window = timedelta(seconds=config.spark.stats_window)
+        sink = Sink(
+            self._lake,
+            checkpoint,
+            self._disk,
+            write=query.writer(spark, self._spool),
+            count=lambda files: stats.count(files, window),
+            done=self._note,
+        )
+        self._sink = sink
+        self._query = query.Query(
+            spark,
+            sink,
+            checkpoint,
+            query.stream_of(config, spark, Columns(config.spark.columns)),
+            trigger=config.spark.trigger,
+        )
+        self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self._cleaner = self._new_cleaner()
-
-    @property
-    def _queries(self) -> tuple[Query, Query]:
-        return self._events, self._stats
 
     def _note(self, committed: Committed) -> None:
         self._committed.append(committed)
+        self._health.committed(committed, self._sink.seconds)
 
     def _new_cleaner(self) -> Cleaner:
         archived = self._config.spool.after == "archive"
         return Cleaner(
             self._spool,
             self._config.data_dir / "archive" if archived else None,
-            [query.checkpoint for query in self._queries],
-            lambda: self._events.sink.ledger.committed,
+            self._query.checkpoint,
+            lambda: self._sink.ledger.committed,
             self._disk,
         )
 
     def start(self, *, available_now: bool) -> None:
-        """Repair what a crash has left, then start the queries."""
+        """Repair what a crash has left, then start the query."""
         self._disk.make_directory(self._spool)
-        for query in self._queries:
-            query.sink.recover()
+        self._health.say()
+        self._sink.recover()
+        self._poison.finish()
+        self._sweep()
         self.clean()
-        for query in self._queries:
-            stream = gateway_stream(
-                self._spark,
-                self._spool,
-                max_bytes=self._config.spark.max_bytes_per_trigger,
-            )
-            query.start(stream, available_now=available_now)
+        self._query.start(available_now=available_now)
+        self._health.say(state="running")
 
     def over(self) -> bool:
-        """Whether both queries have done all there was.  Raises `Failed`."""
-        for query in self._queries:
-            if (why := query.failure) is not None:
-                raise Failed(f"{query.sink.name}: {_reason(why)}") from why
-        return not any(query.active for query in self._queries)
+        """Whether the query has done all there was.  Raises `Failed`.
+
+        A query that a spool file has stopped begins again without that file.
+        """
+        if (why := self._query.failure) is not None:
+            if not self._move_aside(why):
+                raise Failed(f"{self._sink.name}: {_reason(why)}") from why
+            self._renew()
+        return not self._query.active
+
+    def _move_aside(self, why: Exception) -> bool:
+        if isinstance(why, Broken) and "spool" not in str(why):
+            return False
+        names = self._sweep()
+        for hole in self._poison.examine(self._sink.batch_files):
+            _log.error(
+                "%s is moved to %s: %s. Its events, lsn %d to %d of %s, are in no table"
+                " until it is mended (gateway spark requeue)",
+                *(hole.file, self._config.data_dir / "poison", hole.why),
+                *(hole.first, hole.last, hole.node),
+            )
+            names.append(hole.file)
+        if names:
+            self._health.say(last_error=f"moved aside: {', '.join(names)}")
+        return bool(names)
+
+    def _sweep(self) -> list[str]:
+        names = self._poison.sweep()
+        for name in names:
+            _log.error("%s in the spool is not the gateway's: moved aside", name)
+        return names
 
     def clean(self) -> None:
-        """Take out of the spool what both have committed."""
+        """Take out of the spool what is committed, and the long log with it."""
         self._cleaner.run()
 
+    def tend(self) -> None:
+        """What is to do now and then between batches."""
+        self.clean()
+        if self._query.active and self._query.stale:
+            _log.info("beginning a new checkpoint: the old one's log has become long")
+            self._query.stop()
+            self.clean()
+            self._renew()
+        self._health.beat(self._sink.ledger, self._waiting)
+
+    def _renew(self) -> None:
+        self._query.renew()
+        self._cleaner = self._new_cleaner()
+
+    def _waiting(self) -> list[tuple[SpoolFile, float]]:
+        committed = self._sink.ledger.committed
+        found = []
+        for file in self._cleaner.resident().values():
+            if not committed.covers(file):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((file, self._disk.modified(self._spool / file.name)))
+        return found
+
     def say(self) -> None:
-        """Report what `events` has committed since the last time."""
+        """Report what was committed since the last time."""
         new, self._committed = self._committed, []
-        mine = [done for done in new if done.query == "events"]
-        if not mine:
+        if not new:
             return
-        rows = sum(done.rows for done in mine)
+        rows = sum(done.rows for done in new)
         self._rows += rows
+        self._health.tables(self._sink.ledger, self._waiting())
         self._report(
             {
-                "batch": mine[-1].batch,
-                "batches": len(mine),
+                "batch": new[-1].batch,
+                "batches": len(new),
                 "rows": rows,
                 "rows_total": self._rows,
-                "files": sum(done.files for done in mine),
+                "files": sum(done.files for done in new),
                 "spool_files": len(self._cleaner.resident()),
             }
         )
 
     def stop(self) -> None:
         """Stop between two batches; what was not committed comes again."""
-        for query in self._queries:
-            query.stop()
+        self._query.stop()
+
+    def ended(self, why: str | None) -> None:
+        """Leave word of how it ended."""
+        news = {"state": "stopped"} if why is None else {"state": "failed"}
+        self._health.say(**news, **({"last_error": why} if why else {}))
 
 
 def run(
@@ -140,9 +208,9 @@ def run(
     not go on: the tables are whole then too, and the next start goes on from there.
     """
     stop = stop_event or threading.Event()
-    checkpoints = config.data_dir / "checkpoint"
+    internal = config.data_dir / "lake" / INTERNAL
     try:
-        held = lock(checkpoints / "lock", "gateway spark")
+        held = lock(internal / "lock", "gateway spark")
     except Locked as why:
         raise Failed(str(why)) from None
     mine = None
@@ -150,7 +218,7 @@ def run(
         report({"state": "starting"})
         if spark is None:
             spark = mine = session.start(config.spark)
-        with _JavaLock(spark, checkpoints / ".lock-java", stop):
+        with _JavaLock(spark, internal / "lock-java", stop):
             _loop(Job(config, spark, report), stop, report, available_now=available_now)
         report({"state": "stopped"})
     except ModuleNotFoundError as why:
@@ -171,29 +239,36 @@ def _loop(
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
+    failed: str | None = "ended by an error"
     try:
         job.start(available_now=available_now)
         report({"state": "running"})
-        cleaned = said = time.monotonic()
+        tended = said = time.monotonic()
         while not job.over() and not stop.wait(_LOOK):
             now = time.monotonic()
-            if now - cleaned >= _CLEAN:
-                job.clean()
-                cleaned = now
+            if now - tended >= _TEND:
+                job.tend()
+                tended = now
             if now - said >= _SAY:
                 job.say()
                 said = now
         job.stop()
         job.clean()
         job.say()
+        failed = None
     except (Py4JJavaError, PySparkException) as why:
+        failed = _reason(why)
         _quietly(job.stop)
-        raise Failed(_reason(why)) from why
+        raise Failed(failed) from why
     except (Py4JError, ConnectionError) as why:
-        raise Failed(f"Spark's Java has ended: {_reason(why)}") from why
-    except BaseException:
+        failed = f"Spark's Java has ended: {_reason(why)}"
+        raise Failed(failed) from why
+    except BaseException as why:
+        failed = _reason(why)
         _quietly(job.stop)
         raise
+    finally:
+        _quietly(lambda: job.ended(failed))
 
 
 class _JavaLock:

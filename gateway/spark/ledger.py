@@ -1,8 +1,8 @@
-"""What a query has committed to the lake, by lsn: the sink's own memory.
+"""What has been committed to the lake, by lsn: the sink's own memory.
 
 Spark's checkpoint says which batches are done.  This file says which *events* are in
-the tables, so a lost or restored checkpoint doubles nothing.  It is tiny: lsns have
-no holes, so a node is one interval.
+the tables, so a checkpoint may be lost or thrown away and nothing is doubled.  It is
+tiny: lsns have no holes, so a node is one interval.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gateway.store.disk import Disk
 
-__all__ = ["Broken", "Ledger", "Ranges", "SpoolFile", "replace"]
+__all__ = ["Broken", "Hole", "Ledger", "Ranges", "SpoolFile", "write_json"]
 
-_FORMAT = 1
+_FORMAT = 2
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
 
 
@@ -90,13 +90,18 @@ class Ranges:
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def overlap(self, other: Ranges) -> int:
-        """How many events are in both."""
-        return sum(
-            max(0, min(last, end) - max(first, start) + 1)
-            for node, first, last in self
-            for start, end in other._spans.get(node, [])
-        )
+    def common(self, other: Ranges) -> Ranges:
+        """The events that are in both."""
+        both = Ranges()
+        for node, first, last in self:
+            for start, end in other._spans.get(node, []):
+                if max(first, start) <= min(last, end):
+                    both.add(node, max(first, start), min(last, end))
+        return both
+
+    def last(self) -> dict[str, int]:
+        """The greatest lsn of each node."""
+        return {node: spans[-1][1] for node, spans in self._spans.items()}
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
@@ -110,7 +115,7 @@ class Ranges:
         return {node: list(spans) for node, spans in sorted(self._spans.items())}
 
 
-def replace(disk: Disk, path: Path, content: Any) -> None:
+def write_json(disk: Disk, path: Path, content: Any) -> None:
     """Make *path* hold *content* as JSON, durably and in one step."""
     new = path.with_name(f".{path.name}.new")
     disk.unlink(new)
@@ -124,20 +129,38 @@ def replace(disk: Disk, path: Path, content: Any) -> None:
     disk.sync_directory(path.parent)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Hole:
+    """Events that are in no table because their spool file could not be read."""
+
+    node: str
+    first: int
+    last: int
+    file: str
+    """The spool file's name; it was moved aside under it."""
+    why: str
+    at: float
+    """When, in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
 class Ledger:
-    """The last batch and all events that one query has committed."""
+    """What all batches have committed, and which was the last."""
 
     query: str | None = None
-    """Spark's id of the query: it lives in the checkpoint and dies with it."""
+    """Spark's id of the last query: it lives in the checkpoint and dies with it."""
     batch: int = -1
-    """The last batch that is in the tables."""
+    """That query's last batch that is in the tables."""
     latest: Ranges = field(default_factory=Ranges)
     """What that batch took from the spool."""
     committed: Ranges = field(default_factory=Ranges)
-    """What all batches took."""
-    earlier: Ranges = field(default_factory=Ranges)
-    """What queries before this one took: this one must leave it out."""
+    """What all batches of all queries took."""
+    sequence: int = 0
+    """How many batches there were, over all queries; part of the files' names."""
+    holes: tuple[Hole, ...] = ()
+    """What was moved aside."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Columns of `events` so far, and their types as Spark names them."""
 
     @classmethod
     def load(cls, disk: Disk, path: Path) -> Ledger:
@@ -146,29 +169,42 @@ class Ledger:
             return cls()
         try:
             kept = json.loads(disk.read(path))
-            if kept["format"] != _FORMAT:
+            if kept["format"] not in (1, _FORMAT):
                 raise Broken(f"{path}: written by another version of gateway")
+            # The first format knew no more; its tables had a VARIANT.
+            first = kept["format"] == 1
             return cls(
                 kept["query"],
                 kept["batch"],
                 Ranges(kept["latest"]),
                 Ranges(kept["committed"]),
-                Ranges(kept["earlier"]),
+                0 if first else kept["sequence"],
+                () if first else tuple(Hole(**hole) for hole in kept["holes"]),
+                {"body": "variant"} if first else kept["types"],
             )
-        except (ValueError, KeyError, TypeError) as why:
+        except (ValueError, KeyError, TypeError, AttributeError) as why:
             raise Broken(f"{path}: {why!r}") from None
 
-    def adopted_by(self, query: str | None) -> Ledger:
-        """This, for a query that starts: a new one takes nothing twice."""
-        if query is not None and query == self.query:
-            return self
-        return Ledger(query, -1, Ranges(), self.committed, self.committed)
-
-    def after(self, batch: int, took: Ranges) -> Ledger:
-        """This, once *batch* is in the tables."""
+    def after(self, query: str | None, batch: int, took: Ranges) -> Ledger:
+        """This, once *batch* of *query* is in the tables."""
         committed = Ranges(self.committed.plain())
         committed.update(took)
-        return Ledger(self.query, batch, took, committed, self.earlier)
+        holes = tuple(
+            hole
+            for hole in self.holes
+            if not committed.covers(
+                SpoolFile(hole.file, hole.node, hole.first, hole.last)
+            )
+        )
+        return replace(
+            self,
+            query=query,
+            batch=batch,
+            latest=took,
+            committed=committed,
+            sequence=self.sequence + 1,
+            holes=holes,
+        )
 
     def save(self, disk: Disk, path: Path) -> None:
         """Durably.  Raises OSError."""
@@ -178,6 +214,8 @@ class Ledger:
             "batch": self.batch,
             "latest": self.latest.plain(),
             "committed": self.committed.plain(),
-            "earlier": self.earlier.plain(),
+            "sequence": self.sequence,
+            "holes": [asdict(hole) for hole in self.holes],
+            "types": dict(self.types),
         }
-        replace(disk, path, content)
+        write_json(disk, path, content)

@@ -35,19 +35,22 @@ _log = logging.getLogger("gateway.spark")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def settings(spark: Any) -> dict[str, str]:
-    """All settings of a session, from the configuration's section `spark`."""
-    cores = _cores(spark.master)
+#: What `spark-submit` decides, whatever the configuration says.
+_SUBMITTED = ("spark.master", "spark.driver.memory", "spark.driver.host")
+
+
+def settings(spark: Any, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All settings of a session, from the configuration's section `spark`.
+
+    *given* is what `spark-submit` has set, None without one: only `SAFETY` and
+    `spark.conf` go over it.
+    """
     chosen = {
-        **SAFETY,
         "spark.app.name": "gateway",
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
-        "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "true" if spark.ui else "false",
         "spark.ui.showConsoleProgress": "false",
-        # Windows are few: a state file per core and batch is plenty.
-        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.adaptive.enabled": "false",
         # Columns that every reader of Parquet knows; Spark's default is INT96.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -60,17 +63,23 @@ def settings(spark: Any) -> dict[str, str]:
         # row groups are small so that they fit into a small heap together.
         "spark.sql.maxConcurrentOutputFileWriters": "4",
         "spark.hadoop.parquet.block.size": str(32 * 2**20),
+        # Long texts that differ in every row: neither repeats nor is searched for.
+        "spark.hadoop.parquet.enable.dictionary#body": "false",
+        "spark.hadoop.parquet.enable.dictionary#payload": "false",
         # Two values for one key: neither is the right one, so the bytes are kept.
         "spark.sql.variant.allowDuplicateKeys": "false",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        **spark.conf,
     }
-    if not spark.master.startswith("local"):
-        del chosen["spark.driver.host"]
+    if spark.master.startswith("local"):
+        chosen["spark.driver.host"] = "127.0.0.1"
     options = "spark.driver.extraJavaOptions"
     quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     chosen[options] = f"{quiet} {spark.conf.get(options, '')}".strip()
-    return {name: str(value) for name, value in chosen.items()}
+    if given is not None:
+        for name in (*_SUBMITTED, options, *given):
+            chosen.pop(name, None)
+    own = {name: value for name, value in spark.conf.items() if name != options}
+    return {name: str(value) for name, value in {**chosen, **SAFETY, **own}.items()}
 
 
 def start(spark: Any) -> SparkSession:
@@ -78,29 +87,31 @@ def start(spark: Any) -> SparkSession:
 
     Raises `java.NoJava`, and what Spark raises.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
         found = java.find(os.environ)
         _log.info("%s", found)
         os.environ["JAVA_HOME"] = str(found.home)
         # Or Spark asks the resolver for this host's name, and warns of the answer.
         if spark.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    given = None
+    if submitted:
+        # Only a running Java knows what was on its command line.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+        given = dict(SparkConf().getAll())
     builder = SparkSession.builder
-    for name, value in settings(spark).items():
+    for name, value in settings(spark, given).items():
         builder = builder.config(name, value)
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)
-
-
-def _cores(master: str) -> int:
-    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
-    if inside.isdecimal():
-        return int(inside)
-    return os.cpu_count() or 1 if inside == "*" else 2
+    _log.info("Spark %s on %s", session.version, session.sparkContext.master)
+    return session

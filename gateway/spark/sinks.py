@@ -1,120 +1,143 @@
-"""How a micro-batch becomes files of a table, once: two phases on a file system.
+"""How a micro-batch becomes files of tables, once: two phases on a file system.
 
 Spark runs a batch again after a crash, and its own Parquet sink leaves half-written
 and doubled files that only Spark knows to skip.  Here a file under lake/<table>/ is
 whole and counted from the moment it has its name, for any reader:
 
-    lake/.gateway/staging/<query>/<batch>/data/…    Spark writes here; nobody reads it
-    lake/.gateway/staging/<query>/<batch>/manifest  which file gets which name: once
-                                                    this is there the batch *will* be
-    lake/<table>/protocol=…/date=…/part-…           one rename each
-    lake/.gateway/<query>.json                      the ledger: the batch is done
-    (staging/<query>/<batch> goes)
+    lake/.gateway/staging/events/<batch>/data/…    Spark writes here; nobody reads it
+    lake/.gateway/staging/events/<batch>/manifest  which file gets which name: once
+                                                   this is there the batch *will* be
+    lake/<table>/protocol=…/date=…/part-…          one rename each
+    lake/.gateway/events.json                      the ledger: the batch is done
+    (staging/events/<batch> goes)
 
 A crash before the manifest leaves only staging, which is wiped, and Spark runs the
 batch again.  A crash after it leaves names to be given, which `recover` does before
-Spark starts.  Names say query and batch, so giving one twice changes nothing.
-Everything is synced before what rests on it.
+Spark starts.  Names say which commit and query they are of, so giving one twice
+changes nothing.  Everything is synced before what rests on it.
 
 What it does not hide: while the renames of one batch are under way a reader may see
-some of its files and not yet the others.
+some of its files and not yet the others.  `reading.files` leaves those out.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Broken, Ledger, Ranges, replace
-from gateway.store.disk import Disk, RealDisk
+from gateway.spark.lakedisk import Lake, LakeDisk
+from gateway.spark.ledger import (
+    Broken,
+    Hole,
+    Ledger,
+    Ranges,
+    SpoolFile,
+    write_json,
+)
+from gateway.spark.stats import Counted
 
-__all__ = ["Committed", "Lake", "LakeDisk", "Sink"]
+__all__ = ["INTERNAL", "Committed", "Lake", "LakeDisk", "Plan", "Sink", "publishing"]
 
+#: The folder of the lake that belongs to the job.
+INTERNAL = ".gateway"
 
-class LakeDisk(Disk, Protocol):
-    """A `Disk` with folders that others fill."""
-
-    def tree(self, path: Path) -> list[Path]:
-        """Every file below *path*, sorted; nothing if it is not there."""
-
-    def remove_tree(self, path: Path) -> None:
-        """*path* and all below it; one that is gone already is fine."""
-
-
-class Lake(RealDisk):
-    """The operating system's `LakeDisk`."""
-
-    def tree(self, path: Path) -> list[Path]:
-        """See `LakeDisk`."""
-        return sorted(
-            Path(folder) / name for folder, _, names in os.walk(path) for name in names
-        )
-
-    def remove_tree(self, path: Path) -> None:
-        """See `LakeDisk`."""
-        if path.exists():
-            shutil.rmtree(path)
+#: Tables that hold events, each in one of them.
+_TABLES = ("events", "quarantine")
 
 
 @dataclass(frozen=True)
 class Committed:
     """A batch that is in the tables now."""
 
-    query: str
     batch: int
     rows: int
     """In its tables, all together."""
     files: int
     """That it took from the spool."""
+    misfits: int = 0
+    """Rows with a value that did not fit its column."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a batch is to be written."""
+
+    files: Sequence[SpoolFile] = ()
+    """What it takes from the spool."""
+    without: Ranges = field(default_factory=Ranges)
+    """Events that are in the tables already."""
+    resent: Ranges = field(default_factory=Ranges)
+    """Events that their sender sent twice."""
+
+
+@contextmanager
+def publishing(lake: Path) -> Iterator[None]:
+    """Held, by one process at a time, while names below the tables change."""
+    fd = os.open(
+        lake / INTERNAL / "publishing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640
+    )
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 class Sink:
-    """Takes the batches of one query: what `foreachBatch` calls.
+    """Takes the batches of the query: what `foreachBatch` calls.
 
-    After any exception the process must end: `recover` belongs to the next start.
+    After any exception the query must end, and `recover` comes before the next start.
     """
+
+    name = "events"
 
     def __init__(
         self,
-        name: str,
         lake: Path,
         checkpoint: Checkpoint,
         disk: LakeDisk,
         *,
-        write: Callable[[Any, Path], None],
-        drain: Callable[[Any], None] = lambda rows: None,
-        every_row: bool,
+        write: Callable[[Any, Path, Plan], None],
+        count: Callable[[list[tuple[str, Path]]], Counted] | None = None,
+        find_resent: Callable[[list[Path], Ledger], Ranges] | None = None,
         done: Callable[[Committed], None] = lambda committed: None,
+        point: Callable[[str], None] = lambda name: None,
     ) -> None:
-        """A sink called *name*.
-
-        *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
-        *drain* runs a batch that is already in the tables, for what the query
-        remembers; *every_row* says that a batch has a row for each event it took.
+        """*write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
+        *count* makes rows of `stats` of the files; *find_resent* says which events in
+        them were there before; *point* is called at each step of a commit, by name.
         """
-        self.name = name
         self.ledger = Ledger()
         self.failure: Exception | None = None
         """Why the last batch failed, as we know it (Spark wraps it in Java)."""
         self.busy = False
         """Whether a batch is on its way into the tables right now."""
+        self.batch_files: list[SpoolFile] = []
+        """What the last batch took, failed or not."""
+        self.seconds = 0.0
+        """How long the last batch took."""
+        self.types: Mapping[str, str] = {}
+        """Columns that the next batch has; see `Ledger.types`."""
         self._lake = lake
-        self._path = lake / ".gateway" / f"{name}.json"
-        self._staging = lake / ".gateway" / "staging" / name
+        self._path = lake / INTERNAL / f"{self.name}.json"
+        self._staging = lake / INTERNAL / "staging" / self.name
         self._checkpoint = checkpoint
         self._disk = disk
         self._write = write
-        self._drain = drain
-        self._every_row = every_row
+        self._count = count
+        self._find_resent = find_resent
         self._done = done
+        self._point = point
 
     def recover(self) -> None:
         """Finish what a crash has left, and get ready for the query's start.
@@ -122,13 +145,22 @@ class Sink:
         After this the tables are whole.  Raises `Broken`, OSError.
         """
         self._disk.make_directory(self._staging)
+        if not self._disk.exists(self._path):
+            if self._any_rows():
+                raise Broken(
+                    f"{self._lake} has tables, but {self._path} is gone: what is in"
+                    " them is not known. Restore it from a backup, or rebuild the tables"
+                )
+            # From here on a file of a table without a ledger is a fault.
+            Ledger().save(self._disk, self._path)
         self.ledger = Ledger.load(self._disk, self._path)
         for name in self._disk.names(self._staging):
             manifest = self._staging / name / "manifest"
             if self._disk.exists(manifest):
                 self._publish(json.loads(self._disk.read(manifest)))
             self._disk.remove_tree(self._staging / name)
-        self.ledger = self.ledger.adopted_by(self._checkpoint.query)
+        self.failure = None
+        self._check_behind()
 
     def __call__(self, rows: Any, batch: int) -> None:
         """Put a batch into the tables, or see that it is there already."""
@@ -141,60 +173,105 @@ class Sink:
         finally:
             self.busy = False
 
+    def note(self, hole: Hole) -> None:
+        """Write down, durably, that the events of a file will be in no table."""
+        others = tuple(one for one in self.ledger.holes if one.file != hole.file)
+        self.ledger = replace(self.ledger, holes=(*others, hole))
+        self.ledger.save(self._disk, self._path)
+
     def _take(self, rows: Any, batch: int) -> None:
-        if self.ledger.query is None:
-            self.ledger = self.ledger.adopted_by(self._checkpoint.query)
-        files = self._checkpoint.batch_files(batch)
+        begun = time.monotonic()
+        self._point("begun")
+        query = self._checkpoint.query
+        files = self.batch_files = self._checkpoint.batch_files(batch)
         took = Ranges.of(files)
-        if batch <= self.ledger.batch:
+        if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
-            self._drain(rows)
             return
+        plan = Plan(files, without=took.common(self.ledger.committed))
         staged = self._staging / str(batch)
-        self._disk.remove_tree(staged)
-        self._disk.make_directory(staged)
-        self._write(rows, staged / "data")
-        moves, count = self._collect(batch, staged)
-        self._check_complete(batch, took, count)
+        moves, counted = self._stage(rows, staged, plan)
+        self._check_complete(batch, len(took) - len(plan.without), counted.rows)
         # Which files this batch is must survive whatever the manifest survives.
         first, last = (self._checkpoint.offset(n) for n in (batch - 1, batch))
         self._checkpoint.sync(range(batch, batch + 1), range(first + 1, last + 1))
+        self._point("logs synced")
         manifest = {
-            "query": self.ledger.query,
+            "query": query,
             "batch": batch,
+            "sequence": self.ledger.sequence + 1,
             "took": took.plain(),
             "moves": moves,
+            "types": {**self.ledger.types, **self.types},
         }
-        replace(self._disk, staged / "manifest", manifest)
+        write_json(self._disk, staged / "manifest", manifest)
+        self._point("decided")
         self._publish(manifest)
         self._disk.remove_tree(staged)
-        self._done(Committed(self.name, batch, count, len(files)))
+        self._point("done")
+        self.seconds = time.monotonic() - begun
+        self._done(Committed(batch, counted.rows, len(files), counted.misfits))
 
-    def _collect(self, batch: int, staged: Path) -> tuple[list[tuple[str, str]], int]:
-        """Durably, the files that have rows: (number, goal) of each; rows of all."""
+    def _stage(
+        self, rows: Any, staged: Path, plan: Plan
+    ) -> tuple[list[tuple[str, str]], _Staged]:
+        """Have the rows written and synced: (number, goal) of each file; what it is."""
+        made = self._written(rows, staged, plan)
+        if self._find_resent is not None:
+            events = [path for path, inside in made if inside[0] == "table=events"]
+            resent = self._find_resent(events, self.ledger)
+            if resent:
+                # Rare, so that writing the batch once more costs nothing to speak of.
+                made = self._written(rows, staged, replace(plan, resent=resent))
+        self._point("written")
+        total = _Staged()
         moves: list[tuple[str, str]] = []
-        count = 0
+        for path, inside in made:
+            total.rows += pq.read_metadata(path).num_rows
+            folder = "/".join(inside[:-1]).removeprefix("table=")
+            moves.append(self._numbered(path, folder, staged, len(moves)))
+        self._point("synced")
+        if self._count is not None:
+            moved = {goal: staged / number for number, goal in moves}
+            counted = self._count(
+                [(Path(goal).parts[1], path) for goal, path in moved.items()]
+            )
+            total.misfits = counted.misfits
+            for partition, table in sorted(counted.tables.items()):
+                path = staged / "stats.parquet"
+                pq.write_table(table, path, compression="zstd")
+                moves.append(
+                    self._numbered(path, f"stats/{partition}", staged, len(moves))
+                )
+        self._disk.sync_directory(staged)
+        self._point("staged")
+        return moves, total
+
+    def _written(
+        self, rows: Any, staged: Path, plan: Plan
+    ) -> list[tuple[Path, tuple[str, ...]]]:
+        """Files with rows, and their places: (table=…, protocol=…, date=…, name)."""
+        self._disk.remove_tree(staged)
+        self._disk.make_directory(staged)
         data = staged / "data"
+        self._write(rows, data, plan)
+        found = []
         for path in self._disk.tree(data):
             inside = path.relative_to(data).parts
             hidden = any(part.startswith((".", "_")) for part in inside)
-            if hidden or not self._disk.size(path):
-                continue
-            rows = pq.read_metadata(path).num_rows
-            if not rows:
-                continue
-            count += rows
-            self._sync(path)
-            table, *partition = inside[:-1]
-            name = (
-                f"part-{str(self.ledger.query)[:8]}-{batch:010d}-{len(moves)}.parquet"
-            )
-            goal = Path(table.removeprefix("table="), *partition, name)
-            # Flat, so that one folder is to sync and not a whole tree.
-            self._disk.rename(path, staged / str(len(moves)))
-            moves.append((str(len(moves)), str(goal)))
-        self._disk.sync_directory(staged)
-        return moves, count
+            if not hidden and self._disk.size(path) and pq.read_metadata(path).num_rows:
+                found.append((path, inside))
+        return found
+
+    def _numbered(
+        self, path: Path, folder: str, staged: Path, number: int
+    ) -> tuple[str, str]:
+        """Sync a file and give it a number; all in one folder, so one is to sync."""
+        self._sync(path)
+        self._disk.rename(path, staged / str(number))
+        sequence = f"{self.ledger.sequence + 1:010d}"
+        query = str(self._checkpoint.query)[:8]
+        return str(number), f"{folder}/part-{sequence}-{query}-{number}.parquet"
 
     def _sync(self, path: Path) -> None:
         file = self._disk.open(path)
@@ -205,29 +282,53 @@ class Sink:
 
     def _publish(self, manifest: dict[str, Any]) -> None:
         """Give the files their names and write it down; may be done again."""
-        if manifest["query"] == self.ledger.query:
-            if manifest["batch"] <= self.ledger.batch:
-                return
-        else:
-            self.ledger = self.ledger.adopted_by(manifest["query"])
+        query, batch = manifest["query"], manifest["batch"]
+        if query == self.ledger.query and batch <= self.ledger.batch:
+            return
         folders = set()
-        staged = self._staging / str(manifest["batch"])
-        for number, goal in manifest["moves"]:
-            source, target = staged / number, self._lake / goal
-            if target.parent not in folders:
-                self._disk.make_directory(target.parent)
-                folders.add(target.parent)
-            if self._disk.exists(source):
-                self._disk.rename(source, target)
-            elif not self._disk.exists(target):
-                raise Broken(
-                    f"{target}: neither there nor in staging; someone else writes"
-                    f" to {self._lake}"
-                )
-        for folder in sorted(folders):
-            self._disk.sync_directory(folder)
-        self.ledger = self.ledger.after(manifest["batch"], Ranges(manifest["took"]))
+        staged = self._staging / str(batch)
+        with publishing(self._lake):
+            for number, goal in manifest["moves"]:
+                source, target = staged / number, self._lake / goal
+                if target.parent not in folders:
+                    self._disk.make_directory(target.parent)
+                    folders.add(target.parent)
+                if self._disk.exists(source):
+                    self._disk.rename(source, target)
+                elif not self._disk.exists(target):
+                    raise Broken(
+                        f"{target}: neither there nor in staging; someone else writes"
+                        f" to {self._lake}"
+                    )
+                self._point("named")
+            for folder in sorted(folders):
+                self._disk.sync_directory(folder)
+        self._point("published")
+        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
+        types = manifest.get("types", self.ledger.types)
+        self.ledger = replace(after, types=types)
         self.ledger.save(self._disk, self._path)
+        self._point("in ledger")
+
+    def _any_rows(self) -> bool:
+        return any(
+            path.suffix == ".parquet"
+            for table in _TABLES
+            for path in self._disk.tree(self._lake / table)
+        )
+
+    def _check_behind(self) -> None:
+        """Every batch that Spark has committed was in the ledger before."""
+        query, batch = self._checkpoint.query, self._checkpoint.committed
+        if batch < 0 or (query == self.ledger.query and batch <= self.ledger.batch):
+            return
+        raise Broken(
+            f"{self._lake} is older than {self._checkpoint.path}: that is at batch"
+            f" {batch}, the tables have"
+            f" {self.ledger.batch if query == self.ledger.query else 'none of it'}. If"
+            " they were deleted or restored, remove the checkpoint too and put what is"
+            " missing from archive back into spool"
+        )
 
     def _check_repeated(self, batch: int, took: Ranges) -> None:
         """Spark repeats its last batch and no other, with the same files."""
@@ -238,12 +339,17 @@ class Sink:
                 " be doubled"
             )
 
-    def _check_complete(self, batch: int, took: Ranges, count: int) -> None:
+    def _check_complete(self, batch: int, expected: int, count: int) -> None:
         """Spark skips a file that is gone, and says nothing."""
-        expected = len(took) - took.overlap(self.ledger.earlier)
-        if self._every_row and count != expected:
+        if count != expected:
             raise Broken(
                 f"batch {batch} of {self.name}: the names of its spool files promise"
                 f" {expected} events, Spark made {count} rows of them. Is a file"
                 " missing from the spool?"
             )
+
+
+@dataclass
+class _Staged:
+    rows: int = 0
+    misfits: int = 0

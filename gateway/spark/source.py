@@ -26,6 +26,8 @@ SCHEMA_DDL = (
     " attributes map<string, string>, flaw string"
 )
 
+_LSN = "[0-9]" * 20
+
 #: Spark reads a path as a pattern, and can not read one with a colon at all.
 _UNREADABLE = set("*?[]{}\\:")
 
@@ -48,10 +50,11 @@ def gateway_stream(
         raise ValueError("a micro-batch is limited in files or in bytes, not in both")
     reader = (
         spark.readStream.schema(SCHEMA_DDL)
-        .option("pathGlobFilter", "events-*.parquet")
+        .option("pathGlobFilter", f"events-*-{_LSN}-{_LSN}.parquet")
         # By default a file a week older than the newest is dropped without a word:
-        # one clock that was wrong once would lose every later file.
-        .option("maxFileAge", "3650d")
+        # one clock that was wrong once would lose every later file.  With this age,
+        # ten thousand years, a file is found whatever its time.
+        .option("maxFileAge", "3650000d")
     )
     if max_files:
         reader = reader.option("maxFilesPerTrigger", str(max_files))

@@ -2,7 +2,7 @@
 
     events      every event that is fine: the envelope and what its JSON says
     quarantine  the flawed ones: the same columns, the payload as sent
-    stats       how many per window, protocol, listener and channel
+    stats       how many per window, protocol, listener and channel (`stats.py`)
 
 All are partitioned by protocol and date.  The date is that of arrival, not the one in
 the event: a partition is complete once its day is over, whatever clocks senders have.
@@ -11,76 +11,63 @@ the event: a partition is complete once its day is over, whatever clocks senders
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.ledger import Ranges
 
-__all__ = ["PARTITIONS", "counts", "events", "without"]
+__all__ = ["BODIES", "PARTITIONS", "RESENT", "events", "resent", "without"]
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
 
+#: What `body` may be: the JSON's text, a VARIANT, or text and `body_variant`.
+BODIES = ("json", "variant", "both")
+
+#: The flaw of an event that its sender sent twice (`spark.deduplicate`).
+RESENT = "resent"
+
 _JSON = (
-    "content_type = 'application/json' OR content_type LIKE '%+json'"
-    " OR content_type LIKE 'application/json;%'"
+    "(content_type = 'application/json' OR content_type LIKE '%+json'"
+    " OR content_type LIKE 'application/json;%')"
 )
-#: An instant of our era with a date; anything else would be a guess.
-_INSTANT = "^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:"
 
 
-def events(stream: DataFrame) -> DataFrame:
+def events(
+    stream: DataFrame, body: str = "json", columns: Columns | None = None
+) -> DataFrame:
     """Rows of `events` and `quarantine`; the column `table` says which.
 
-    `body` is the payload as VARIANT; where that would lose something (no JSON, bad
-    UTF-8, a key twice, text behind the value, more than VARIANT holds) it is null and
+    `body` holds what was sent where that is JSON in valid UTF-8 and has no flaw; as
+    VARIANT only where that loses no key and no part.  Where it does not, it is null and
     `payload` has the bytes as sent.  No event can make this fail.
     """
-    text = f.expr("try_validate_utf8(cast(payload AS string))")
-    parsed = _with_body(stream.withColumn("text", text))
-    found = parsed.withColumns(
-        {
-            "stamp": f.expr("try_variant_get(body, '$[\"@timestamp\"]', 'string')"),
-            "host_text": f.expr("try_variant_get(body, '$.host', 'string')"),
-        }
+    made = columns or Columns()
+    text = (
+        f"CASE WHEN {_JSON} OR content_type LIKE 'text/%'"
+        " THEN try_validate_utf8(cast(payload AS string)) END"
     )
-    stamp_time = (
-        f"CASE WHEN stamp RLIKE '{_INSTANT}' THEN try_cast(stamp AS timestamp) END"
+    found = stream.withColumn("text", f.expr(text)).withColumn(
+        "j", f.from_json(f.expr(f"CASE WHEN {_JSON} THEN text END"), made.schema)
     )
-    return found.select(
-        "node",
-        "lsn",
-        "received_at",
-        f.expr(f"coalesce({stamp_time}, received_at)").alias("event_time"),
-        "listener",
-        "session",
-        "peer",
-        "principal",
-        "channel",
-        "kind",
-        "seq",
+    if body != "json":
+        found = _with_variant(found)
+    # Each step is used more than once by the next; Spark keeps such steps apart.
+    raw = found.withColumns(_expressions(made.raw()))
+    typed = raw.withColumns(_expressions(made.cast()))
+    return typed.select(
+        *("node", "lsn", "received_at"),
+        *_times(made),
+        *("listener", "session", "peer", "principal", "channel", "kind", "seq"),
         "content_type",
-        f.expr(
-            # logstash-forwarder and its kin (v1) call it line.
-            "CASE WHEN body IS NOT NULL THEN"
-            " coalesce(try_variant_get(body, '$.message', 'string'),"
-            " try_variant_get(body, '$.line', 'string'))"
-            " WHEN content_type LIKE 'text/%' THEN text END"
-        ).alias("message"),
-        # ECS says host.name, which v1 writers flatten; older shippers just host.
-        f.expr(
-            "coalesce(try_variant_get(body, '$.host.name', 'string'),"
-            " try_variant_get(body, '$[\"host.name\"]', 'string'),"
-            " CASE WHEN host_text NOT LIKE '{%' THEN host_text END)"
-        ).alias("host"),
-        "body",
-        f.expr("CASE WHEN flaw IS NOT NULL OR body IS NULL THEN payload END").alias(
-            "payload"
-        ),
+        *_columns(made),
+        *_bodies(body),
         "attributes",
         "flaw",
+        f.expr("length(payload)").alias("payload_bytes"),
+        f.expr(made.misfits()).alias("misfits"),
         f.expr("CASE WHEN flaw IS NULL THEN 'events' ELSE 'quarantine' END").alias(
             "table"
         ),
@@ -89,8 +76,44 @@ def events(stream: DataFrame) -> DataFrame:
     )
 
 
-def _with_body(stream: DataFrame) -> DataFrame:
-    """The column `text` as VARIANT `body`.
+def _expressions(named: dict[str, str]) -> dict[str, Column]:
+    return {name: f.expr(sql) for name, sql in named.items()}
+
+
+def _times(made: Columns) -> list[Column]:
+    value = made.values()[EVENT_TIME]
+    source = f"CASE WHEN {EVENT_TIME} IS NULL THEN 'received_at' ELSE"
+    return [
+        f.expr(f"coalesce({value}, received_at)").alias(EVENT_TIME),
+        f.expr(f"{source} {made.time_source()} END").alias("event_time_source"),
+    ]
+
+
+def _columns(made: Columns) -> list[Column]:
+    values = {**made.values(), **made.envelope()}
+    if "message" in values:
+        values["message"] = (
+            f"CASE WHEN content_type LIKE 'text/%' THEN text ELSE {values['message']}"
+            " END"
+        )
+    return [f.expr(values[name]).alias(name) for name in made.names()]
+
+
+def _bodies(body: str) -> list[Column]:
+    held = f"CASE WHEN flaw IS NULL AND {_JSON} THEN text END"
+    payload = "CASE WHEN flaw IS NOT NULL OR {} IS NULL THEN payload END"
+    if body == "variant":
+        return [
+            f.expr("variant").alias("body"),
+            f.expr(payload.format("variant")).alias("payload"),
+        ]
+    made = [f.expr(held).alias("body"), f.expr(payload.format(f"({held})"))]
+    made[1] = made[1].alias("payload")
+    return [*made, f.col("variant").alias("body_variant")] if body == "both" else made
+
+
+def _with_variant(stream: DataFrame) -> DataFrame:
+    """The column `text` as VARIANT `variant`.
 
     Spark's parser stops after the first value and drops what follows.  So it gets the
     text as first element of an array whose second nobody can guess: only if that is
@@ -102,50 +125,29 @@ def _with_body(stream: DataFrame) -> DataFrame:
         f"CASE WHEN try_variant_get(pair, '$[1]', 'bigint') = {mark}"
         " THEN try_variant_get(pair, '$[0]', 'variant') END"
     )
-    return stream.withColumn("pair", f.expr(pair)).withColumn("body", f.expr(first))
+    return stream.withColumn("pair", f.expr(pair)).withColumn("variant", f.expr(first))
 
 
-def counts(stream: DataFrame, window: timedelta, watermark: timedelta) -> DataFrame:
-    """Rows of `stats`: one when a window can not change any more.
+def without(rows: DataFrame, ranges: Ranges) -> DataFrame:
+    """*rows* without the events of *ranges*."""
+    for node, first, last in ranges:
+        rows = rows.where(~_inside(node, first, last))
+    return rows
 
-    That is *watermark* after its end, by `received_at`; what comes later is counted
-    nowhere (it is in `events` all the same).
-    """
-    return (
-        stream.withWatermark("received_at", _interval(watermark))
-        .groupBy(
-            f.window("received_at", _interval(window)),
-            "protocol",
-            "listener",
-            "channel",
-        )
-        .agg(
-            f.count("*").alias("events"),
-            f.sum(f.length("payload")).alias("payload_bytes"),
-            f.count("flaw").alias("flawed"),
-        )
-        .select(
-            f.col("window.start").alias("window_start"),
-            f.col("window.end").alias("window_end"),
-            "listener",
-            "channel",
-            "events",
-            "payload_bytes",
-            "flawed",
-            f.lit("stats").alias("table"),
-            "protocol",
-            f.expr("cast(window.start AS date)").alias("date"),
-        )
+
+def resent(rows: DataFrame, ranges: Ranges) -> DataFrame:
+    """*rows* with the events of *ranges* in quarantine, as sent twice."""
+    found = f.lit(False)
+    for node, first, last in ranges:
+        found = found | _inside(node, first, last)
+    mine = found & (f.col("table") == "events")
+    return rows.withColumns(
+        {
+            "flaw": f.when(mine, f.lit(RESENT)).otherwise(f.col("flaw")),
+            "table": f.when(mine, f.lit("quarantine")).otherwise(f.col("table")),
+        }
     )
 
 
-def without(stream: DataFrame, ranges: Ranges) -> DataFrame:
-    """*stream* without the events of *ranges*."""
-    for node, first, last in ranges:
-        inside = (f.col("node") == node) & f.col("lsn").between(first, last)
-        stream = stream.where(~inside)
-    return stream
-
-
-def _interval(span: timedelta) -> str:
-    return f"{span // timedelta(milliseconds=1)} milliseconds"
+def _inside(node: str, first: int, last: int) -> Column:
+    return (f.col("node") == node) & f.col("lsn").between(first, last)

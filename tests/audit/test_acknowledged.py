@@ -79,6 +79,17 @@ def lake(places: Directories, first: int, *names: str, flawed: bool = False) -> 
     return path
 
 
+def test_bodies_of_text(places: Directories) -> None:
+    """Tables with the JSON's text are searched like those with a VARIANT."""
+    path = lake(places, 1, "a", "b")
+    rows = pq.read_table(path)
+    text = pa.array([event(name).decode() for name in ("a", "b")])
+    at = rows.schema.get_field_index("body")
+    pq.write_table(rows.set_column(at, "body", text), path)
+    found = search(places, ["a", "b", "c"], DECODERS)
+    assert found.missing == ["c"]
+
+
 def test_events_of_one_size(places: Directories) -> None:
     """Those that the journal holds in one piece are searched, too."""
     size = len(event("a"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken
-from gateway.store.disk import RealDisk
 
 
 def name(number: int) -> str:
@@ -28,7 +28,7 @@ def log(logs: Callable[[str], Any]) -> Any:
 @pytest.fixture
 def checkpoint(log: Any) -> Checkpoint:
     """Over those logs."""
-    return Checkpoint(log.path, RealDisk())
+    return Checkpoint(log.path, Lake())
 
 
 def names(files: list[Any]) -> list[str]:
@@ -38,7 +38,7 @@ def names(files: list[Any]) -> list[str]:
 
 def test_nothing_yet(logs: Callable[[str], Any]) -> None:
     """Before the first start there is no query, no batch, no file."""
-    checkpoint = Checkpoint(logs("events").path, RealDisk())
+    checkpoint = Checkpoint(logs("events").path, Lake())
     assert checkpoint.query is None
     assert checkpoint.committed == -1
     assert checkpoint.files(-1, -1) == []
@@ -104,10 +104,10 @@ def test_a_foreign_file_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
 
 
 def test_sync_reaches_all_that_a_batch_rests_on(log: Any) -> None:
-    """Offsets, commit, source entries and window state, their checksums and folders."""
+    """Offsets, commit and source entries, their checksums and folders."""
     synced: set[str] = set()
 
-    class Watching(RealDisk):
+    class Watching(Lake):
         def open(self, path: Any) -> Any:
             synced.add(str(path.relative_to(log.path)))
             return super().open(path)
@@ -118,13 +118,23 @@ def test_sync_reaches_all_that_a_batch_rests_on(log: Any) -> None:
     log.source(4, [name(4)])
     log.offset(3, 4)
     log.commit(3)
-    state = log.path / "state" / "0" / "1"
-    state.mkdir(parents=True)
-    (state / "4.delta").write_bytes(b"d")
-    (state / "3.delta").write_bytes(b"older")
     Checkpoint(log.path, Watching()).sync(range(3, 4), range(4, 5))
     assert synced == {
         *("offsets/3", "offsets/.3.crc", "commits/3", "commits/.3.crc"),
-        *("sources/0/4", "sources/0/.4.crc", "state/0/1/4.delta"),
-        *("./", "offsets/", "commits/", "sources/0/", "state/0/1/"),
+        *("sources/0/4", "sources/0/.4.crc"),
+        *("./", "offsets/", "commits/", "sources/0/"),
     }
+
+
+def test_a_retired_checkpoint_is_gone(log: Any, checkpoint: Checkpoint) -> None:
+    """Nothing is left that Spark could take for a query, and what a crash left goes."""
+    log.source(0, [name(0)])
+    log.offset(0, 0)
+    assert checkpoint.log_bytes() > 0
+    aside = log.path.with_name(".events.old")
+    aside.mkdir()
+    (aside / "half").touch()
+    checkpoint.retire()
+    assert list(log.path.parent.iterdir()) == []
+    assert checkpoint.log_bytes() == 0
+    checkpoint.retire()

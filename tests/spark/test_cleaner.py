@@ -10,8 +10,8 @@ import pytest
 
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
+from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ranges
-from gateway.store.disk import RealDisk
 
 SIZE = 10
 
@@ -22,7 +22,7 @@ def name(number: int) -> str:
 
 
 class Spool:
-    """Five files and two queries, of which nothing is committed."""
+    """Five files and a query, of which nothing is committed."""
 
     def __init__(self, data: Path, logs: Callable[[str], Any]) -> None:
         self.path = data / "spool"
@@ -31,28 +31,27 @@ class Spool:
         self.files = [name(number) for number in range(5)]
         for file in self.files:
             (self.path / file).write_bytes(b"rows")
-        self.queries = [logs("events"), logs("stats")]
+        self.query = logs("events")
         self.in_tables = Ranges({"gw": [(1, 5 * SIZE)]})
-        for query in self.queries:
-            query.begin()
-            for entry in range(5):
-                query.source(entry, [name(entry)])
-                query.offset(entry, entry)
+        self.query.begin()
+        for entry in range(5):
+            self.query.source(entry, [name(entry)])
+            self.query.offset(entry, entry)
 
     def cleaner(self, *, archive: bool = True) -> Cleaner:
         """As a job makes it when it starts."""
         return Cleaner(
             self.path,
             self.archive if archive else None,
-            [Checkpoint(query.path, RealDisk()) for query in self.queries],
+            Checkpoint(self.query.path, Lake()),
             lambda: self.in_tables,
-            RealDisk(),
+            Lake(),
         )
 
-    def commit(self, query: int, upto: int) -> None:
-        """Commit the batches of a query."""
+    def commit(self, upto: int) -> None:
+        """Commit the batches of the query."""
         for batch in range(upto + 1):
-            self.queries[query].commit(batch)
+            self.query.commit(batch)
 
     def left(self) -> list[str]:
         """Names in the spool."""
@@ -69,16 +68,15 @@ def spool(tmp_path: Path, logs: Callable[[str], Any]) -> Spool:
     return Spool(tmp_path / "data", logs)
 
 
-def test_a_file_goes_when_both_queries_have_it(spool: Spool) -> None:
-    """The slower one decides."""
-    spool.commit(0, 4)
+def test_a_file_goes_when_its_batch_is_committed(spool: Spool) -> None:
+    """Batch by batch."""
     cleaner = spool.cleaner()
     assert cleaner.run() == []
-    spool.commit(1, 1)
+    spool.commit(1)
     assert sorted(cleaner.run()) == spool.files[:2]
     assert spool.archived() == spool.files[:2]
     assert spool.left() == spool.files[2:]
-    spool.commit(1, 4)
+    spool.commit(4)
     assert sorted(cleaner.run()) == spool.files[2:]
     assert spool.left() == []
 
@@ -91,16 +89,14 @@ def test_offsets_alone_free_nothing(spool: Spool) -> None:
 
 def test_the_tables_must_have_it_too(spool: Spool) -> None:
     """Whatever Spark's logs say: what the ledger does not know stays."""
-    spool.commit(0, 4)
-    spool.commit(1, 4)
+    spool.commit(4)
     spool.in_tables = Ranges({"gw": [(1, 2 * SIZE + 3)]})
     assert sorted(spool.cleaner().run()) == spool.files[:2]
 
 
 def test_deleting_leaves_no_copy(spool: Spool) -> None:
     """With spool.after = delete there is no archive at all."""
-    spool.commit(0, 0)
-    spool.commit(1, 0)
+    spool.commit(0)
     assert spool.cleaner(archive=False).run() == spool.files[:1]
     assert spool.left() == spool.files[1:]
     assert not spool.archive.exists()
@@ -108,27 +104,23 @@ def test_deleting_leaves_no_copy(spool: Spool) -> None:
 
 def test_a_killed_job_leaks_nothing(spool: Spool) -> None:
     """Committed before the kill and not taken out: the next start does it."""
-    spool.commit(0, 3)
-    spool.commit(1, 3)
+    spool.commit(3)
     assert sorted(spool.cleaner().run()) == spool.files[:4]
 
 
 def test_a_start_reads_compacted_logs(spool: Spool) -> None:
     """After many batches the old entries are in one file only."""
-    for query in spool.queries:
-        log = query.path / "sources" / "0"
-        for path in log.iterdir():
-            path.unlink()
-        query.source(4, [name(4)], compact={n: [name(n)] for n in range(4)})
-    spool.commit(0, 4)
-    spool.commit(1, 4)
+    log = spool.query.path / "sources" / "0"
+    for path in log.iterdir():
+        path.unlink()
+    spool.query.source(4, [name(4)], compact={n: [name(n)] for n in range(4)})
+    spool.commit(4)
     assert sorted(spool.cleaner().run()) == spool.files
 
 
 def test_what_is_not_the_gateways_stays(spool: Spool) -> None:
     """Hidden names are not there yet, and other names are none of our business."""
-    spool.commit(0, 4)
-    spool.commit(1, 4)
+    spool.commit(4)
     others = [f".{name(9)}", name(9), "notes.txt"]
     for other in others:
         (spool.path / other).touch()
@@ -138,8 +130,7 @@ def test_what_is_not_the_gateways_stays(spool: Spool) -> None:
 
 def test_a_file_published_again_goes_again(spool: Spool) -> None:
     """The same name has the same events; Spark will not look at it a second time."""
-    spool.commit(0, 4)
-    spool.commit(1, 4)
+    spool.commit(4)
     spool.cleaner().run()
     (spool.path / name(2)).write_bytes(b"rows")
     assert spool.cleaner().run() == [name(2)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,9 +62,12 @@ def test_from_spool_to_tables(
     events = spark.read.parquet(f"file://{lake}/events")
     assert events.count() == 71
     hosts = events.where(
-        "protocol = 'lumberjack' AND body:host.name::string = 'host-1'"
+        "protocol = 'lumberjack' AND get_json_object(body, '$.host.name') = 'host-1'"
     )
     assert hosts.count() == 17
+    # A file for each partition of a table: two protocols, and quarantine.
+    assert len(list(lake.glob("events/*/*/*.parquet"))) == 2
+    assert len(list(lake.glob("quarantine/*/*/*.parquet"))) == 1
     (flawed,) = spark.read.parquet(f"file://{lake}/quarantine").collect()
     assert (flawed.lsn, bytes(flawed.payload)) == (52, b"{")
 
@@ -101,9 +106,7 @@ def test_a_start_goes_on_where_the_last_one_ended(
     assert lake_events(config.data_dir / "lake") == spool.produced
 
 
-@pytest.mark.parametrize(
-    "lost", ["checkpoint/events", "checkpoint/stats", "checkpoint"]
-)
+@pytest.mark.parametrize("lost", ["checkpoint/events", "checkpoint"])
 def test_a_lost_checkpoint_doubles_nothing(
     run_once: Callable[[], object],
     spool: Any,
@@ -124,24 +127,135 @@ def test_a_lost_checkpoint_doubles_nothing(
     assert spool.names() == []
 
 
-def test_windows_are_counted_once(
+def test_windows_add_up(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
     table_rows: Rows,
 ) -> None:
-    """A window appears when it is over, with all that was in it, over restarts."""
+    """Rows of a window add up to all that was in it, whatever order it came in."""
     config.spark.stats_window = 10.0
     start = 1_772_000_000_000_000  # a whole ten seconds
-    for number, second in enumerate((1, 4, 12, 15, 40)):
+    for number, second in enumerate((40, 4, 12, 1, 15)):
         spool.events("gw", number * 10 + 1, 10, received_at=start + second * 1_000_000)
         run_once()
     rows = table_rows(config.data_dir / "lake" / "stats")
-    counted = {row["window_start"].timestamp() * 1e6 - start: row for row in rows}
-    assert {at: row["events"] for at, row in counted.items()} == {0: 20, 10_000_000: 20}
-    assert len(rows) == 2
-    assert rows[0]["listener"] == "beats"
-    assert rows[0]["protocol"] == "lumberjack"
+    counted: Counter[float] = Counter()
+    for row in rows:
+        counted[row["window_start"].timestamp() * 1e6 - start] += row["events"]
+    assert counted == {0: 20, 10_000_000: 20, 40_000_000: 10}
+    assert {row["listener"] for row in rows} == {"beats"}
+    assert {row["protocol"] for row in rows} == {"lumberjack"}
+    assert {row["window_end"] - row["window_start"] for row in rows} == {
+        timedelta(seconds=10)
+    }
+
+
+def test_stats_are_those_of_the_rows(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    make_envelope: Callable[..., pa.Table],
+    table_rows: Rows,
+) -> None:
+    """However wrong a clock is and whatever is lost: events, bytes and flaws add up to
+    those of the tables."""
+    day = 86_400_000_000
+    now = 1_772_000_000_000_000
+    spool.events("ahead", 1, 10, received_at=now + day)
+    run_once()
+    spool.events("gw", 1, 10, received_at=now)
+    spool.publish(
+        make_envelope(
+            *("gw", 11, [b'{"log": {"offset": "x"}}', b"{"]),
+            received_at=now - day,
+            flaws={1: "invalid-json"},
+        )
+    )
+    shutil.rmtree(config.data_dir / "checkpoint")
+    said = run_once()
+    assert said
+    lake = config.data_dir / "lake"
+    rows = [row for name in ("events", "quarantine") for row in table_rows(lake / name)]
+    counted = table_rows(lake / "stats")
+    assert sum(row["events"] for row in counted) == len(rows) == 22
+    assert sum(row["flawed"] for row in counted) == 1
+    total = sum(row["payload_bytes"] for row in rows)
+    assert sum(row["payload_bytes"] for row in counted) == total
+    assert {row["date"] for row in counted} == {row["date"] for row in rows}
+    assert [row["misfits"] for row in rows if row["misfits"]] == ["log_offset"]
+
+
+def test_a_checkpoint_is_renewed(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the job runs, by itself, and nobody notices; its log stays short."""
+    monkeypatch.setattr("gateway.spark.query.LOG_BYTES", 600)
+    monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def running() -> None:
+        try:
+            job.run(config, spark, stop)
+        except BaseException as why:
+            failed.append(why)
+
+    thread = threading.Thread(target=running)
+    thread.start()
+    ledger = config.data_dir / "lake" / ".gateway" / "events.json"
+    queries = set()
+    first = 1
+    try:
+        end = time.monotonic() + 120
+        while len(queries) < 4 and time.monotonic() < end:
+            spool.events("gw", first, 10)
+            first += 10
+            time.sleep(0.3)
+            if ledger.exists():
+                queries.add(json.loads(ledger.read_bytes())["query"])
+        while spool.names() and time.monotonic() < end:
+            time.sleep(0.1)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert failed == []
+    assert len(queries) >= 4
+    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert spool.names() == []
+
+
+def test_tables_behind_the_checkpoint_are_refused(
+    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
+) -> None:
+    """Deleted tables would stay empty for ever, as Spark has seen all files."""
+    spool.events("gw", 1, 10)
+    run_once()
+    shutil.rmtree(config.data_dir / "lake")
+    with pytest.raises(job.Failed, match=r"is older than .*remove the checkpoint"):
+        run_once()
+    shutil.rmtree(config.data_dir / "checkpoint")
+    run_once()
+
+
+def test_a_column_keeps_its_type(
+    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
+) -> None:
+    """Two types under one name are a table that nobody can open."""
+    status = {"path": "status", "default": None, "protocol": None, "listener": None}
+    config.spark.columns = {"status": SimpleNamespace(**status, type="int")}
+    spool.events("gw", 1, 10)
+    run_once()
+    config.spark.columns = {"status": SimpleNamespace(**status, type="string")}
+    with pytest.raises(job.Failed, match="column status of the tables is int"):
+        run_once()
+    config.spark.columns = {}
+    spool.events("gw", 11, 10)
+    run_once()
 
 
 def test_deleting_instead_of_archiving(
@@ -159,46 +273,142 @@ def test_deleting_instead_of_archiving(
     assert lake_events(config.data_dir / "lake") == spool.produced
 
 
-def test_a_file_that_can_not_be_read_stops_the_job(
+def test_files_that_can_not_be_read_move_aside(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    make_envelope: Callable[..., pa.Table],
+    lake_events: LakeEvents,
+) -> None:
+    """Cut short, a flipped bit, empty, foreign: each goes aside with its reason, the
+    ledger has the hole, and the rest goes on.  Mended and put back, it is read."""
+    whole = spool.events("gw", 1, 10)
+    cut = spool.events("gw", 11, 10)
+    kept = cut.read_bytes()
+    cut.write_bytes(kept[: len(kept) // 2])
+    flipped = spool.publish(
+        make_envelope("gw", 21, [b'{"a": "%d"}' % n for n in range(2000)])
+    )
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 3] ^= 0x10
+    flipped.write_bytes(content)
+    empty = spool.events("b", 1, 10)
+    empty.write_bytes(b"")
+    foreign = spool.path / f"events-B-{1:020d}-{2:020d}.parquet"
+    foreign.write_bytes(whole.read_bytes())
+    run_once()
+    lake = config.data_dir / "lake"
+    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 11)}
+    aside = config.data_dir / "poison"
+    moved = [cut, flipped, empty, foreign]
+    assert {path.name for path in aside.glob("*.parquet")} == {
+        path.name for path in moved
+    }
+    reason = json.loads((aside / f"{empty.name}.json").read_bytes())
+    assert reason["why"] == "it is empty"
+    ledger = json.loads((lake / ".gateway" / "events.json").read_bytes())
+    assert {(hole["node"], hole["first"]) for hole in ledger["holes"]} == {
+        ("gw", 11),
+        ("gw", 21),
+        ("b", 1),
+    }
+    assert spool.names() == []
+
+    cut.write_bytes(kept)
+    run_once()
+    assert set(lake_events(lake)) == {("gw", lsn) for lsn in range(1, 21)}
+    ledger = json.loads((lake / ".gateway" / "events.json").read_bytes())
+    assert len(ledger["holes"]) == 2
+
+
+def test_a_vanished_file_stops_the_job(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
     lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is not skipped: the job says which file, the tables stay whole, and once the
-    file is right everything goes on."""
-    spool.events("gw", 1, 10)
-    run_once()
-    good = spool.events("gw", 11, 10)
-    content = good.read_bytes()
-    good.write_bytes(content[: len(content) // 2])
-    with pytest.raises(job.Failed, match=good.name):
+    """Nobody has it: the job says so, and goes on once it is back."""
+    from gateway.spark import sinks
+
+    path = spool.events("gw", 1, 10)
+    spool.events("gw", 11, 10)
+    content = path.read_bytes()
+    taken = sinks.Sink._take
+
+    def vanish(self: Any, rows: Any, batch: int) -> None:
+        path.unlink()
+        taken(self, rows, batch)
+
+    monkeypatch.setattr(sinks.Sink, "_take", vanish)
+    with pytest.raises(job.Failed):
         run_once()
-    assert sum(lake_events(config.data_dir / "lake").values()) == 10
-    good.write_bytes(content)
+    monkeypatch.undo()
+    assert lake_events(config.data_dir / "lake") == Counter()
+    path.write_bytes(content)
     run_once()
     assert lake_events(config.data_dir / "lake") == spool.produced
 
 
-def test_a_flipped_bit_stops_the_job(
+def test_files_of_a_later_form_stop_the_job(
     run_once: Callable[[], object], spool: Any, make_envelope: Callable[..., pa.Table]
 ) -> None:
-    """Page checksums are verified: better no row than a wrong one."""
-    path = spool.publish(
-        make_envelope("gw", 1, [b'{"a": "%d"}' % n for n in range(2000)])
+    """What they hold beyond our columns would be dropped without a word."""
+    table = make_envelope("gw", 1, [b"{}"])
+    later = {**(table.schema.metadata or {}), b"gateway.schema": b"2"}
+    path = spool.publish(table.replace_schema_metadata(later))
+    with pytest.raises(job.Failed, match=f"{path.name} has form 2"):
+        run_once()
+    assert path.exists()
+
+
+def test_events_that_come_again_are_left_out(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    make_envelope: Callable[..., pa.Table],
+    lake_events: LakeEvents,
+) -> None:
+    """Under another name and cut otherwise, with a new checkpoint and without."""
+    spool.events("gw", 1, 10)
+    run_once()
+    spool.publish(make_envelope("gw", 6, [b"{}"] * 10))
+    run_once()
+    shutil.rmtree(config.data_dir / "checkpoint")
+    spool.publish(make_envelope("gw", 4, [b"{}"] * 20))
+    run_once()
+    assert lake_events(config.data_dir / "lake") == Counter(
+        ("gw", lsn) for lsn in range(1, 24)
     )
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0x10
-    path.write_bytes(content)
+    assert spool.names() == []
+
+
+def test_the_job_leaves_word(
+    run_once: Callable[[], object], spool: Any, config: SimpleNamespace
+) -> None:
+    """For the daemon: how far the tables are, when, and what went wrong."""
+    spool.events("gw", 1, 10)
+    before = time.time()
+    run_once()
+    told = json.loads((config.data_dir / "lake/.gateway/health.json").read_bytes())
+    assert told["state"] == "stopped"
+    assert told["committed_lsn"] == {"gw": 10}
+    assert (told["rows"], told["batches"], told["spool_files"]) == (10, 1, 0)
+    assert before <= told["last_batch_at"] <= told["at"]
+    shutil.rmtree(config.data_dir / "lake" / "events")
+    (config.data_dir / "lake/.gateway/events.json").write_text("{")
     with pytest.raises(job.Failed):
         run_once()
+    told = json.loads((config.data_dir / "lake/.gateway/health.json").read_bytes())
+    assert told["state"] == "failed"
+    assert "events.json" in told["last_error"]
 
 
 def test_two_jobs_on_one_directory(
     run_once: Callable[[], object], config: SimpleNamespace
 ) -> None:
-    """The second refuses and says who has it."""
-    held = lock(config.data_dir / "checkpoint" / "lock", "gateway spark")
+    """The second refuses and says who has it; the lock lies with the tables."""
+    held = lock(config.data_dir / "lake" / ".gateway" / "lock", "gateway spark")
     try:
         with pytest.raises(job.Failed, match="in use by gateway spark, pid"):
             run_once()

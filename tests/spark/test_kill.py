@@ -33,7 +33,7 @@ def settings(tmp_path: Path) -> Path:
 node: gw
 data_dir: {tmp_path / "data"}
 listeners: [{{name: beats, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}}]
-spark: {{trigger: 0s, stats_trigger: 0s, stats_window: 1s, watermark: 1s}}
+spark: {{trigger: 0s, stats_window: 1s}}
 """
     )
     return path

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
 from gateway.store.disk import RealDisk
 from gateway.store.spool.names import file_name, parse_file_name
 
@@ -37,7 +39,8 @@ def test_ranges_are_sets(
     """Size, intersection, union and inclusion agree with sets, in any order of adding."""
     a, b = as_ranges(one), as_ranges(two)
     assert len(a) == len(as_set(one))
-    assert a.overlap(b) == len(as_set(one) & as_set(two))
+    assert len(a.common(b)) == len(as_set(one) & as_set(two))
+    assert a.common(b) == b.common(a)
     for node, at, more in two:
         file = SpoolFile("", node, at, at + more)
         assert a.covers(file) == (as_set([(node, at, more)]) <= as_set(one))
@@ -78,18 +81,45 @@ def test_names_mean_what_the_spool_says(name: str) -> None:
 
 def test_a_ledger_survives(tmp_path: Path) -> None:
     """What was saved is what is loaded."""
-    ledger = Ledger().adopted_by("q").after(7, Ranges({"gw": [(1, 9)]}))
+    hole = Hole("b", 5, 6, "events-b.parquet", "it is empty", 1.5)
+    ledger = replace(
+        Ledger().after("q", 7, Ranges({"gw": [(1, 9)]})),
+        holes=(hole,),
+        types={"body": "string"},
+    )
     ledger.save(RealDisk(), tmp_path / "events.json")
     assert Ledger.load(RealDisk(), tmp_path / "events.json") == ledger
 
 
-def test_a_new_query_leaves_out_what_is_there() -> None:
-    """With a new checkpoint, all that was committed before counts as earlier."""
-    old = Ledger().adopted_by("old").after(7, Ranges({"gw": [(1, 9)]}))
-    assert old.adopted_by("old") == old
-    new = old.adopted_by("new")
-    assert (new.query, new.batch) == ("new", -1)
-    assert new.earlier == new.committed == Ranges({"gw": [(1, 9)]})
+def test_batches_of_all_queries_add_up() -> None:
+    """A new checkpoint begins at batch 0; what was committed before stays known."""
+    old = Ledger().after("old", 7, Ranges({"gw": [(1, 9)]}))
+    new = old.after("new", 0, Ranges({"gw": [(10, 12)]}))
+    assert (new.query, new.batch, new.sequence) == ("new", 0, 2)
+    assert new.latest == Ranges({"gw": [(10, 12)]})
+    assert new.committed == Ranges({"gw": [(1, 12)]})
+    assert new.committed.last() == {"gw": 12}
+
+
+def test_a_hole_is_closed_by_its_events() -> None:
+    """A file that was mended and read is a hole no more."""
+    name = "events-gw-00000000000000000010-00000000000000000019.parquet"
+    hole = Hole("gw", 10, 19, name, "it is empty", 1.5)
+    ledger = replace(Ledger(), holes=(hole,))
+    assert ledger.after("q", 0, Ranges({"gw": [(1, 12)]})).holes == (hole,)
+    assert ledger.after("q", 0, Ranges({"gw": [(1, 19)]})).holes == ()
+
+
+def test_the_first_format_is_understood(tmp_path: Path) -> None:
+    """Ledgers of version 0.1 go on; their tables have a VARIANT for a body."""
+    path = tmp_path / "events.json"
+    old = {"format": 1, "query": "q", "batch": 3, "earlier": {}}
+    old |= {"latest": {"gw": [[5, 9]]}, "committed": {"gw": [[1, 9]]}}
+    path.write_text(json.dumps(old))
+    ledger = Ledger.load(RealDisk(), path)
+    assert (ledger.batch, ledger.sequence) == (3, 0)
+    assert ledger.committed == Ranges({"gw": [(1, 9)]})
+    assert ledger.types == {"body": "variant"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 99}', '{"format": 1}'])

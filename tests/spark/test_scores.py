@@ -26,7 +26,7 @@ class Game:
     def play(self, *events: tuple[str, str, str]) -> list[dict[str, Any]]:
         """Second of arrival, protocol and payload of events; the pushes they make."""
         rows = ", ".join(
-            f"(timestamp'2026-03-01 12:00:{second}', parse_json('{body}'), "
+            f"(timestamp'2026-03-01 12:00:{second}', '{body}', "
             f"'{protocol}', date'2026-03-01')"
             for second, protocol, body in events
         )

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Broken, Ledger, Ranges
-from gateway.spark.sinks import Committed, Lake, Sink
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.reading import files
+from gateway.spark.sinks import Committed, Lake, Plan, Sink
 
 SIZE = 10
 
@@ -106,25 +107,24 @@ class World:
     data: Path
     logs: Any
     written: list[int] = field(default_factory=list)
-    drained: list[int] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
     done: list[Committed] = field(default_factory=list)
 
-    def sink(self, disk: Fuse | None = None, *, every_row: bool = True) -> Sink:
+    def sink(self, disk: Fuse | None = None, **options: Any) -> Sink:
         using = disk or Fuse()
 
-        def tracked(batch: int, folder: Path) -> None:
+        def tracked(batch: int, folder: Path, plan: Plan) -> None:
             self.written.append(batch)
+            self.plans.append(plan)
             write(batch, folder)
 
         return Sink(
-            "events",
             self.data / "lake",
             Checkpoint(self.logs.path, using),
             using,
             write=tracked,
-            drain=self.drained.append,
-            every_row=every_row,
             done=self.done.append,
+            **options,
         )
 
     def run(self, disk: Fuse, batches: int) -> None:
@@ -180,24 +180,40 @@ def test_any_reader_sees_the_rows(world: World, lake_events: Lakeful) -> None:
     """Plain Parquet files with rows under the table's name, and nothing else there."""
     world.run(Fuse(), 3)
     assert lake_events(world.data / "lake") == whole(3)
-    files = [
+    names = [
         path.relative_to(world.data / "lake")
         for table in ("events", "quarantine")
         for path in Lake().tree(world.data / "lake" / table)
     ]
-    assert len(files) == 3 * 3
-    assert files[0].parts == (
+    assert len(names) == 3 * 3
+    assert names[0].parts == (
         "events",
         "protocol=lumberjack",
         "date=2026-03-01",
-        "part-0badcafe-0000000000-0.parquet",
+        "part-0000000001-0badcafe-0.parquet",
     )
+
+
+def test_a_reader_can_ask_for_whole_batches(world: World) -> None:
+    """At every step of a commit it gets all files of a batch or none of them."""
+    seen: list[int] = []
+    sink = world.sink(
+        point=lambda step: seen.append(len(files(world.data / "lake", "events")))
+    )
+    sink.recover()
+    for batch in range(2):
+        world.logs.source(batch, [name(batch)])
+        world.logs.offset(batch, batch)
+        sink(batch, batch)
+        world.logs.commit(batch)
+    assert sorted(set(seen)) == [0, 2, 4]
+    assert seen == sorted(seen)
 
 
 def test_it_tells_what_it_committed(world: World) -> None:
     """Rows and spool files of each batch, for the job's progress."""
     world.run(Fuse(), 1)
-    assert world.done == [Committed("events", 0, SIZE, 1)]
+    assert world.done == [Committed(0, SIZE, 1)]
 
 
 @pytest.mark.slow
@@ -249,7 +265,7 @@ def test_a_crash_while_spark_writes_leaves_nothing(
 ) -> None:
     """Half a batch in staging is wiped and written again."""
 
-    def dies(batch: int, folder: Path) -> None:
+    def dies(batch: int, folder: Path, plan: Plan) -> None:
         write(batch, folder)
         raise PowerCut
 
@@ -265,13 +281,12 @@ def test_a_crash_while_spark_writes_leaves_nothing(
     assert lake_events(world.data / "lake") == whole(1)
 
 
-def test_a_repeated_batch_is_drained_not_written(world: World) -> None:
-    """Spark had no time to commit: the query still gets its batch, the tables do not."""
+def test_a_repeated_batch_is_not_written(world: World) -> None:
+    """Spark had no time to commit: it repeats its batch, which is there already."""
     world.run(Fuse(), 1)
     (world.logs.path / "commits" / "0").unlink()
     world.run(Fuse(), 1)
     assert world.written == [0]
-    assert world.drained == [0]
 
 
 def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
@@ -279,18 +294,33 @@ def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
     world.run(Fuse(), 2)
     shutil.rmtree(world.logs.path)
     world.logs.query = "deadbeef-0000-4000-8000-000000000002"
-    before = world.sink()
-    before.recover()
-    assert before.ledger.earlier == Ranges({"gw": [(1, 2 * SIZE)]})
+    sink = world.sink()
+    sink.recover()
     # Spark makes the new id when the query starts, after `recover`.
     world.logs.begin()
     world.logs.source(0, [name(2)])
     world.logs.offset(0, 0)
-    before(2, 0)
+    sink(2, 0)
     kept = Ledger.load(Lake(), world.data / "lake" / ".gateway" / "events.json")
     assert kept.query == world.logs.query
-    assert kept.earlier == Ranges({"gw": [(1, 2 * SIZE)]})
     assert kept.committed == Ranges({"gw": [(1, 3 * SIZE)]})
+    assert kept.sequence == 3
+
+
+def test_what_is_in_the_tables_is_left_out(world: World) -> None:
+    """A batch that brings events again, under whatever name, is told which."""
+    world.run(Fuse(), 2)
+    shutil.rmtree(world.logs.path)
+    world.logs.query = "deadbeef-0000-4000-8000-000000000002"
+    sink = world.sink()
+    sink.recover()
+    world.logs.begin()
+    again = f"events-gw-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
+    world.logs.source(0, [again])
+    world.logs.offset(0, 0)
+    with pytest.raises(Broken, match="promise 5 events, Spark made 10 rows"):
+        sink(2, 0)  # this file's Spark leaves nothing out
+    assert world.plans[-1].without == Ranges({"gw": [(SIZE + 6, 2 * SIZE)]})
 
 
 def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) -> None:
@@ -304,7 +334,7 @@ def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) 
     sink = world.sink()
     sink.recover()
     assert lake_events(world.data / "lake") == whole(1)
-    assert sink.ledger.earlier == Ranges({"gw": [(1, SIZE)]})
+    assert sink.ledger.committed == Ranges({"gw": [(1, SIZE)]})
 
 
 @pytest.mark.parametrize("other", ["older", "same number, other files"])
@@ -335,13 +365,64 @@ def test_a_batch_that_lost_a_file_is_refused(
 
 
 def test_a_batch_without_files_counts_too(world: World) -> None:
-    """The stats query has batches that only close windows."""
-    sink = world.sink(every_row=False)
+    """Spark may run one; it has no rows then."""
+    sink = world.sink()
     sink.recover()
     world.logs.offset(0, -1)
+    sink._write = lambda rows, folder, plan: None
     sink(0, 0)
     assert sink.ledger.batch == 0
-    assert world.done == [Committed("events", 0, SIZE, 0)]
+    assert world.done == [Committed(0, 0, 0)]
+
+
+def test_tables_without_their_ledger_are_refused(world: World) -> None:
+    """Nobody would know what is in them, and a new query would double it."""
+    world.run(Fuse(), 1)
+    shutil.rmtree(world.data / "lake" / ".gateway")
+    with pytest.raises(Broken, match=r"events\.json is gone"):
+        world.sink().recover()
+
+
+@pytest.mark.parametrize("lost", ["all tables", "the last batch"])
+def test_tables_behind_their_checkpoint_are_refused(world: World, lost: str) -> None:
+    """Spark would never read again what was in them."""
+    world.run(Fuse(), 1)
+    ledger = world.data / "lake" / ".gateway" / "events.json"
+    before = ledger.read_bytes()
+    world.run(Fuse(), 2)
+    if lost == "all tables":
+        shutil.rmtree(world.data / "lake")
+    else:
+        ledger.write_bytes(before)
+    with pytest.raises(Broken, match=r"is older than .*checkpoint"):
+        world.sink().recover()
+
+
+def test_a_hole_is_noted_once(world: World) -> None:
+    """It survives, and a file that fails again does not make a second one."""
+    sink = world.sink()
+    sink.recover()
+    for why in ("it is empty", "it is still empty"):
+        sink.note(Hole("gw", 1, SIZE, name(0), why, 1.0))
+    again = world.sink()
+    again.recover()
+    assert [hole.why for hole in again.ledger.holes] == ["it is still empty"]
+
+
+def test_types_are_kept_with_the_batch(world: World) -> None:
+    """Also if only `recover` finishes it."""
+    decided = publishing(world)
+    empty(world)
+    sink = world.sink(Fuse(left=decided))
+    sink.recover()
+    sink.types = {"status": "int"}
+    world.logs.source(0, [name(0)])
+    world.logs.offset(0, 0)
+    with pytest.raises(PowerCut):
+        sink(0, 0)
+    again = world.sink()
+    again.recover()
+    assert again.ledger.types == {"status": "int"}
 
 
 def test_someone_elses_hand_in_the_lake_is_noticed(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,8 +63,51 @@ def test_the_configuration_has_the_last_word() -> None:
             },
         )
     )
-    assert chosen["spark.sql.shuffle.partitions"] == "3"
+    assert chosen["spark.master"] == "local[3]"
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.sql.parquet.compression.codec"] == "snappy"
     assert chosen["spark.driver.extraJavaOptions"].endswith("properties -Xss4m")
     assert session.SAFETY.items() <= chosen.items()
+
+
+def test_spark_submit_has_its_say() -> None:
+    """Its master, its memory and its --conf are left alone; only safety is not."""
+    conf = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
+    given = {
+        "spark.master": "spark://host:7077",
+        "spark.sql.parquet.compression.codec": "snappy",
+        "spark.sql.files.ignoreCorruptFiles": "true",
+    }
+    chosen = session.settings(conf, given)
+    assert not chosen.keys() & {"spark.master", "spark.driver.memory"}
+    assert "spark.sql.parquet.compression.codec" not in chosen
+    assert session.SAFETY.items() <= chosen.items()
+    # Nor are they taken from the configuration where spark-submit names none.
+    assert not session.settings(conf, {}).keys() & {
+        "spark.master",
+        "spark.driver.memory",
+    }
+
+
+@pytest.mark.spark
+def test_a_file_is_found_whatever_its_time(
+    spark: Any, spool: Any, tmp_path: Path
+) -> None:
+    """From 1970, and beside one from the next century."""
+    times = (0, 1_700_000_000, 4_500_000_000)
+    query = (
+        gateway_stream(spark, spool.path, max_files=1)
+        .writeStream.format("memory")
+        .queryName("whatever")
+        .option("checkpointLocation", f"file://{tmp_path}/checkpoint")
+        .start()
+    )
+    try:
+        for number, seconds in enumerate(reversed(times)):
+            hidden = spool.events("gw", number * 10 + 1, 10)
+            os.utime(hidden, (seconds, seconds))
+        query.processAllAvailable()
+        query.processAllAvailable()
+        assert spark.table("whatever").count() == 30
+    finally:
+        query.stop()

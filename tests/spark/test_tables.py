@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import tables
+from gateway.spark import stats, tables
+from gateway.spark.columns import Columns, Source
 from gateway.spark.ledger import Ranges
 from gateway.spark.source import SCHEMA_DDL
 
@@ -43,6 +44,9 @@ UNPARSED = {
     "long string": b'"' + b"x" * (21 * 2**20) + b'"',
 }
 
+#: Payloads that are no text: the only ones that the text of a body can not hold.
+NO_TEXT = {"bad UTF-8"}
+
 #: Payloads that must arrive as values.
 PARSED = {
     "object": b'{"a": {"b": [1, 2.5, null, true, "\\u00e9\\u0000"]}}',
@@ -62,23 +66,52 @@ def make_rows(
 ) -> Callable[..., list[Any]]:
     """Payloads to rows of `events` and `quarantine`, by way of Parquet."""
 
-    def rows(payloads: list[bytes], *columns: str, **options: Any) -> list[Any]:
+    def rows(
+        payloads: list[bytes],
+        *columns: str,
+        body: str = "json",
+        chosen: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Any]:
         at = int(ARRIVED.timestamp() * 1e6)
         table = make_envelope("gw", 1, payloads, received_at=at, **options)
         pq.write_table(table, tmp_path / "in.parquet", row_group_size=4)
         stream = spark.read.schema(SCHEMA_DDL).parquet(f"file://{tmp_path}/in.parquet")
         # Written and read again: a value that Parquet refuses would show here.
-        tables.events(stream).write.parquet(f"file://{tmp_path}/out")
+        tables.events(stream, body, Columns(chosen)).write.parquet(
+            f"file://{tmp_path}/out"
+        )
         made = spark.read.parquet(f"file://{tmp_path}/out").orderBy("lsn")
         return list(made.selectExpr(*columns).collect())
 
     return rows
 
 
+def test_a_body_is_what_was_sent(make_rows: Callable[..., list[Any]]) -> None:
+    """Byte for byte, whatever a parser thinks of it: numbers of any size, keys twice.
+    What is no text is in the payload; one of both, never both."""
+    cases = {
+        **UNPARSED,
+        **PARSED,
+        "beyond a double": b'{"a": 1e400}',
+        "42 digits": b'{"a": 123456789012345678901234567890123456789012}',
+    }
+    rows = make_rows(list(cases.values()), "body", "payload", "payload_bytes")
+    for (name, sent), row in zip(cases.items(), rows, strict=True):
+        assert (row.body is None) == (name in NO_TEXT), name
+        assert (row.payload is not None) == (name in NO_TEXT), name
+        got = bytes(row.payload) if row.body is None else row.body.encode()
+        assert got == sent, name
+        assert row.payload_bytes == len(sent), name
+
+
 def test_no_payload_is_lost(make_rows: Callable[..., list[Any]]) -> None:
-    """Every event gets a row: as a value, or as the bytes that were sent, never both."""
+    """With VARIANT, too, every event gets a row: as a value, or as the bytes that were
+    sent, never both."""
     cases = {**UNPARSED, **PARSED}
-    rows = make_rows(list(cases.values()), "body IS NULL AS raw", "payload", "message")
+    rows = make_rows(
+        list(cases.values()), "body IS NULL AS raw", "payload", body="variant"
+    )
     for (name, sent), row in zip(cases.items(), rows, strict=True):
         assert row.raw == (name in UNPARSED), name
         assert (bytes(row.payload) if row.raw else row.payload) == (
@@ -88,7 +121,7 @@ def test_no_payload_is_lost(make_rows: Callable[..., list[Any]]) -> None:
 
 def test_values_are_those_of_the_json(make_rows: Callable[..., list[Any]]) -> None:
     """VARIANT says what the JSON said."""
-    rows = make_rows(list(PARSED.values()), "to_json(body) AS text")
+    rows = make_rows(list(PARSED.values()), "to_json(body) AS text", body="variant")
     for (name, sent), row in zip(PARSED.items(), rows, strict=True):
         assert json.loads(row.text) == json.loads(sent), name
 
@@ -111,11 +144,13 @@ def test_the_usual_fields_have_columns(make_rows: Callable[..., list[Any]]) -> N
         ({"host": {"ip": "192.0.2.1"}}, (None, None, None)),
         ({"line": "old", "host.name": "web-3"}, (None, "old", "web-3")),
         ({"@timestamp": "12:30", "message": None}, (None, None, None)),
-        ({"@timestamp": 1_700_000_000}, (None, None, None)),
         ({"@timestamp": {"a": 1}}, (None, None, None)),
         ({"@timestamp": "0000-00-00T99:00:00Z"}, (None, None, None)),
         ({"@timestamp": "2026-13-01T00:00:00Z"}, (None, None, None)),
         ([1], (None, None, None)),
+        ({"event": {"original": "raw"}}, (None, "raw", None)),
+        ({"msg": "short", "agent": {"hostname": "a"}}, (None, "short", "a")),
+        ({"beat": {"hostname": "b6"}, "host": {}}, (None, None, "b6")),
     ]
     rows = make_rows(
         [json.dumps(one).encode() for one, _ in sent],
@@ -169,6 +204,197 @@ def test_what_was_committed_before_is_left_out(spark: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("stamp", "expected"),
+    [
+        ("2026-03-01T12:00:00.25Z", "2026-03-01 12:00:00.25"),
+        ("2026-03-01 12:00:00,250", "2026-03-01 12:00:00.25"),
+        ("2026-03-01T12:00:00,250+02:00", "2026-03-01 10:00:00.25"),
+        ("2026-03-01T12:00:00+0200", "2026-03-01 10:00:00"),
+        (1_772_366_400, "2026-03-01 12:00:00"),
+        (1_772_366_400.25, "2026-03-01 12:00:00.25"),
+        ("1772366400", "2026-03-01 12:00:00"),
+        (1_772_366_400_250, "2026-03-01 12:00:00.25"),
+        (1_772_366_400_250_000, "2026-03-01 12:00:00.25"),
+        (1.77236640025e12, "2026-03-01 12:00:00.25"),
+        ("9999-12-31T23:59:59-05:00", "9999-12-30 23:59:59.999999"),
+        ("10000-01-01T00:00:00Z", "9999-12-30 23:59:59.999999"),
+        ("0000-05-01T00:00:00Z", "0001-01-03 00:00:00"),
+        ("0001-01-01T00:00:00+05:00", "0001-01-03 00:00:00"),
+        (1e300, None),
+        ("NaN", None),
+        ("Infinity", None),
+        (20260301, None),
+        (True, None),
+        ("now", None),
+        ("2026-03-01", None),
+        ("", None),
+    ],
+)
+def test_when_it_happened(
+    stamp: Any, expected: str | None, time_of: Callable[[Any], tuple[Any, str]]
+) -> None:
+    """Comma or point, seconds or less since 1970; never a year that Python can not hold.
+    Where it came from is said."""
+    at, source = time_of(stamp)
+    if expected is None:
+        assert (at, source) == (ARRIVED.replace(tzinfo=None), "received_at")
+    else:
+        assert (at, source) == (datetime.fromisoformat(expected), "@timestamp")
+
+
+@pytest.fixture(scope="module")
+def time_of(spark: Any) -> Callable[[Any], tuple[Any, str]]:
+    """`event_time` and `event_time_source` of an event with this `@timestamp`."""
+
+    def found(stamp: Any) -> tuple[Any, str]:
+        row: dict[str, Any] = dict.fromkeys(SCHEMA_DDL_NAMES)
+        row |= {"node": "gw", "lsn": 1, "received_at": ARRIVED.replace(tzinfo=None)}
+        row |= {"content_type": "application/json"}
+        row["payload"] = bytearray(json.dumps({"@timestamp": stamp}).encode())
+        one = spark.createDataFrame([tuple(row.values())], SCHEMA_DDL)
+        (made,) = tables.events(one).collect()
+        return made.event_time, made.event_time_source
+
+    return found
+
+
+SCHEMA_DDL_NAMES = [part.split()[0] for part in SCHEMA_DDL.split(", ") if " " in part]
+
+
+def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
+    """Paths nested or flat, fallbacks, types, defaults, other names; what does not fit
+    is null, named, and stops nothing."""
+    chosen = {
+        "status": Source(("http.response.status_code", "status"), "int", default=0),
+        "took": Source(("took",), "double"),
+        "fine": Source(("fine",), "boolean"),
+        "ended": Source(("end",), "timestamp"),
+        "labels": Source(("labels",), "json"),
+        "hostname": Source(("host.name",)),
+        "message": Source(("msg", "message")),
+        "host": None,
+    }
+    sent: list[tuple[Any, tuple[Any, ...]]] = [
+        (
+            {
+                "http": {"response": {"status_code": 404}},
+                "took": 1.5,
+                "fine": True,
+                "end": "2026-03-01T12:00:00Z",
+                "labels": {"a": [1, 2]},
+                "host": {"name": "h"},
+                "message": "second",
+                "msg": "first",
+            },
+            *[(404, 1.5, True, datetime(2026, 3, 1, 12), '{"a":[1,2]}')],  # noqa: DTZ001
+        ),
+        ({"http.response.status_code": "500"}, (500, None, None, None, None)),
+        ({"status": 200, "fine": "false"}, (200, None, False, None, None)),
+        ({"labels": "x"}, (0, None, None, None, "x")),
+        (
+            {"status": "many", "took": "long", "fine": 5, "end": 7},
+            (None, None, None, None, None),
+        ),
+        ({"status": 2**40, "took": [1]}, (None, None, None, None, None)),
+    ]
+    rows = make_rows(
+        [json.dumps(one).encode() for one, _ in sent],
+        *("status", "took", "fine", "ended", "labels", "hostname", "message"),
+        *("misfits", "struct(*) AS all"),
+        chosen=chosen,
+    )
+    for (one, expected), row in zip(sent, rows, strict=True):
+        assert tuple(row)[:5] == expected, one
+    assert (rows[0].hostname, rows[0].message) == ("h", "first")
+    assert [row.misfits for row in rows] == [
+        *[None] * 4,
+        "status,took,fine,ended",
+        "status,took",
+    ]
+    assert "host" not in rows[0]["all"].asDict()
+
+
+def test_columns_of_some_listeners(
+    spark: Any, make_envelope: Callable[..., pa.Table], tmp_path: Path
+) -> None:
+    """A column may look elsewhere in another protocol, and stay as it is in the rest."""
+    chosen = {
+        "message": [Source(("text",), protocol="pomelo"), Source(("m",), listener="x")],
+        "score": Source(("points",), "long", listener="game"),
+    }
+    payload = b'{"text": "t", "m": "m", "message": "usual", "points": 3}'
+    for number, (protocol, listener) in enumerate(
+        [("pomelo", "game"), ("rsio", "x"), ("lumberjack", "beats")]
+    ):
+        table = make_envelope(
+            "gw", number + 1, [payload], protocol=protocol, listener=listener
+        )
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    stream = spark.read.schema(SCHEMA_DDL).parquet(f"file://{tmp_path}")
+    rows = tables.events(stream, "json", Columns(chosen)).orderBy("lsn").collect()
+    assert [(row.message, row.score) for row in rows] == [
+        ("t", 3),
+        ("m", None),
+        ("usual", None),
+    ]
+
+
+def test_names_that_are_no_identifiers(make_rows: Callable[..., list[Any]]) -> None:
+    """Keys with quotes, dots, blanks and in two cases; paths that lead through another."""
+    chosen = {
+        "a": Source(("it's `odd`.\\x",)),
+        "b": Source(("Key",)),
+        "c": Source(("key",)),
+        "d": Source(("deep",)),
+        "e": Source(("deep.er",)),
+        "f": Source(("deep.er.est",)),
+    }
+    rows = make_rows(
+        [
+            json.dumps({"it's `odd`": {"\\x": "1"}, "Key": "2", "key": "3"}).encode(),
+            b'{"deep": "4"}',
+            b'{"deep": {"er": "5"}}',
+            b'{"deep": {"er": {"est": "6"}}}',
+        ],
+        *("a", "b", "c", "d", "e", "f"),
+        chosen=chosen,
+    )
+    assert tuple(rows[0])[:3] == ("1", "2", "3")
+    assert [tuple(row)[3:] for row in rows[1:]] == [
+        ("4", None, None),
+        (None, "5", None),
+        (None, None, "6"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            {"protocol": "pravega", "channel": "shop/orders/3.#epoch.0"},
+            {"scope": "shop", "stream": "orders", "segment": 3, "event_offset": 1},
+        ),
+        ({"protocol": "pravega", "channel": "shop/_RGgroup/0.#epoch.0"}, {}),
+        ({"protocol": "pravega", "channel": "shop/_MARKorders/0.#epoch.0"}, {}),
+        ({"protocol": "pravega", "channel": "_system/x/0"}, {}),
+        ({"protocol": "pomelo", "channel": "area.move"}, {"route": "area.move"}),
+        ({"protocol": "rsio", "channel": "orders"}, {"publisher": "orders"}),
+        ({"protocol": "lumberjack"}, {}),
+    ],
+)
+def test_the_protocols_own_address(
+    make_rows: Callable[..., list[Any]],
+    options: dict[str, str],
+    expected: dict[str, Any],
+) -> None:
+    """In columns with the protocol's own words; streams that clients make for themselves
+    have none."""
+    names = ("scope", "stream", "segment", "event_offset", "route", "publisher")
+    (row,) = make_rows([b"{}"], *names, **options)
+    assert row.asDict() == {name: expected.get(name) for name in names}
+
+
 def test_counts_per_window(
     spark: Any, tmp_path: Path, make_envelope: Callable[..., pa.Table]
 ) -> None:
@@ -186,16 +412,23 @@ def test_counts_per_window(
         )
         pq.write_table(table, tmp_path / f"{number}.parquet")
     stream = spark.read.schema(SCHEMA_DDL).parquet(f"file://{tmp_path}")
-    minute = timedelta(minutes=1)
-    rows = tables.counts(stream, minute, minute).orderBy("window_start", "channel")
-    assert [
+    tables.events(stream).coalesce(1).write.parquet(f"file://{tmp_path}/out")
+    files = [("protocol=rsio", one) for one in (tmp_path / "out").glob("*.parquet")]
+    counted = stats.count(files, timedelta(minutes=1))
+    assert sorted(counted.tables) == [
+        "protocol=rsio/date=2026-03-01",
+        "protocol=rsio/date=2026-03-02",
+    ]
+    rows = [row for table in counted.tables.values() for row in table.to_pylist()]
+    found = sorted(
         (
-            row.window_start.minute,
-            row.channel,
-            row.events,
-            row.payload_bytes,
-            row.flawed,
+            *(row["window_start"].minute, row["channel"] or "", row["listener"]),
+            *(row["events"], row["payload_bytes"], row["flawed"]),
         )
-        for row in rows.collect()
-    ] == [(59, None, 4, 6, 2), (59, "c", 2, 3, 1), (0, None, 2, 3, 1)]
-    assert [row.date.day for row in rows.collect()] == [1, 1, 2]
+        for row in rows
+    )
+    assert found == [
+        (0, "", "beats", 2, 3, 1),
+        (59, "", "beats", 4, 6, 2),
+        (59, "c", "beats", 2, 3, 1),
+    ]

@@ -1,0 +1,318 @@
+"""Columns that are taken out of an event's JSON or channel, as Spark expressions.
+
+Every path of every column is put into one schema, so that a row's JSON is parsed once
+(`from_json`).  A value is first taken as the text that it has in the JSON and then cast:
+so a value that does not fit its type can be told from one that is not there.
+
+A key may be written flat (`{"host.name": …}`) as well as nested.  Where one path leads
+through another (`host` and `host.name`) the shorter one is looked up by itself, and
+only in rows where nothing else was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from gateway.spark.times import bounded, instant
+
+__all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
+
+EVENT_TIME = "event_time"
+
+_TYPES = {
+    "string": "string",
+    "json": "string",
+    "int": "int",
+    "long": "bigint",
+    "double": "double",
+    "boolean": "boolean",
+    "timestamp": "timestamp",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of a column come from, for some events or for all."""
+
+    paths: tuple[str, ...]
+    """Keys joined by dots; the first that leads to a value counts."""
+    type: str = "string"
+    default: Any = None
+    """The value where no path leads to one."""
+    protocol: str | None = None
+    listener: str | None = None
+
+    @property
+    def condition(self) -> str | None:
+        """Which events it is for, in SQL; None: all."""
+        parts = [
+            f"{name} = {literal(value)}"
+            for name, value in (
+                ("protocol", self.protocol),
+                ("listener", self.listener),
+            )
+            if value is not None
+        ]
+        return " AND ".join(parts) or None
+
+
+#: What Beats, ECS and older shippers write.
+DEFAULTS: Mapping[str, Source] = {
+    EVENT_TIME: Source(("@timestamp",), "timestamp"),
+    "message": Source(("message", "event.original", "line", "msg")),
+    "host": Source(
+        ("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host")
+    ),
+    "log_file_path": Source(("log.file.path",)),
+    "log_offset": Source(("log.offset",), "long"),
+    "agent_id": Source(("agent.id",)),
+    "event_dataset": Source(("event.dataset",)),
+}
+
+#: Streams that clients make for themselves: `_RG…`, `_MARK…`, and the scope `_system`.
+_INTERNAL = "(channel LIKE '\\\\_%' OR channel LIKE '%/\\\\_%')"
+_STREAM = f"protocol = 'pravega' AND NOT {_INTERNAL}"
+
+#: Parts of the protocol's own address; null for the other protocols.
+ENVELOPE: Mapping[str, str] = {
+    "scope": f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 1) END",
+    "stream": f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 2) END",
+    "segment": (
+        f"CASE WHEN {_STREAM} THEN"
+        " try_cast(split_part(split_part(channel, '/', 3), '.', 1) AS bigint) END"
+    ),
+    "event_offset": f"CASE WHEN {_STREAM} THEN seq END",
+    "route": "CASE WHEN protocol = 'pomelo' THEN channel END",
+    "uid": "CASE WHEN protocol = 'pomelo' THEN attributes['uid'] END",
+    "publisher": "CASE WHEN protocol = 'rsio' THEN channel END",
+}
+
+
+def literal(value: object) -> str:
+    """A value in SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            return f"double('{value!r}')"
+    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _name(key: str) -> str:
+    return "`" + key.replace("`", "``") + "`"
+
+
+@dataclass
+class _Keys:
+    """The keys of an object that are asked for; an empty one is asked for as it is."""
+
+    below: dict[str, _Keys] = field(default_factory=dict)
+
+    def add(self, keys: Sequence[str]) -> bool:
+        """False if another path is in the way."""
+        at = self
+        for number, key in enumerate(keys):
+            # Spark finds a field whatever its case: two such names can not both be.
+            alike = [one for one in at.below if one.lower() == key.lower()]
+            if alike and alike != [key]:
+                return False
+            last = number == len(keys) - 1
+            if key in at.below and last != (not at.below[key].below):
+                return False
+            at = at.below.setdefault(key, _Keys())
+        return True
+
+    def schema(self) -> StructType:
+        """Of the objects that `from_json` makes."""
+        return StructType(
+            [
+                StructField(key, one.schema() if one.below else StringType())
+                for key, one in self.below.items()
+            ]
+        )
+
+
+class Columns:
+    """All columns that are taken out of the JSON."""
+
+    def __init__(self, chosen: Mapping[str, Any] | None = None) -> None:
+        """The defaults with those of `spark.columns`: `{name: Source(s) or None}`."""
+        self._sources: dict[str, list[Source]] = {
+            name: [source] for name, source in DEFAULTS.items()
+        }
+        self._envelope = dict(ENVELOPE)
+        for name, given in (chosen or {}).items():
+            self._choose(name, given)
+        self._keys = _Keys()
+        self._lookups: dict[str, str] = {}
+        paths = dict.fromkeys(
+            path
+            for sources in self._sources.values()
+            for source in sources
+            for path in source.paths
+        )
+        # The longer ones first: they are what objects are made for.
+        for path in sorted(paths, key=lambda one: -one.count(".")):
+            self._add(path)
+
+    def _choose(self, name: str, given: Any) -> None:
+        self._envelope.pop(name, None)
+        usual = self._sources.pop(name, [])
+        if given is None and name != EVENT_TIME:
+            return
+        sources = [source_of(one) for one in _listed(given)]
+        if name == EVENT_TIME:
+            sources = [Source(one.paths, "timestamp") for one in sources]
+        if all(one.condition for one in sources):
+            sources += usual
+        self._sources[name] = sources
+
+    def _add(self, path: str) -> None:
+        ways = dict.fromkeys([tuple(path.split(".")), (path,)])
+        found = [
+            ".".join(["j", *map(_name, keys)]) for keys in ways if self._keys.add(keys)
+        ]
+        if len(found) < len(ways):
+            found.append(self._by_itself(path))
+        self._lookups[path] = (
+            found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+        )
+
+    @staticmethod
+    def _by_itself(path: str) -> str:
+        """A second parse, for the few rows where the first can not have found it."""
+        steps = "".join(f"['{key}']" for key in path.split("."))
+        last = path.rpartition(".")[2]
+        found = f"get_json_object(text, {literal('$' + steps)})"
+        return (
+            f"CASE WHEN contains(text, {literal(chr(34) + last + chr(34))})"
+            f" AND {found} NOT LIKE '{{%' THEN {found} END"
+        )
+
+    @property
+    def schema(self) -> StructType:
+        """What to parse the JSON by."""
+        return self._keys.schema()
+
+    def raw(self) -> dict[str, str]:
+        """Expressions over `j` and `text`: each column's text, as `raw_NAME`."""
+        return {
+            f"raw_{name}": self._first(sources, self._text)
+            for name, sources in self._sources.items()
+        }
+
+    def cast(self) -> dict[str, str]:
+        """Expressions over the `raw_NAME`: `NAME` in its type."""
+        return {
+            name: self._first(
+                sources, lambda source, name=name: _cast(source, f"raw_{name}")
+            )
+            for name, sources in self._sources.items()
+        }
+
+    def values(self) -> dict[str, str]:
+        """Expressions over the columns of `cast`: `NAME` as the tables have it."""
+        return {
+            name: bounded(name) if self._is_time(sources) else name
+            for name, sources in self._sources.items()
+        }
+
+    @staticmethod
+    def _is_time(sources: Sequence[Source]) -> bool:
+        return any(source.type == "timestamp" for source in sources)
+
+    def envelope(self) -> dict[str, str]:
+        """Expressions over the event's own columns."""
+        return self._envelope
+
+    def names(self) -> list[str]:
+        """Of all these columns, `event_time` apart."""
+        return [name for name in self._sources if name != EVENT_TIME] + [
+            *self._envelope
+        ]
+
+    def misfits(self) -> str:
+        """Names of the columns whose value does not fit, joined by commas, or null."""
+        typed = [
+            name
+            for name, sources in self._sources.items()
+            if any(_TYPES[source.type] != "string" for source in sources)
+        ]
+        cases = ", ".join(
+            f"CASE WHEN raw_{name} IS NOT NULL AND {name} IS NULL THEN {literal(name)}"
+            " END"
+            for name in typed
+        )
+        some = " OR ".join(
+            f"(raw_{name} IS NOT NULL AND {name} IS NULL)" for name in typed
+        )
+        return f"CASE WHEN {some} THEN concat_ws(',', {cases}) END"
+
+    def time_source(self) -> str:
+        """Which path `event_time` came from; `received_at` where there was none."""
+        cases = " ".join(
+            f"WHEN {self._guarded(source, f'{self._lookups[path]} IS NOT NULL')}"
+            f" THEN {literal(path)}"
+            for source in self._sources[EVENT_TIME]
+            for path in source.paths
+        )
+        return f"CASE {cases} END"
+
+    def _text(self, source: Source) -> str:
+        return f"coalesce({', '.join(self._lookups[path] for path in source.paths)})"
+
+    @staticmethod
+    def _guarded(source: Source, test: str) -> str:
+        return f"{source.condition} AND {test}" if source.condition else test
+
+    @staticmethod
+    def _first(sources: Iterable[Source], expression: Any) -> str:
+        """That of the first source that is for the event."""
+        cases = ""
+        for source in sources:
+            if source.condition is None:
+                last = expression(source)
+                return f"CASE {cases}ELSE {last} END" if cases else str(last)
+            cases += f"WHEN {source.condition} THEN {expression(source)} "
+        return f"CASE {cases}END"
+
+
+def source_of(given: Any) -> Source:
+    """Of a `gateway.config.Column`, or of what looks like one."""
+    if isinstance(given, Source):
+        return given
+    paths = [given.path] if isinstance(given.path, str) else given.path
+    return Source(
+        tuple(map(str, paths)),
+        given.type,
+        given.default,
+        given.protocol,
+        given.listener,
+    )
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _cast(source: Source, raw: str) -> str:
+    kind = _TYPES[source.type]
+    if kind == "timestamp":
+        value = instant(raw)
+    elif kind == "string":
+        value = raw
+    else:
+        value = f"try_cast({raw} AS {kind})"
+    if source.default is None:
+        return value
+    default = f"cast({literal(source.default)} AS {kind})"
+    return f"CASE WHEN {raw} IS NULL THEN {default} ELSE {value} END"

@@ -1,0 +1,93 @@
+"""What the job knows about itself, in a small file that the gateway's daemon reads.
+
+The file is replaced every few seconds while the job runs, so its age tells whether the
+job lives.  It needs no lock and survives no power cut; it says nothing about the tables
+that the tables do not say themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gateway import __version__
+from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.spark.sinks import INTERNAL, Committed
+
+__all__ = ["BEAT", "Health", "path_of"]
+
+#: Seconds between two writes while nothing happens.
+BEAT = 5.0
+
+
+def path_of(lake: Path) -> Path:
+    """Where a lake's job writes its health."""
+    return lake / INTERNAL / "health.json"
+
+
+class Health:
+    """Collects what is to be told, and writes it."""
+
+    def __init__(self, lake: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path_of(lake)
+        self._clock = clock
+        self._written = 0.0
+        self._known: dict[str, Any] = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "state": "starting",
+            "started_at": clock(),
+            "last_batch_at": None,
+            "last_batch_seconds": None,
+            "last_batch_rows": None,
+            "batches": 0,
+            "rows": 0,
+            "misfits": 0,
+            "last_error": None,
+        }
+
+    def committed(self, batch: Committed, seconds: float) -> None:
+        """A batch is in the tables; it took so long."""
+        self._known["last_batch_at"] = self._clock()
+        self._known["last_batch_seconds"] = round(seconds, 3)
+        self._known["last_batch_rows"] = batch.rows
+        self._known["batches"] += 1
+        self._known["rows"] += batch.rows
+        self._known["misfits"] += batch.misfits
+
+    def say(self, **news: Any) -> None:
+        """Add to what is known, and write it."""
+        self._known.update(news)
+        self._write()
+
+    def beat(
+        self, ledger: Ledger, waiting: Callable[[], list[tuple[SpoolFile, float]]]
+    ) -> None:
+        """Write it if the last time is long ago; *waiting* are files and their times."""
+        if self._clock() - self._written < BEAT:
+            return
+        self.tables(ledger, waiting())
+
+    def tables(self, ledger: Ledger, waiting: list[tuple[SpoolFile, float]]) -> None:
+        """Write how far the tables are, and which files wait."""
+        oldest = min(waiting, key=lambda one: one[1], default=None)
+        self.say(
+            committed_lsn=ledger.committed.last(),
+            spool_files=len(waiting),
+            oldest_file=oldest and {"name": oldest[0].name, "at": oldest[1]},
+            holes=[
+                {"node": one.node, "first": one.first, "last": one.last, "why": one.why}
+                for one in ledger.holes
+            ],
+        )
+
+    def _write(self) -> None:
+        self._written = self._clock()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_name(f".{self._path.name}.new")
+        new.write_text(json.dumps({"at": self._written, **self._known}))
+        new.replace(self._path)

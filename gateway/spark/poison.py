@@ -1,0 +1,136 @@
+"""Spool files that can not be read: found, moved aside, written down.
+
+A file that is cut short, damaged, or not the gateway's would stop every later one.  It
+goes to the folder `poison` beside its reason; the ledger notes the events as a hole.
+Mended and put back with `gateway spark requeue`, it is read like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import SCHEMA
+from gateway.spark.ledger import Hole, SpoolFile, write_json
+from gateway.spark.sinks import LakeDisk, Sink
+
+__all__ = ["SCHEMA_VERSION", "Poison", "flaw_of", "version_of"]
+
+#: The newest form of spool files that this job knows.
+SCHEMA_VERSION = 1
+
+#: Where a file says its form; without it the form is the first.
+_VERSION_KEY = b"gateway.schema"
+
+_ROWS = 1 << 15
+
+
+def flaw_of(path: Path, file: SpoolFile) -> str | None:
+    """Why a file is not what its name promises; every byte is read.  None: it is.
+
+    Raises FileNotFoundError, PermissionError.
+    """
+    if not path.stat().st_size:
+        return "it is empty"
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as content:
+            if odd := _odd_columns(content.schema_arrow):
+                return odd
+            expected = file.first
+            for batch in content.iter_batches(_ROWS, use_threads=False):
+                batch.validate(full=True)
+                lsns = batch.column("lsn").to_numpy()
+                if lsns[0] != expected or lsns[-1] - lsns[0] != len(lsns) - 1:
+                    return f"where lsn {expected} should be, it has {lsns[0]}"
+                if set(batch.column("node").unique().to_pylist()) != {file.node}:
+                    return f"it has events of other nodes than {file.node}"
+                expected += len(lsns)
+            if expected != file.last + 1:
+                return f"its lsns end with {expected - 1}"
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as why:  # damaged bytes make pyarrow raise anything
+        return f"it can not be read: {' '.join(str(why).split())[:300]}"
+    return None
+
+
+def version_of(path: Path) -> int:
+    """The form that a spool file says it has.  Raises what pyarrow raises."""
+    return int((pq.read_metadata(path).metadata or {}).get(_VERSION_KEY, b"1"))
+
+
+def _odd_columns(found: pa.Schema) -> str | None:
+    for field in SCHEMA:
+        if field.name not in found.names:
+            if not field.nullable:
+                return f"it has no column {field.name}"
+            continue
+        is_, wanted = found.field(field.name).type, field.type
+        if _plain(is_) != _plain(wanted):
+            return f"its column {field.name} is {is_}, not {wanted}"
+    return None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+class Poison:
+    """Moves files of one spool aside."""
+
+    def __init__(self, spool: Path, aside: Path, disk: LakeDisk, sink: Sink) -> None:
+        self._spool = spool
+        self._aside = aside
+        self._disk = disk
+        self._sink = sink
+
+    def examine(self, files: Iterable[SpoolFile]) -> list[Hole]:
+        """Move aside those that can not be read; returns them.  Raises OSError."""
+        moved = []
+        for file in files:
+            try:
+                why = flaw_of(self._spool / file.name, file)
+            except FileNotFoundError:
+                continue
+            if why is not None:
+                moved.append(self._move(file, why))
+        return moved
+
+    def sweep(self) -> list[str]:
+        """Move aside what looks like a spool file and is none; returns the names."""
+        strangers = [
+            name
+            for name in self._disk.names(self._spool)
+            if name.startswith("events-")
+            and name.endswith(".parquet")
+            and SpoolFile.parse(name) is None
+        ]
+        for name in strangers:
+            self._rename(name, "its name is not one that the gateway gives")
+        return strangers
+
+    def finish(self) -> None:
+        """After a crash: move what is noted as a hole and was not moved yet.
+
+        What was mended and put back meanwhile stays.
+        """
+        found = [SpoolFile.parse(hole.file) for hole in self._sink.ledger.holes]
+        self.examine(file for file in found if file is not None)
+
+    def _move(self, file: SpoolFile, why: str) -> Hole:
+        hole = Hole(file.node, file.first, file.last, file.name, why, time.time())
+        self._sink.note(hole)
+        self._rename(file.name, why)
+        return hole
+
+    def _rename(self, name: str, why: str) -> None:
+        self._disk.make_directory(self._aside)
+        reason = {"file": name, "why": why, "at": time.time()}
+        write_json(self._disk, self._aside / f"{name}.json", reason)
+        self._disk.rename(self._spool / name, self._aside / name)
+        self._disk.sync_directory(self._aside)
+        self._disk.sync_directory(self._spool)

@@ -1,0 +1,190 @@
+"""The streaming query over the spool: one checkpoint, one sink, renewed by itself.
+
+Spark keeps a log of every file that a query has seen, in its checkpoint and in memory,
+for ever.  The ledger makes a new checkpoint free: what is in the tables is left out.
+So a checkpoint is thrown away once its log is long, and the query begins anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.spark import tables
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.poison import SCHEMA_VERSION, version_of
+from gateway.spark.sinks import Plan, Sink
+from gateway.spark.source import gateway_stream, url
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from gateway.spark.columns import Columns
+
+__all__ = ["LOG_BYTES", "Query", "stream_of", "writer"]
+
+#: About ten thousand files: Spark reads them all again every tenth batch.
+LOG_BYTES = 1 << 20
+
+#: Bytes of the spool for which a batch gets one more task, and one more file.
+_TASK_BYTES = 8 << 20
+
+_LOOK = 0.05
+_PATIENCE = 30.0
+
+
+class Query:
+    """The query and where it puts its batches."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: Sink,
+        checkpoint: Checkpoint,
+        stream: Callable[[], DataFrame],
+        *,
+        trigger: float,
+    ) -> None:
+        """*stream* makes the rows of the tables; a batch begins at most every *trigger*
+        seconds.
+        """
+        self.sink = sink
+        self.checkpoint = checkpoint
+        self._spark = spark
+        self._stream = stream
+        self._trigger = trigger
+        self._running: StreamingQuery | None = None
+        self._available_now = False
+
+    def start(self, *, available_now: bool) -> None:
+        """Finish what a crash has left, then begin, or go on where the checkpoint says.
+
+        Raises `Broken`, OSError, and what Spark raises.
+        """
+        self._available_now = available_now
+        self.sink.recover()
+        if self.checkpoint.log_bytes() > LOG_BYTES:
+            self.checkpoint.retire()
+        self._begin()
+
+    def _begin(self) -> None:
+        rows = self._stream()
+        types = {field.name: field.dataType.simpleString() for field in rows.schema}
+        self._check_types(types)
+        self.sink.types = types
+        writer = (
+            rows.writeStream.queryName("gateway-events")
+            .foreachBatch(self.sink)
+            .option("checkpointLocation", url(self.checkpoint.path))
+        )
+        if self._available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            every = f"{int(self._trigger * 1000)} milliseconds"
+            writer = writer.trigger(processingTime=every)
+        self._running = writer.start()
+
+    def _check_types(self, types: dict[str, str]) -> None:
+        """A column with two types is a table that no reader can open."""
+        for name, before in self.sink.ledger.types.items():
+            now = types.get(name, before)
+            if now != before:
+                raise Broken(
+                    f"column {name} of the tables is {before}, the configuration makes"
+                    f" it {now}: take another name or type (spark.columns, spark.body),"
+                    " or begin new tables"
+                )
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs; if it broke, `failure` says why."""
+        return self._running is not None and bool(self._running.isActive)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it stopped by itself."""
+        if self.active or self._running is None:
+            return None
+        return self.sink.failure or self._running.exception()
+
+    @property
+    def stale(self) -> bool:
+        """Whether its log has become long."""
+        return self.checkpoint.log_bytes() > LOG_BYTES
+
+    def renew(self) -> None:
+        """Begin anew with an empty checkpoint; nothing is lost or doubled."""
+        self.stop()
+        self.sink.recover()
+        self.checkpoint.retire()
+        self._begin()
+
+    def stop(self) -> None:
+        """Let the batch in the sink finish, then stop.
+
+        A batch that has not come so far is given up; it comes again.
+        """
+        end = time.monotonic() + _PATIENCE
+        while self.active and self._finishing() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        if self._running is not None:
+            self._running.stop()
+
+    def _finishing(self) -> bool:
+        ledger = self.sink.ledger
+        mine = ledger.query == self.checkpoint.query
+        return self.sink.busy or (mine and self.checkpoint.committed < ledger.batch)
+
+
+def stream_of(
+    config: Any, spark: SparkSession, columns: Columns
+) -> Callable[[], DataFrame]:
+    """Makes the rows of the tables out of what arrives in the spool."""
+
+    def stream() -> DataFrame:
+        arriving = gateway_stream(
+            spark,
+            config.data_dir / config.spool.directory,
+            max_bytes=config.spark.max_bytes_per_trigger,
+        )
+        return tables.events(arriving, config.spark.body, columns)
+
+    return stream
+
+
+def check_versions(spool: Path, files: Sequence[SpoolFile]) -> None:
+    """Raise `Broken` if files have a form that this job does not know.
+
+    A node's first and last file are looked at: a gateway does not go to and fro.
+    """
+    for node in {file.node for file in files}:
+        mine = sorted(
+            (file for file in files if file.node == node), key=lambda file: file.first
+        )
+        for file in dict.fromkeys([mine[0], mine[-1]]):
+            version = version_of(spool / file.name)
+            if version > SCHEMA_VERSION:
+                raise Broken(
+                    f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}:"
+                    " a newer gateway wrote it. Install the same version here"
+                )
+
+
+def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan], None]:
+    """What writes a batch: a file for each partition of a table, unless it is large."""
+    most = max(1, int(spark.sparkContext.defaultParallelism))
+
+    def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
+        check_versions(spool, plan.files)
+        size = sum((spool / file.name).stat().st_size for file in plan.files)
+        tasks = min(most, 1 + size // _TASK_BYTES)
+        fresh = tables.without(rows, plan.without)
+        if plan.resent:
+            fresh = tables.resent(fresh, plan.resent)
+        fresh.coalesce(tasks).write.partitionBy(*tables.PARTITIONS).parquet(url(folder))
+
+    return write

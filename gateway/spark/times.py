@@ -1,0 +1,50 @@
+"""Instants that senders write into their events, as a Spark expression.
+
+Understood are a date with a time of day (ISO 8601, `T` or a blank, fractions after a
+point or a comma, an offset or UTC) and numbers: seconds, milliseconds, microseconds or
+nanoseconds since 1970, told apart by their size.  Anything else would be a guess.
+"""
+
+from __future__ import annotations
+
+__all__ = ["bounded", "instant"]
+
+#: Python, and with it every `collect()`, knows the years 1 to 9999 only; a day or two
+#: less, so that it can show them in any time zone: 0001-01-03 and 9999-12-30.
+_FIRST = "timestamp_micros(-62135424000000000)"
+_LAST = "timestamp_micros(253402214399999999)"
+
+#: A smaller number is no instant of our era but a duration, a year or a day.
+_LEAST_SECONDS = "1e8"
+
+
+def instant(text: str) -> str:
+    """The SQL expression *text* as a timestamp, or null; see `bounded`.
+
+    *text* is repeated, so it should be the name of a column.
+    """
+    calendar = f"try_cast(replace({text}, ',', '.') AS timestamp)"
+    number = f"abs(try_cast({text} AS double))"
+    scale = (
+        f"CASE WHEN {number} < 1e11 THEN 1e6 WHEN {number} < 1e14 THEN 1e3"
+        f" WHEN {number} < 1e17 THEN 1e0 ELSE 1e-3 END"
+    )
+    epoch = (
+        f"CASE WHEN {number} >= {_LEAST_SECONDS} THEN timestamp_micros(try_cast("
+        f"round(try_cast({text} AS double) * {scale}) AS bigint)) END"
+    )
+    return (
+        f"CASE WHEN substr({text}, 5, 1) = '-' AND substr({text}, 11, 1) IN ('T', ' ')"
+        f" THEN {calendar}"
+        f" WHEN {text} RLIKE '^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$' THEN {epoch}"
+        f" WHEN {text} RLIKE '^[+-]?[0-9]{{4,6}}-[0-9]{{1,2}}-[0-9]{{1,2}}[T ]'"
+        f" THEN {calendar} END"
+    )
+
+
+def bounded(name: str) -> str:
+    """The timestamp column *name*, kept within the years 1 to 9999 of any zone."""
+    return (
+        f"CASE WHEN {name} > {_LAST} THEN {_LAST} WHEN {name} < {_FIRST} THEN {_FIRST}"
+        f" ELSE {name} END"
+    )
