@@ -1,7 +1,7 @@
-"""Speaks RS.io to a gateway: publishes what it asks for, or subscribes to its tap.
+"""Load generator for RS.io: publishes what a gateway requests, or subscribes to its tap.
 
-A process of its own: one thread, epoll, messages that were built beforehand, nothing
-of the gateway's code.
+A process of its own, with one thread, epoll and messages built beforehand; it uses
+nothing of the gateway's code.
 
     python bench/_elements.py HOST:PORT --octets 128 --seconds 5
     python bench/_elements.py HOST:PORT --tap 'tap' --connections 10 --slow 1
@@ -10,7 +10,7 @@ Its standard output is JSON, one line for each phase: `ready`, `measuring`, `mea
 (the figures), `drained` (all that was sent is acknowledged) or `lost`.
 
 An element counts when the gateway has acknowledged it: when all demand received, less
-the first, covers it.  No two elements in a row of `_RING` are alike.
+the first, covers it.  Any `_RING` consecutive elements differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FOREVER = (1 << 63) - 1
 
 
 class Lost(Exception):
-    """The gateway is of no use any more."""
+    """The gateway did not do what is measured."""
 
 
 def varint(number: int) -> bytes:
@@ -54,7 +54,7 @@ def string(text: str) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Raises IndexError where it is not all there."""
+    """Raises IndexError if the number is not complete."""
     value = shift = 0
     while True:
         octet = data[at]
@@ -66,7 +66,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def elements(octets: int, seed: int = 1) -> list[bytes]:
-    """JSON objects, all of one size, of text that nothing can compress."""
+    """JSON objects, all of one size, of text that does not compress."""
     chance = random.Random(seed)
     room = octets - len('{"n":1000000000,"text":""}')
     return [
@@ -77,7 +77,7 @@ def elements(octets: int, seed: int = 1) -> list[bytes]:
 
 
 def said(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(message, Id, demand, where it ends) of what a gateway says to a publisher."""
+    """(type, Id, demand, position behind it) of each message of a gateway to a publisher."""
     at = 0
     while at < len(data):
         code, at = data[at], at + 1
@@ -113,7 +113,7 @@ class Publisher:
         self.octets = octets
         self.window = 0
         self.asked = 0
-        """All the demand there ever was."""
+        """All the demand so far."""
         self.sent = 0
         self.stop = False
         self.head = b""
@@ -150,7 +150,7 @@ class Publisher:
         self._heard = data[end:]
 
     def write(self, most: int) -> bool:
-        """Send what was asked for, *most* at most; whether the kernel took it all."""
+        """Send what was requested, up to *most*; returns whether the kernel took it all."""
         while True:
             if not self._rest:
                 most -= self._fill(most)
@@ -201,7 +201,7 @@ class Subscriber:
         self._heard = self._count(self._heard + data)
 
     def _count(self, data: bytes) -> bytes:
-        """Count the elements; what is left belongs to one that is not all there."""
+        """Count the whole elements; returns the octets behind them."""
         at = start = 0
         count, end = 0, len(data)
         try:
@@ -254,7 +254,7 @@ def say(phase: str, **figures: object) -> None:
 
 
 class Publish:
-    """All connections and the one loop that serves them."""
+    """All publishing connections, and the one loop that serves them."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""RS.io through one gateway process: elements in, credit out; and who else could.
+"""Benchmark of RS.io through one gateway process, beside gRPC and RSocket.
 
     python bench/rsio.py                        all cases
     python bench/rsio.py --case small,packed    some
@@ -9,12 +9,13 @@ large     elements of 512 B, the default window
 packed    elements of a fixed size of 8 B, packed, a window of 2^20
 rivals    elements of 128 B through `grpcio` and `rsocket` (pip install '.[bench]')
 crowd     5 000 connections with 4 streams each
-tap       the full stream at 50 000 events/s to 10 subscribers, one of which crawls
+tap       the full stream at 50 000 events/s to 10 subscribers, one of them very slow
 
-fsync is on, and Parquet is written meanwhile.  An element counts when its credit is
-back in the hands of the publisher.  CPU is that of all threads of the gateway, user and
-system, from the first element until the last one is in Parquet, ÷ elements.  The
-generator is a process of its own on the same machine, with messages built beforehand.
+fsync is on, and Parquet is written meanwhile.  An element counts when the demand that
+acknowledges it has reached its publisher.  CPU is that of all threads of the gateway,
+user and system, from the first element until the last one is in Parquet, ÷ elements.
+The generator is a process of its own on the same machine, with messages built
+beforehand.
 
 The rivals stream from a server to a client that does nothing with the elements, each
 in a process of its own, on the same machine, in the same run; nothing is kept on disk.
@@ -68,7 +69,7 @@ def started(
 
 
 def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
-    """Elements a second."""
+    """Run one case of publishing; returns elements a second."""
     octets, window, rate, us = _LIMITS[case]
     packed = case == "packed"
     spool = {"roll_events": 1 << 22} if packed else {}
@@ -108,7 +109,7 @@ def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
 
 
 def rivals(report: Report, ours: float | None, seconds: float) -> None:
-    """The same elements through other protocols' packages."""
+    """The same elements through gRPC and RSocket."""
     for name, least, words in (
         ("rsocket", 10.0, []),
         ("rsocket", None, ["--read-bytes", "65536"]),
@@ -137,7 +138,7 @@ def rivals(report: Report, ours: float | None, seconds: float) -> None:
 
 
 def crowd(home: Path, count: int, report: Report) -> None:
-    """Connections whose publishers are silent, then have said something once."""
+    """Memory of connections whose publishers are silent, then have sent one element."""
     names = [f"stream-{at}" for at in range(_STREAMS)]
     limits = {
         "connections": count + 100,
@@ -173,7 +174,7 @@ def crowd(home: Path, count: int, report: Report) -> None:
 
 
 def greeted(address: str) -> socket.socket:
-    """A connection whose publishers have said onSubscribe."""
+    """A connection whose publishers have sent onSubscribe."""
     sock = connect(address)
     asked: list[int] = []
     heard = b""
@@ -188,7 +189,7 @@ def greeted(address: str) -> socket.socket:
 
 
 def speak(sock: socket.socket) -> None:
-    """One element in each stream, acknowledged."""
+    """Send one element in each stream, and wait for the acknowledgements."""
     one = b"".join(b"\x21%c\x02{}" % number for number in range(1, _STREAMS + 1))
     sock.sendall(one)
     heard, credit = b"", 0
@@ -201,7 +202,7 @@ def speak(sock: socket.socket) -> None:
 
 
 def tap(home: Path, report: Report, seconds: float) -> None:
-    """One subscriber, nine, and nine beside one that crawls; events come at a rate."""
+    """Events at a fixed rate to one subscriber, to nine, to nine beside a slow one."""
     cost, slowest, grown = {}, {}, 0.0
     for count, slow in ((1, 0), (9, 0), (10, 1)):
         with started(home / str(count), {"publish": ["tap"]}) as gateway:

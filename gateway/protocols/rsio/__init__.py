@@ -70,6 +70,7 @@ class _Service(Service):
 
     def ports(self, listener: Listener) -> Iterator[Port]:
         from gateway.feeds.publisher import Publishers
+        from gateway.protocols.rsio.messages import ALPN, SUBPROTOCOL
         from gateway.protocols.rsio.server import accept
 
         settings = cast("Settings[Options]", listener)
@@ -83,8 +84,8 @@ class _Service(Service):
                 publishers=Publishers(feeds),
                 offsets=self._offsets,
             ),
-            alpn=[b"rsio/0"],
-            subprotocols=["rsio.v0"],
+            alpn=[ALPN],
+            subprotocols=[SUBPROTOCOL],
             mixed=True,
         )
 

@@ -23,8 +23,10 @@ from typing import Annotated, ClassVar, TypeAlias
 import msgspec
 
 __all__ = [
+    "ALPN",
     "CORE",
     "EXTENSION",
+    "SUBPROTOCOL",
     "VERSION",
     "Cancel",
     "ClientHello",
@@ -52,6 +54,12 @@ __all__ = [
 ]
 
 VERSION = 0
+
+ALPN = b"rsio/0"
+"""The protocol's name in TLS."""
+
+SUBPROTOCOL = "rsio.v0"
+"""The protocol's name in WebSocket's handshake."""
 
 
 class Code(IntEnum):

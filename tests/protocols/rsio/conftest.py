@@ -1,4 +1,4 @@
-"""What the RS.io tests share: a listener on doubles, and messages both ways."""
+"""Fixtures of the RS.io tests: a listener on test doubles, messages in both directions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(**changes: Any) -> Any:
 
 
 class Gate:
-    """A listener on doubles, and one connection to it."""
+    """A listener on test doubles, and one connection to it."""
 
     def __init__(self, **changes: Any) -> None:
         self.clock = Clock()
@@ -71,14 +71,14 @@ class Gate:
             raise self.connection.failure
 
     def heard(self) -> list[Any]:
-        """What was written since the last time; runs as (Id, elements)."""
+        """What was written since the last call; runs as (Id, elements)."""
         data = self.connection.sent
         self.connection.clear()
         return read(data)
 
 
 class MemoryTransport:
-    """A connection to a listener in this process; waiting moves its clock."""
+    """A connection to a listener in this process; waiting advances its clock."""
 
     def __init__(self, gate: Any) -> None:
         self._gate = gate
@@ -93,7 +93,7 @@ class MemoryTransport:
                 raise self._connection.failure
 
     def receive(self, seconds: float) -> bytes | None:
-        """What was written until something is, or the time is over."""
+        """Wait until something is written, or the time is over."""
         left = seconds
         while True:
             self._gate.journal.store_all()
@@ -108,7 +108,7 @@ class MemoryTransport:
             left -= 0.05
 
     def close(self) -> None:
-        """The peer goes."""
+        """Lose the connection."""
         if not self._told:
             self._told = True
             self._connection.lose()
@@ -117,7 +117,7 @@ class MemoryTransport:
 
 
 class _Any(dict[int, Consumed]):
-    """Every Id is a stream that is known."""
+    """A stream for every Id."""
 
     def get(self, number: int, default: Any = None) -> Consumed:
         if number not in self:
@@ -147,7 +147,7 @@ def read(data: bytes, sizes: dict[int, int] | None = None) -> list[Any]:
 
 
 def happened(session: Session, *pieces: bytes) -> tuple[list[Any], Refusal | None]:
-    """What a session makes of some bytes."""
+    """The signals of a session for some bytes, and the refusal if there is one."""
     events: list[Any] = []
     try:
         for piece in pieces:
@@ -160,7 +160,7 @@ def happened(session: Session, *pieces: bytes) -> tuple[list[Any], Refusal | Non
 def opened(
     *extensions: int, server: bool = True, limits: Limits | None = None
 ) -> Session:
-    """A session after both hellos; nothing is left to be written."""
+    """A session after both hellos, which are written."""
     offered = [messages.Extension(each) for each in extensions]
     session = Session(limits or Limits(), server=server, offered=offered)
     if server:
@@ -175,7 +175,7 @@ def opened(
 
 @pytest.fixture
 def gate() -> Gate:
-    """A listener with the usual options, not greeted yet."""
+    """A listener with the default options, and a connection without a hello."""
     return Gate()
 
 

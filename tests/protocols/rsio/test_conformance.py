@@ -1,4 +1,4 @@
-"""The 57 tests, against our own server, in memory."""
+"""The 57 conformance tests against our own server, in memory."""
 
 from __future__ import annotations
 

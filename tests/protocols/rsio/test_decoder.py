@@ -1,4 +1,4 @@
-"""The decoder: any slicing, declared lengths, what is skipped, what is held."""
+"""The decoder: any slicing, limits on declared lengths, skipped and buffered bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a subscriber: credit follows durability."""
+"""Ingest: demand follows durability, and named senders resume."""
 
 from __future__ import annotations
 

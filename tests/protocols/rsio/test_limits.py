@@ -1,5 +1,5 @@
-"""Every limit of docs/rsio-v0.md: what becomes of a peer that asks for more, and the one
-line that says so.
+"""Every limit of docs/rsio-v0.md: what happens to a peer that exceeds it, and the one line
+that is logged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who goes on where: the edges that no connection shows."""
+"""Offsets of named senders: claims, eviction, replay and snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance kit from outside: over a socket, as `gateway rsio-check` uses it."""
+"""The conformance tests over a socket, as `gateway rsio-check` runs them."""
 
 from __future__ import annotations
 

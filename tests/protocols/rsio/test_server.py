@@ -1,4 +1,4 @@
-"""Greeting, naming, living and leaving, on doubles."""
+"""The server on test doubles: hello, tokens, keepalive, draining, goodbye."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Demand and writability: what leaves, when, and what is left behind."""
+"""Publishing: within demand, while the transport is writable, without leaks."""
 
 from __future__ import annotations
 

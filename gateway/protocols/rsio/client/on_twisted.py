@@ -13,11 +13,9 @@ from twisted.python.failure import Failure
 from gateway.protocols.outgoing import Stream, Streams
 from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
+from gateway.protocols.rsio.messages import SUBPROTOCOL
 
-__all__ = ["ALPN", "SUBPROTOCOL", "connect"]
-
-#: The protocol's name in TLS, and in a WebSocket's handshake.
-ALPN, SUBPROTOCOL = b"rsio/0", "rsio.v0"
+__all__ = ["connect"]
 
 
 class _Runtime:

@@ -33,7 +33,6 @@ Example:
 Exit status: 0 nothing failed and something passed; 1 else; 2 wrong use.
 """
 
-_ALPN, _SUBPROTOCOL = "rsio/0", "rsio.v0"
 _COLUMNS = ("publisher", "subscriber", "connection")
 _MARKS = {"passed": "[green]✓[/]", "failed": "[bold red]✗[/]", "skipped": "[dim]-[/]"}
 
@@ -118,6 +117,7 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
         UnixTransport,
         WebSocketTransport,
     )
+    from gateway.protocols.rsio.messages import SUBPROTOCOL
 
     host, port, unix = args.target
     tls = _context(args) if args.tls else None
@@ -130,12 +130,14 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
 
     def web() -> Transport:
         where = f"/{path.removeprefix('/')}"
-        return WebSocketTransport(bare(), f"{host}:{port}", where, _SUBPROTOCOL)
+        return WebSocketTransport(bare(), f"{host}:{port}", where, SUBPROTOCOL)
 
     return bare if path is None else web
 
 
 def _context(args: argparse.Namespace) -> ssl.SSLContext:
+    from gateway.protocols.rsio.messages import ALPN
+
     try:
         context = ssl.create_default_context(cafile=args.ca)
         if args.cert:
@@ -143,7 +145,7 @@ def _context(args: argparse.Namespace) -> ssl.SSLContext:
     except OSError as why:
         raise WrongUse(f"--ca, --cert or --key: {why}") from None
     if args.websocket is None:
-        context.set_alpn_protocols([_ALPN])
+        context.set_alpn_protocols([ALPN.decode()])
     return context
 
 

@@ -233,8 +233,9 @@ class _Tapping:
         return INTERRUPTED if self._interrupted else self._status
 
     async def _follow(self) -> None:
-        from gateway.protocols.rsio.client.on_twisted import ALPN, connect
+        from gateway.protocols.rsio.client.on_twisted import connect
         from gateway.protocols.rsio.limits import Limits
+        from gateway.protocols.rsio.messages import ALPN
 
         limits = Limits(
             element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
