@@ -16,12 +16,11 @@ import random
 import socket
 import struct
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from _load import _LATER, Load, Lost, Peer, Sent, arguments, run
+from _load import _LATER, Load, Lost, Peer, arguments, run
 
 HELLO = struct.pack(">iIii", -127, 8, 17, 5)
 _HEAD = struct.Struct(">iI16sii")
@@ -142,22 +141,13 @@ class Appends(Load):
             self.writers[peer] = writer
             self.poll.register(sock, 1)
 
-    def fill(self, peer: Peer) -> None:
+    def begin(self, peer: Peer) -> tuple[int, memoryview]:
         writer = self.writers[peer]
-        while peer.rest is None and len(peer.waiting) < self.options.in_flight:
-            if self.pace.interval:
-                if not peer.due:
-                    return
-                due = peer.due.popleft()
-            else:
-                due = time.monotonic()
-            data = self.frames[self.next % len(self.frames)]
-            self.next += 1
-            writer.last += self.count
-            made = append(writer.id, bytes(data), self.count, writer.last)
-            peer.rest = memoryview(made)
-            peer.waiting.append(Sent(writer.last, due))
-            self.write(peer)
+        data = self.frames[self.next % len(self.frames)]
+        self.next += 1
+        writer.last += self.count
+        made = append(writer.id, bytes(data), self.count, writer.last)
+        return writer.last, memoryview(made)
 
     def read(self, peer: Peer) -> None:
         try:

@@ -204,11 +204,15 @@ class Load:
                 due = peer.due.popleft()
             else:
                 due = time.monotonic()
-            peer.rest = self.frames[self.next % len(self.frames)]
-            number = self.next % len(self.frames) + self.options.first
-            self.next += 1
+            number, peer.rest = self.begin(peer)
             peer.waiting.append(Sent(number, due))
             self.write(peer)
+
+    def begin(self, peer: Peer) -> tuple[int, memoryview]:
+        """Number and bytes of the connection's next window."""
+        at = self.next % len(self.frames)
+        self.next += 1
+        return at + self.options.first, self.frames[at]
 
     def write(self, peer: Peer) -> None:
         rest = peer.rest

@@ -24,6 +24,22 @@ def keyed(events: Iterable[bytes]) -> list[tuple[bytes, str]]:
     return [(event, str(n % 10)) for n, event in enumerate(events)]
 
 
+@pytest.fixture
+def begun(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> Callable[[int], tuple[Any, Any]]:
+    """Start a daemon and a client, which makes the stream `s/t`, of so many segments."""
+
+    def begin(segments: int) -> tuple[Any, Any]:
+        streams = serve()
+        client = pravega_client(streams.controller)
+        client.manager.create_scope("s")
+        client.manager.create_stream("s", "t", segments)
+        return streams, client
+
+    return begin
+
+
 def test_written_is_read_and_in_the_files(
     serve: Callable[..., Any], pravega_client: Callable[..., Any]
 ) -> None:
@@ -59,15 +75,13 @@ def test_written_is_read_and_in_the_files(
 
 
 def test_several_readers_of_one_group(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+    begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
 ) -> None:
     """Two readers in two processes share the segments: each event is read once over
     both.  What a reader left unread when it went is read by the other.
     """
-    streams = serve()
-    one, two = (pravega_client(streams.controller) for _ in range(2))
-    one.manager.create_scope("s")
-    one.manager.create_stream("s", "t", 4)
+    streams, one = begun(4)
+    two = pravega_client(streams.controller)
     events = numbered("event", 400)
     writer = one.manager.create_writer("s", "t")
     one.whole.write(writer, keyed(events))
@@ -121,13 +135,11 @@ def test_readers_side_by_side(
 
 
 def test_a_reader_waits_at_the_tail(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+    begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
 ) -> None:
     """An event that is written while a reader waits reaches it."""
-    streams = serve()
-    one, two = (pravega_client(streams.controller) for _ in range(2))
-    one.manager.create_scope("s")
-    one.manager.create_stream("s", "t", 1)
+    streams, one = begun(1)
+    two = pravega_client(streams.controller)
     writer = one.manager.create_writer("s", "t")
     reader = two.manager.create_reader_group("g", "s", "t").create_reader("r")
     for n in range(3):
@@ -139,18 +151,14 @@ def test_a_reader_waits_at_the_tail(
 
 
 def test_transactions(
-    serve: Callable[..., Any],
-    pravega_client: Callable[..., Any],
+    begun: Callable[[int], tuple[Any, Any]],
     eventually: Callable[..., Any],
 ) -> None:
     """A committed one's events are in the table together and not before, those of one
     that was aborted never; and readers see the same.
     """
-    streams = serve()
-    client = pravega_client(streams.controller)
+    streams, client = begun(2)
     manager = client.manager
-    manager.create_scope("s")
-    manager.create_stream("s", "t", 2)
     writer = manager.create_transaction_writer("s", "t", 1)
 
     def begun(what: str, count: int) -> Any:
@@ -194,17 +202,15 @@ def test_transactions(
 
 @pytest.mark.slow
 def test_a_lease_runs_out(
-    serve: Callable[..., Any],
+    begun: Callable[[int], tuple[Any, Any]],
     pravega_client: Callable[..., Any],
     eventually: Callable[..., Any],
 ) -> None:
     """A transaction whose client is gone is aborted when its lease is over, a minute
     and a half: nobody can commit it, and none of its events is ever in the table.
     """
-    streams = serve()
-    gone, client = (pravega_client(streams.controller) for _ in range(2))
-    gone.manager.create_scope("s")
-    gone.manager.create_stream("s", "t", 2)
+    streams, gone = begun(2)
+    client = pravega_client(streams.controller)
     left = gone.manager.create_transaction_writer("s", "t", 1).begin_txn()
     gone.whole.write(left, keyed(numbered("left", 10)))
     identity = left.get_txn_id()
@@ -252,15 +258,10 @@ def test_byte_streams(
     assert {row["flaw"] for row in rows} == {"unframed"}
 
 
-def test_a_large_event(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_a_large_event(begun: Callable[[int], tuple[Any, Any]]) -> None:
     """Nine MiB travel through a segment of their own, and are one event and one row."""
-    streams = serve()
-    client = pravega_client(streams.controller)
+    streams, client = begun(1)
     manager = client.manager
-    manager.create_scope("s")
-    manager.create_stream("s", "t", 1)
     large = bytes(range(251)) * (9 * MiB // 251)
     writer = manager.create_writer("s", "t")
     client.whole.write(writer, [(b"before", "k"), (large, "k"), (b"behind", "k")])
@@ -364,17 +365,12 @@ def refusals(streams: Any) -> int:
     return log.count("refused: credentials are missing or wrong (options.users")
 
 
-def test_restart_in_between(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_restart_in_between(begun: Callable[[int], tuple[Any, Any]]) -> None:
     """Clients live through a restart of the daemon: writer, reader, group, and an open
     transaction go on where they were.
     """
-    streams = serve()
-    client = pravega_client(streams.controller)
+    streams, client = begun(2)
     manager = client.manager
-    manager.create_scope("s")
-    manager.create_stream("s", "t", 2)
     writer = manager.create_writer("s", "t")
     transaction = manager.create_transaction_writer("s", "t", 1).begin_txn()
     group = manager.create_reader_group("g", "s", "t")
@@ -390,16 +386,12 @@ def test_restart_in_between(
     assert Counter(streams.payloads()) == expected + Counter(numbered("before", 50))
 
 
-def test_empty_events(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
+def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
     """They are events and rows, too.  This client's reader stops in front of one for
     ever (in what it has in its memory), so nobody reads them here.
     """
-    streams = serve()
-    manager = pravega_client(streams.controller).manager
-    manager.create_scope("s")
-    manager.create_stream("s", "t", 1)
+    streams, client = begun(1)
+    manager = client.manager
     writer = manager.create_writer("s", "t")
     for event in (b"one", b"", b"", b"two"):
         writer.write_event_bytes(event, "k")

@@ -96,12 +96,7 @@ class Appends:
 
     def _setup(self, message: SetupAppend) -> None:
         last = self._state.data(message.segment).number_of(message.writer)
-        if len(self._writers) >= self._limits.writers:
-            raise Refusal(
-                f"{len(self._writers)} writers on one connection and one more",
-                limit=self._limits.writers,
-                key="options.writers",
-            )
+        self._limits.check_writers(len(self._writers))
         self._writers[message.writer] = Writer(
             message.writer, message.segment, last, last, token=message.token
         )
@@ -249,10 +244,10 @@ def _joined_events(block: AppendBlock, end: AppendBlockEnd) -> bytes:
 
 
 def _unstored(data: bytes, last: int, number: int, events: int) -> bytes:
-    """What of a block is not stored, if it begins with what is.
+    """The events of an append after those that are stored already, if it has any.
 
-    A producer that starts again may cut its blocks anew; its events are numbered
-    without gaps inside a block.
+    A producer that was started again may form other blocks than before.  Inside of a
+    block its events are numbered without gaps.
     """
     skip = events - (number - last) if last != NEVER else 0
     at = 0

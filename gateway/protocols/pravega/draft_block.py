@@ -100,12 +100,7 @@ class DraftBlock:
         """Add a whole Event message."""
         self._events.append(message)
         self.size += len(message)
-        if self.size > self._most:
-            raise Refusal(
-                f"append block of {self.size} bytes",
-                limit=self._most,
-                key="limits.message_bytes",
-            )
+        self._check_size(self.size)
         if self.total >= 0 and self.size != self.total:
             raise Refusal(
                 f"append block of {self.size} bytes that should be {self.total}"
@@ -131,12 +126,7 @@ class DraftBlock:
             raise Refusal("end of another connection id's block")
         if end.offset not in (self.begin.offset, self.begin.offset + end.length):
             raise Refusal(f"append block at {self.begin.offset} ends at {end.offset}")
-        if not 0 <= end.length <= self._most:
-            raise Refusal(
-                f"append block of {end.length} bytes",
-                limit=self._most,
-                key="limits.message_bytes",
-            )
+        self._check_size(end.length)
         if area is not None:
             self._take_area(area, end.length)
         if self.size > end.length:
@@ -146,6 +136,14 @@ class DraftBlock:
         if self.size == end.length:
             self._split.clear()
         self.total = end.length
+
+    def _check_size(self, size: int) -> None:
+        if not 0 <= size <= self._most:
+            raise Refusal(
+                f"append block of {size} bytes",
+                limit=self._most,
+                key="limits.message_bytes",
+            )
 
     def _take_area(self, area: bytes, total: int) -> None:
         """Add the messages of *area* until *total* is reached."""

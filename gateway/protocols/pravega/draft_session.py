@@ -186,28 +186,18 @@ class DraftSession:
             segment = self._state.segments[name]
         if segment.table is not None or segment.staged is not None:
             raise Refusal(f"{name!r} takes no appends in the 2016 draft")
-        if len(self._segments) >= self._limits.writers:
-            raise Refusal(
-                f"{len(self._segments)} appends on one connection and one more",
-                limit=self._limits.writers,
-                key="options.writers",
-            )
+        self._limits.check_writers(len(self._segments))
         self._segments[writer] = name
         setup = wire.append_setup(name, writer, self._level(writer))
         self._pending.append((self._state.number, setup, None, 0))
 
     def _create(self, name: str) -> Change:
-        limits, have = self._limits, len(self._state.segments)
+        limits = self._limits
         if is_staged(name) or not 0 < len(name.encode()) <= limits.name_bytes:
             raise Refusal(
                 f"segment name {name[:NAME_IN_LOGS]!r}", limit=limits.name_bytes
             )
-        if have >= limits.segments:
-            raise Refusal(
-                f"{have} segments and one more",
-                limit=limits.segments,
-                key="options.segments",
-            )
+        limits.check_segments(len(self._state.segments))
         return self._state.create(name, self._now)
 
     def _level(self, writer: bytes) -> int:

@@ -31,10 +31,28 @@ class Limits:
     """Of a segment's name."""
 
     def check_numbers(self, count: int) -> None:
-        """Raises `Refusal` if so many are not remembered."""
+        """Raises `Refusal` if so many writers and attributes are too many."""
         if count > self.numbers:
             raise Refusal(
                 f"{count} writers and attributes of segments",
                 limit=self.numbers,
                 key="options.numbers",
+            )
+
+    def check_segments(self, have: int) -> None:
+        """Raises `Refusal` if there is no room for one more than *have* segments."""
+        if have >= self.segments:
+            raise Refusal(
+                f"{have} segments and one more",
+                limit=self.segments,
+                key="options.segments",
+            )
+
+    def check_writers(self, have: int) -> None:
+        """Raises `Refusal` if a connection has *have* writers and may have no more."""
+        if have >= self.writers:
+            raise Refusal(
+                f"{have} writers on one connection and one more",
+                limit=self.writers,
+                key="options.writers",
             )

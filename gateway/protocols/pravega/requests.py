@@ -154,12 +154,7 @@ class Requests:
             raise Refusal(
                 f"segment name of {size} bytes", limit=self._limits.name_bytes
             )
-        if len(self._state.segments) >= self._limits.segments:
-            raise Refusal(
-                f"{len(self._state.segments)} segments and one more",
-                limit=self._limits.segments,
-                key="options.segments",
-            )
+        self._limits.check_segments(len(self._state.segments))
 
     @answer.register
     def _(self, message: ws.SealSegment) -> Answered:

@@ -246,6 +246,23 @@ class Files:
         return self.answers[-1]
 
 
+class Archived:
+    """A segment of some blocks of 256 KiB, of which the newest is in memory as well."""
+
+    def __init__(
+        self, make_store: Callable[..., Any], block: Block, blocks: int
+    ) -> None:
+        self.files = Files()
+        self.store = make_store(reader=self.files, recent_bytes=300_000)
+        self.peer = self.store.peer()
+        data = block(b"x" * (1 << 18))
+        self.size = len(data)
+        """Of each block, in bytes."""
+        writer = Writer(self.store)
+        for _ in range(blocks):
+            writer.append(data)
+
+
 def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> None:
     """What memory has no more is read from files, up to what memory has."""
     files = Files()
@@ -265,15 +282,11 @@ def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> No
 
 def test_old_data_that_is_gone(make_store: Callable[..., Any], block: Block) -> None:
     """What the archive has dropped is truncated, up to where there is something."""
-    files = Files()
-    store = make_store(reader=files, recent_bytes=300_000)
-    writer, peer = Writer(store), store.peer()
-    data = block(b"x" * (1 << 18))
-    for _ in range(3):
-        writer.append(data)
+    archived = Archived(make_store, block, 3)
+    files, peer = archived.files, archived.peer
     files.first_lsn = 2
     peer.send(read(0))
-    assert peer.got == [SegmentIsTruncated(7, "s", len(data), "", 0)]
+    assert peer.got == [SegmentIsTruncated(7, "s", archived.size, "", 0)]
     assert files.asked == []
 
 
@@ -281,12 +294,8 @@ def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) ->
     """Whoever is told that it is truncated asks where it begins, and is told the same;
     what memory still has is not gone, whatever became of its file.
     """
-    files = Files()
-    store = make_store(reader=files, recent_bytes=300_000)
-    writer, peer = Writer(store), store.peer()
-    data = block(b"x" * (1 << 18))
-    for _ in range(3):
-        writer.append(data)
+    archived = Archived(make_store, block, 3)
+    files, peer = archived.files, archived.peer
 
     def begin() -> int:
         [info] = peer.ask(GetStreamSegmentInfo(1, "s"))
@@ -296,11 +305,11 @@ def test_where_a_segment_begins(make_store: Callable[..., Any], block: Block) ->
 
     assert begin() == 0
     files.first_lsn = 2
-    assert begin() == len(data)
+    assert begin() == archived.size
     files.first_lsn = 1000
-    assert begin() == 2 * len(data)
+    assert begin() == 2 * archived.size
     peer.send(read(0))
-    assert peer.got == [SegmentIsTruncated(7, "s", 2 * len(data), "", 0)]
+    assert peer.got == [SegmentIsTruncated(7, "s", 2 * archived.size, "", 0)]
 
 
 def test_a_slow_segment(make_store: Callable[..., Any], block: Block) -> None:
@@ -329,19 +338,16 @@ def test_old_data_that_goes_meanwhile(
     make_store: Callable[..., Any], block: Block
 ) -> None:
     """What retention takes while it is fetched is truncated, as if it had been before."""
-    files = Files()
-    store = make_store(reader=files, recent_bytes=300_000)
-    writer, peer, gone = Writer(store), store.peer(), store.peer()
-    data = block(b"x" * (1 << 18))
-    for _ in range(3):
-        writer.append(data)
+    archived = Archived(make_store, block, 3)
+    files, peer = archived.files, archived.peer
+    gone = archived.store.peer()
     peer.send(read(0))
     gone.send(read(0))
     gone.connection.lose()
     files.first_lsn = 2
     for answer in files.answers:
         answer.errback(LookupError("in no file"))
-    assert peer.got == [SegmentIsTruncated(7, "s", len(data), "", 0)]
+    assert peer.got == [SegmentIsTruncated(7, "s", archived.size, "", 0)]
     assert not peer.refused
     assert gone.got == []
     assert len(files.answers) == 2
@@ -385,19 +391,15 @@ def test_after_a_restart(store: Any, writer: Writer, block: Block) -> None:
 
 def test_marks_of_what_is_gone_go(make_store: Callable[..., Any], block: Block) -> None:
     """Where events lay that retention took is not saved for ever; the rest is read."""
-    files = Files()
-    store = make_store(reader=files, recent_bytes=300_000)
-    writer, peer = Writer(store), store.peer()
-    data = block(b"x" * (1 << 18))
-    for _ in range(9):
-        writer.append(data)
+    archived = Archived(make_store, block, 9)
+    files, peer = archived.files, archived.peer
     files.first_lsn = 7
     saved: list[bytes] = []
-    store.container.snapshot().addCallback(saved.append)
-    store.store()
+    archived.store.container.snapshot().addCallback(saved.append)
+    archived.store.store()
     state = restore(saved[0])
     assert state.segments["s"].mark_lsns == array("q", (6, 7, 8, 9))
     peer.send(read(0))
-    assert peer.got == [SegmentIsTruncated(7, "s", 6 * len(data), "", 0)]
-    peer.send(read(6 * len(data)))
+    assert peer.got == [SegmentIsTruncated(7, "s", 6 * archived.size, "", 0)]
+    peer.send(read(6 * archived.size))
     assert files.asked[-1][-1] == 7

@@ -369,12 +369,17 @@ def test_segments_and_tables_are_bounded(make_store: Callable[..., Any]) -> None
     assert "options.table_bytes" in peer.refused
 
 
+def large_value(peer: Any) -> Entry:
+    """Put half a MiB into a new table `t`; returns its key."""
+    large = Entry(b"k", NEVER, bytes(1 << 19))
+    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
+    return Entry(b"k", NEVER)
+
+
 def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
     """One that asks for a large value many times is refused before it is put together."""
     peer = store.peer()
-    key = Entry(b"k", NEVER)
-    large = Entry(b"k", NEVER, bytes(1 << 19))
-    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
+    key = large_value(peer)
     peer.send(wt.ReadTable(3, "t", "", [key] * 100_000))
     assert "reply of" in peer.refused
 
@@ -382,9 +387,7 @@ def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
 def test_replies_that_wait_are_bounded(store: Any) -> None:
     """While the disk does not answer, replies do not pile up; else all are given."""
     peer = store.peer()
-    key = Entry(b"k", NEVER)
-    large = Entry(b"k", NEVER, bytes(1 << 19))
-    peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
+    key = large_value(peer)
     many = [wt.ReadTable(3, "t", "", [key] * 8)] * 20
     assert len(peer.ask(*many)) == 20
     peer.ask(CreateSegment(4, "u", 0, 0), *many)
