@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from _report import Broken
 
-__all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load"]
+__all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load", "spawn"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -29,6 +29,20 @@ def environment() -> dict[str, str]:
     """Ours, with the source tree importable and its Twisted plugin found."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path}
+
+
+def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """A leader of its own session, beside its log and with its output at the end of it."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=log.parent,
+            env=environment(),
+            start_new_session=True,
+        )
 
 
 @dataclass
@@ -103,16 +117,7 @@ class Gateway:
         """Run it until `/readyz` says 200; returns the seconds that took."""
         self.data.mkdir(exist_ok=True)
         begin = time.monotonic()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.home,
-                env=environment(),
-                start_new_session=True,
-            )
+        self.process = spawn(self._command(), self.log)
         try:
             self._wait_ready(begin + timeout)
         except BaseException:

@@ -35,55 +35,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _daemon import Consumer, Gateway, Memory, Usage, certificate, load, usage
-from _machine import cores, floors, machine, processor_seconds
-from _report import Broken, Claim, Report, arguments, main, workplace
+from _daemon import Gateway, Usage, certificate, load, usage
+from _machine import floors, machine, processor_seconds
+from _report import Claim, Report, arguments, main, workplace
+from _run import Run, between, through
 
 CASES = ("top", "tls", "small", "latency")
 _SMALL = {"events": 50, "connections": 100, "windows": 4096}
 _LARGE = {"events": 2048, "connections": 4, "windows": 256}
-_IDLE = 0.05
-
-
-@dataclass
-class Run:
-    """One case's outcome."""
-
-    load: dict[str, Any]
-    cpu_us: float | None
-    """Per event, in the interval."""
-    whole_us: float | None
-    """Per event, from the first byte to the last row in Parquet."""
-    cores: float
-    busiest: float
-    rss_peak: int
-    published_share: float | None
-    """Events that went to Parquet ÷ events acknowledged, in the interval."""
-    idle: float
-    """Share of the machine's time that no one used."""
-    stolen: float
-
-    @property
-    def rate(self) -> float:
-        return float(self.load["events_per_second"])
-
-    @property
-    def rate_alone(self) -> float:
-        """With the generator taken out; see the top of this file."""
-        generator = float(self.load["generator_cpu_cores"])
-        if self.idle > _IDLE or not self.busiest:
-            return self.rate
-        scaled = self.rate * cores() / (cores() - min(generator, cores() - 0.1))
-        return max(self.rate, min(scaled, self.rate / self.busiest))
-
-    @property
-    def judged_us(self) -> float | None:
-        known = [us for us in (self.cpu_us, self.whole_us) if us is not None]
-        return max(known) if known else None
 
 
 def ours(home: Path, case: str, options: argparse.Namespace, rate: float) -> Run:
@@ -101,39 +63,16 @@ def ours(home: Path, case: str, options: argparse.Namespace, rate: float) -> Run
         listener["tls"] = {"certificate": str(ca), "private_key": str(key)}
     settings = {"listeners": [listener], "spool": {"retention": "10s"}}
     with Gateway(place, settings) as gateway:
-        consumer, memory = Consumer(gateway), Memory(gateway)
-        consumer.start()
-        memory.start()
-        begin = gateway.usage()
-        shape = _SMALL if case == "small" else _LARGE
-        with load(
-            gateway.address(),
+        return through(
+            gateway,
+            "beats",
             rate=rate,
             warm_up=options.warm_up,
             seconds=options.seconds,
             tls=case == "tls",
             ca=ca,
-            **shape,
-        ) as running:
-            running.until("measuring")
-            before, machine_before = gateway.usage(), processor_seconds()
-            published_before = gateway.lsns()[1]
-            measured = running.until("measured")
-            after, machine_after = gateway.usage(), processor_seconds()
-            published = gateway.lsns()[1] - published_before
-            total = running.until("drained")["acked_events"]
-        gateway.wait_published()
-        whole = gateway.usage()
-        consumer.stop()
-        peak = memory.stop()
-        durable = gateway.lsns()[0]
-    if durable != total:
-        raise Broken(f"acknowledged {total} events, the journal has {durable}")
-    run = _run(measured, before, after, machine_before, machine_after)
-    run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
-    run.published_share = published / measured["events"]
-    run.rss_peak = peak
-    return run
+            **(_SMALL if case == "small" else _LARGE),
+        )
 
 
 def theirs(case: str, options: argparse.Namespace, rate: float) -> Run:
@@ -158,35 +97,11 @@ def theirs(case: str, options: argparse.Namespace, rate: float) -> Run:
         measured = running.until("measured")
         after, machine_after = used(), processor_seconds()
         running.until("drained")
-    run = _run(measured, before, after, machine_before, machine_after)
+    run = between(measured, before, after, machine_before, machine_after)
     run.rss_peak = after.rss
     if options.pid is None:
         run.cpu_us = None
     return run
-
-
-def _run(
-    measured: dict[str, Any],
-    before: Usage,
-    after: Usage,
-    machine_before: dict[str, float],
-    machine_after: dict[str, float],
-) -> Run:
-    used, busiest = after.since(before)
-    spent = {name: machine_after[name] - machine_before[name] for name in machine_after}
-    total = sum(spent.values())
-    cpu = after.cpu - before.cpu
-    return Run(
-        load=measured,
-        cpu_us=cpu / measured["events"] * 1e6 if measured["events"] else None,
-        whole_us=None,
-        cores=used,
-        busiest=busiest,
-        rss_peak=0,
-        published_share=None,
-        idle=spent["idle"] / total,
-        stolen=spent["stolen"] / total,
-    )
 
 
 def describe(report: Report, case: str, run: Run) -> None:

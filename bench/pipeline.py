@@ -33,7 +33,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from _daemon import Gateway, Usage, environment, load, usage
+from _daemon import Gateway, Usage, load, spawn, usage
 from _machine import machine, processor_seconds
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import MARK_AT
@@ -117,16 +117,7 @@ class Spark:
         self.log = gateway.home / "spark.log"
         code = "import sys; from gateway.cli import main; sys.exit(main())"
         words = ["spark", "--config", str(gateway.config)]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=gateway.home,
-                env=environment(),
-                start_new_session=True,
-            )
+        self.process = spawn([sys.executable, "-c", code, *words], self.log)
 
     def check(self) -> None:
         if self.process.poll() is not None:

@@ -36,7 +36,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -53,11 +52,12 @@ from _appends import (
     expect,
     setup_append,
 )
-from _daemon import ROOT, Consumer, Gateway, Memory, load
+from _daemon import ROOT, Consumer, Gateway, load
 from _load import _spread
 from _machine import best, fdatasync_seconds, machine
 from _reads import read_segment
 from _report import Broken, Claim, Report, arguments, main, workplace
+from _run import Run, through
 
 CASES = (
     "top", "mixed", "single", "kib", "large", "small", "latency", "quiet", "tail", "memory",
@@ -79,32 +79,6 @@ _SEGMENT_READ = 10
 _PROMISED = 300_000
 
 
-@dataclass
-class Run:
-    """One case of appends."""
-
-    load: dict[str, Any]
-    cpu_us: float
-    """Per event, in the interval."""
-    whole_us: float
-    """Per event, from the first byte to the last row in Parquet."""
-    cores: float
-    busiest: float
-    rss_peak: int
-
-    @property
-    def rate(self) -> float:
-        return float(self.load["events_per_second"])
-
-    @property
-    def bytes_rate(self) -> float:
-        return float(self.load["bytes_sent"]) / float(self.load["seconds"])
-
-    @property
-    def judged_us(self) -> float:
-        return max(self.cpu_us, self.whole_us)
-
-
 def started(home: Path, **options: Any) -> Gateway:
     listener: dict[str, Any] = {
         "name": "streams",
@@ -117,39 +91,15 @@ def started(home: Path, **options: Any) -> Gateway:
 
 def appends(home: Path, options: argparse.Namespace, case: str, rate: float) -> Run:
     with started(home) as gateway:
-        consumer, memory = Consumer(gateway), Memory(gateway)
-        consumer.start()
-        memory.start()
-        begin = gateway.usage()
-        with load(
-            gateway.address("streams"),
+        return through(
+            gateway,
+            "streams",
             script="_appends.py",
             rate=rate,
             warm_up=options.warm_up,
             seconds=options.seconds,
             **_SHAPES[case],
-        ) as running:
-            running.until("measuring")
-            before = gateway.usage()
-            measured = running.until("measured")
-            after = gateway.usage()
-            total = running.until("drained")["acked_events"]
-        gateway.wait_published()
-        whole = gateway.usage()
-        consumer.stop()
-        peak = memory.stop()
-        durable = gateway.lsns()[0]
-    if durable != total:
-        raise Broken(f"acknowledged {total} events, the journal has {durable}")
-    used, busiest = after.since(before)
-    return Run(
-        measured,
-        (after.cpu - before.cpu) / measured["events"] * 1e6,
-        (whole.cpu - begin.cpu) / total * 1e6,
-        used,
-        busiest,
-        peak,
-    )
+        )
 
 
 def tell_appends(report: Report, case: str, run: Run, copy_us: float) -> None:

@@ -1,0 +1,116 @@
+"""One load through one gateway: rate, CPU and memory, to the last row in Parquet.
+
+What the figures are is said at the top of `lumberjack.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from _daemon import Consumer, Gateway, Memory, Usage, load
+from _machine import cores, processor_seconds
+from _report import Broken
+
+__all__ = ["Run", "between", "through"]
+
+_IDLE = 0.05
+
+
+@dataclass
+class Run:
+    """What became of one load."""
+
+    load: dict[str, Any]
+    """The figures of the generator."""
+    cpu_us: float | None
+    """Per event, in the interval."""
+    whole_us: float | None
+    """Per event, from the first byte to the last row in Parquet."""
+    cores: float
+    busiest: float
+    rss_peak: int
+    published_share: float | None
+    """Events that went to Parquet ÷ events acknowledged, in the interval."""
+    idle: float
+    """Share of the machine's time that no one used."""
+    stolen: float
+
+    @property
+    def rate(self) -> float:
+        return float(self.load["events_per_second"])
+
+    @property
+    def bytes_rate(self) -> float:
+        return float(self.load["bytes_sent"]) / float(self.load["seconds"])
+
+    @property
+    def rate_alone(self) -> float:
+        """With the generator taken out."""
+        generator = float(self.load["generator_cpu_cores"])
+        if self.idle > _IDLE or not self.busiest:
+            return self.rate
+        scaled = self.rate * cores() / (cores() - min(generator, cores() - 0.1))
+        return max(self.rate, min(scaled, self.rate / self.busiest))
+
+    @property
+    def judged_us(self) -> float | None:
+        known = [us for us in (self.cpu_us, self.whole_us) if us is not None]
+        return max(known) if known else None
+
+
+def through(gateway: Gateway, listener: str, **options: Any) -> Run:
+    """Start the generator of `load` with these options, and see what becomes of it.
+
+    Published files are taken away meanwhile.  Raises `Broken` if the journal does not
+    have what was acknowledged.
+    """
+    consumer, memory = Consumer(gateway), Memory(gateway)
+    consumer.start()
+    memory.start()
+    begin = gateway.usage()
+    with load(gateway.address(listener), **options) as running:
+        running.until("measuring")
+        before, machine_before = gateway.usage(), processor_seconds()
+        published_before = gateway.lsns()[1]
+        measured = running.until("measured")
+        after, machine_after = gateway.usage(), processor_seconds()
+        published = gateway.lsns()[1] - published_before
+        total = running.until("drained")["acked_events"]
+    gateway.wait_published()
+    whole = gateway.usage()
+    consumer.stop()
+    peak = memory.stop()
+    durable = gateway.lsns()[0]
+    if durable != total:
+        raise Broken(f"acknowledged {total} events, the journal has {durable}")
+    run = between(measured, before, after, machine_before, machine_after)
+    run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
+    run.published_share = published / measured["events"]
+    run.rss_peak = peak
+    return run
+
+
+def between(
+    measured: dict[str, Any],
+    before: Usage,
+    after: Usage,
+    machine_before: dict[str, float],
+    machine_after: dict[str, float],
+) -> Run:
+    """What the interval alone says."""
+    used, busiest = after.since(before)
+    spent = {name: machine_after[name] - machine_before[name] for name in machine_after}
+    total = sum(spent.values())
+    cpu = after.cpu - before.cpu
+    return Run(
+        load=measured,
+        cpu_us=cpu / measured["events"] * 1e6 if measured["events"] else None,
+        whole_us=None,
+        cores=used,
+        busiest=busiest,
+        rss_peak=0,
+        published_share=None,
+        idle=spent["idle"] / total,
+        stolen=spent["stolen"] / total,
+    )
