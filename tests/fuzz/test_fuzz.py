@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from deadlines import run
+
 _HERE = Path(__file__).parent
-_ROOT = _HERE.parents[1]
 _SECONDS = os.environ.get("FUZZ_SECONDS", "10")
 
 
@@ -23,23 +23,16 @@ _SECONDS = os.environ.get("FUZZ_SECONDS", "10")
 @pytest.mark.parametrize("target", sorted(p.stem for p in _HERE.glob("fuzz_*.py")))
 def test_fuzz(target: str, tmp_path: Path) -> None:
     """Nothing but batches, replies and refusals comes of bytes that look for trouble."""
-    run = subprocess.run(
-        [
-            # A process begins with the peak memory of the one that made it, which may
-            # be beyond the limit; a shell's is small.
-            *("sh", "-c", '"$@"; exit $?', "sh"),
-            sys.executable,
-            str(_HERE / f"{target}.py"),
-            f"-max_total_time={_SECONDS}",
-            "-max_len=4096",
-            "-rss_limit_mb=1024",
-            f"-artifact_prefix={tmp_path}/",
-        ],
+    done = run(
+        # A process begins with the peak memory of the one that made it, which may be
+        # beyond the limit; a shell's is small.
+        *("sh", "-c", '"$@"; exit $?', "sh"),
+        sys.executable,
+        _HERE / f"{target}.py",
+        f"-max_total_time={_SECONDS}",
+        "-max_len=4096",
+        "-rss_limit_mb=1024",
+        f"-artifact_prefix={tmp_path}/",
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
     )
-    assert run.returncode == 0, run.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[-4000:]

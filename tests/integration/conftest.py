@@ -1,4 +1,4 @@
-"""Clients from the npm registry, and bare sockets."""
+"""Clients from the npm registry, and sockets that speak Lumberjack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-_SECONDS = 120.0
+from deadlines import run
+
+_NPM_SECONDS = 120.0
+"""What the registry may take; it is not ours to wait for."""
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +42,11 @@ def npm(
         try:
             done = subprocess.run(
                 [str(command), *words.split(), str(home), *packages],
-                capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=home,
+                capture_output=True, text=True, timeout=_NPM_SECONDS, check=False,
+                cwd=home,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            lacking(f"npm install {packages} did not end in {_SECONDS:g} s")
+            lacking(f"npm install {packages} did not end in {_NPM_SECONDS:g} s")
         if done.returncode:
             lacking(f"npm install {packages}: {done.stderr[-500:]}")
         return lambda program, *words: _run(str(node), home, program, words)
@@ -54,10 +58,7 @@ def _run(node: str, home: Path, program: str, words: tuple[object, ...]) -> str:
     """What the program prints; it must end well, and in time."""
     path = home / "program.js"
     path.write_text(program)
-    done = subprocess.run(
-        [node, str(path), *map(str, words)],
-        capture_output=True, text=True, timeout=60, check=False, cwd=home,
-    )  # fmt: skip
+    done = run(node, path, *words, cwd=home)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,7 +68,6 @@ class Peer:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        connection.settimeout(60)
         self.sequence = 0
 
     @property
@@ -113,7 +113,7 @@ def connect() -> Iterator[Callable[..., Peer]]:
     peers: list[Peer] = []
 
     def connect(address: tuple[str, int], source: str = "127.0.0.1") -> Peer:
-        made = socket.create_connection(address, 60, source_address=(source, 0))
+        made = socket.create_connection(address, source_address=(source, 0))
         peers.append(Peer(made))
         return peers[-1]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -16,18 +15,15 @@ from typing import Any
 
 import pytest
 
+from daemons import Daemon, listener
+from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 
-ROOT = Path(__file__).parents[2]
 WINDOW = 256
 FILLING = "x" * 2000
-LISTENER = {
-    "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
-    "options": {"window": WINDOW},
-}  # fmt: skip
 SETTINGS: dict[str, Any] = {
-    "listeners": [LISTENER],
+    "listeners": [listener("reactive", "rsio", options={"window": WINDOW})],
     # Nothing may be small because it is compressed well.
     "spool": {"max_bytes": "2MiB", "roll_bytes": "256KiB", "compression": "none"},
     "journal": {"segment_bytes": "256KiB"},
@@ -68,15 +64,13 @@ class Program(threading.Thread):
 class World:
     """A daemon that is full, and those that publish to it."""
 
-    def __init__(self, daemon: Any, home: Path, eventually: Callable[..., Any]) -> None:
+    def __init__(self, daemon: Daemon, home: Path) -> None:
         self.daemon = daemon
-        self.eventually = eventually
         address = daemon.address("reactive")
         self.programs = [Program(address, 4000, None), Program(address, 4000, "meter")]
         for each in self.programs:
             each.start()
         self.acked = home / "sent.acked"
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self.sender = subprocess.Popen(
             [
                 sys.executable, "-m", "gateway.cli", "send", "rsio",
@@ -85,7 +79,7 @@ class World:
             ],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )  # fmt: skip
 
     def progress(self) -> tuple[int, ...]:
@@ -105,10 +99,11 @@ class World:
         def still() -> bool:
             before = self.progress()
             time.sleep(1.0)
-            return full() and self.progress() == before
+            waiting = all(each.outbox.unsent == 1 for each in self.programs)
+            return waiting and full() and self.progress() == before
 
-        self.eventually(full, "the spool is full")
-        self.eventually(still, "nobody sends any more")
+        eventually(full, "the spool is full")
+        eventually(still, "nobody sends any more")
 
     def assert_suspended(self) -> None:
         """Each program sits in a `send`, within a window of what is known to be safe."""
@@ -131,10 +126,10 @@ class World:
     def finish(self) -> None:
         """Everyone comes to an end by itself, well."""
         for each in self.programs:
-            each.join(400)
+            each.join()
             assert each.failed is None
             assert each.done
-        totals = json.loads(self.sender.communicate(timeout=400)[0])
+        totals = json.loads(finish(self.sender, seconds=300)[0])
         assert totals["complete"]
         assert totals["resent"] == 0
 
@@ -160,10 +155,8 @@ class World:
 
 
 @pytest.fixture
-def world(
-    start: Callable[..., Any], tmp_path: Path, eventually: Callable[..., Any]
-) -> Iterator[World]:
-    made = World(start(**SETTINGS), tmp_path, eventually)
+def world(start: Callable[..., Daemon], tmp_path: Path) -> Iterator[World]:
+    made = World(start(**SETTINGS), tmp_path)
     yield made
     made.kill()
 
@@ -197,7 +190,7 @@ def test_a_full_spool_suspends_senders(world: World) -> None:
     world.assert_suspended()
     world.assert_flat(daemon.memory())
     with archiving(daemon):
-        world.eventually(lambda: world.programs[0].returned > 1500, "it flows again")
+        eventually(lambda: world.programs[0].returned > 1500, "it flows again")
     world.stuck()  # the next time is like the first
     world.assert_suspended()
     with archiving(daemon):
@@ -219,17 +212,17 @@ def test_the_spark_job_is_down_and_comes_back(
     world.assert_suspended()
     log = (tmp_path / "spark.log").open("wb")
     command = ["spark", "--config", str(daemon.config)]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with log, subprocess.Popen(
         [sys.executable, "-m", "gateway.cli", *command],
-        stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
+        stdout=log, stderr=log, env=environment(),
     ) as job:  # fmt: skip
         try:
             world.finish()
             daemon.settled()
             daemon.terminate()
             job.terminate()
-            assert job.wait(120) == 0, Path(log.name).read_text()[-5000:]
+            finish(job)
+            assert job.returncode == 0, Path(log.name).read_text()[-5000:]
         finally:
             job.kill()
     last = gateway_command(*command, "--once")

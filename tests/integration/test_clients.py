@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import pytest
 from pylogbeat import ConnectionException, PyLogBeatClient
 
-TIMEOUT = 30
+from daemons import listener, tls
+from deadlines import eventually, run
 
 LOGGING_PROGRAM = """
 import logging, sys
@@ -24,7 +24,7 @@ from logstash_async.transport import BeatsTransport
 
 port, records = int(sys.argv[1]), int(sys.argv[2])
 transport = BeatsTransport("127.0.0.1", port, ssl_enable=False, ssl_verify=False,
-    ssl_verify_flags=None, keyfile=None, certfile=None, ca_certs=None, timeout=30)
+    ssl_verify_flags=None, keyfile=None, certfile=None, ca_certs=None, timeout=None)
 handler = AsynchronousLogstashHandler(
     "127.0.0.1", port, database_path=None, transport=transport)
 log = logging.getLogger("shop")
@@ -50,7 +50,7 @@ def payloads(rows: list[dict[str, Any]]) -> list[Any]:
 def test_what_pylogbeat_sends_arrives(start: Callable[..., Any]) -> None:
     """Window after window on one connection, whose sequence numbers never reset."""
     daemon = start()
-    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+    with PyLogBeatClient(*daemon.address()) as client:
         for window in range(5):
             client.send(messages(10, first=window * 10))
         peer = "{}:{}".format(*client._socket.getsockname())
@@ -73,7 +73,7 @@ def test_what_pylogbeat_sends_arrives(start: Callable[..., Any]) -> None:
 def test_a_big_window_arrives(start: Callable[..., Any]) -> None:
     """Twenty thousand events in one window, acknowledged as one."""
     daemon = start()
-    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+    with PyLogBeatClient(*daemon.address()) as client:
         client.send(messages(20_000))
     daemon.settled()
     assert payloads(daemon.rows()) == messages(20_000)
@@ -86,7 +86,7 @@ def test_text_of_all_kinds_arrives_unchanged(start: Callable[..., Any]) -> None:
         for text in ("żółw", "日本語のログ", "🐢🚀", "\u2028 \u0000", "", '"\\')
     ]
     daemon = start()
-    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+    with PyLogBeatClient(*daemon.address()) as client:
         client.send(sent)
         client.send([json.dumps({"message": "żółw"})])
     daemon.settled()
@@ -104,7 +104,7 @@ def test_events_that_are_no_json_are_acknowledged_and_kept(
     """A poison event does not make its sender loop; it is stored with its flaw."""
     sent = [b"{nope", b"", b'{"m":"\xff\xfe"}', b'{"fine":true}']
     daemon = start()
-    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+    with PyLogBeatClient(*daemon.address()) as client:
         client.send(sent)
     daemon.settled()
     rows = daemon.rows()
@@ -117,7 +117,7 @@ def test_events_that_are_no_json_are_acknowledged_and_kept(
 def test_an_empty_window_is_acknowledged(start: Callable[..., Any]) -> None:
     """`send([])` returns, and the connection goes on."""
     daemon = start()
-    with PyLogBeatClient(*daemon.address(), timeout=TIMEOUT) as client:
+    with PyLogBeatClient(*daemon.address()) as client:
         client.send([])
         client.send(messages(1))
     daemon.settled()
@@ -127,10 +127,9 @@ def test_an_empty_window_is_acknowledged(start: Callable[..., Any]) -> None:
 def test_tls_is_recorded(start: Callable[..., Any], authority: Any) -> None:
     """A client that verifies our certificate gets through; its events say TLSv1.3."""
     pair = authority.issue("gateway.example")
-    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
-    daemon = start(listeners=[_beats(tls=tls)])
+    daemon = start(listeners=[listener("beats", "lumberjack", tls=tls(pair))])
     with PyLogBeatClient(
-        *daemon.address(), timeout=TIMEOUT, ssl_enable=True, ca_certs=str(authority.ca)
+        *daemon.address(), ssl_enable=True, ca_certs=str(authority.ca)
     ) as client:
         client.send(messages(3000))
     daemon.settled()
@@ -141,17 +140,14 @@ def test_tls_is_recorded(start: Callable[..., Any], authority: Any) -> None:
 
 
 def test_a_client_certificate_names_the_principal(
-    start: Callable[..., Any], authority: Any, eventually: Callable[..., Any]
+    start: Callable[..., Any], authority: Any
 ) -> None:
     """Who proves to be web-1 is `CN=web-1` in each event; who proves nothing is out."""
     pair, ours = authority.issue("gateway.example"), authority.issue("web-1")
-    tls = {
-        "certificate": str(pair.certificate), "private_key": str(pair.key),
-        "client_auth": "required", "client_ca": str(authority.ca),
-    }  # fmt: skip
-    daemon = start(listeners=[_beats(tls=tls)])
+    mutual = tls(pair, client_auth="required", client_ca=str(authority.ca))
+    daemon = start(listeners=[listener("beats", "lumberjack", tls=mutual)])
     address = daemon.address()
-    options = {"timeout": TIMEOUT, "ssl_enable": True, "ca_certs": str(authority.ca)}
+    options = {"ssl_enable": True, "ca_certs": str(authority.ca)}
     with PyLogBeatClient(
         *address, **options, certfile=str(ours.certificate), keyfile=str(ours.key)
     ) as client:
@@ -177,10 +173,7 @@ def test_records_of_python_logging_arrive(
     daemon = start()
     program = tmp_path / "shop.py"
     program.write_text(LOGGING_PROGRAM)
-    done = subprocess.run(
-        [sys.executable, str(program), str(daemon.address()[1]), "300"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run(sys.executable, program, daemon.address()[1], 300)
     assert (done.returncode, done.stderr) == (0, "")
     daemon.settled()
     rows = daemon.rows()
@@ -189,8 +182,3 @@ def test_records_of_python_logging_arrive(
         f"order {number} taken" for number in range(300)
     )
     assert {row["flaw"] for row in rows} == {None}
-
-
-def _beats(**more: Any) -> dict[str, Any]:
-    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
-    return {**plain, **more}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from daemons import listener
 from gateway.protocols.pravega.codec import REPLIES, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
@@ -35,15 +36,15 @@ from gateway.protocols.pravega.wire_segments import (
 )
 
 WRITER, ATTRIBUTE = b"w" * 16, b"a" * 16
-BEATS = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
-STREAMS = {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"}
+BEATS = listener("beats", "lumberjack")
+STREAMS = listener("streams", "pravega")
 
 
 class Client:
     """Asks one thing at a time; raises OSError when the daemon is gone."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=30)
+        self._socket = socket.create_connection(address)
         self._frames = Frames(REPLIES)
         self._replies: list[Any] = []
         self.ask(Hello(17, 5), Hello)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from daemons import listener, tls
+
 
 def beats(**more: Any) -> list[dict[str, Any]]:
-    plain = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
-    return [{**plain, **more}]
+    return [listener("beats", "lumberjack", **more)]
 
 
 def proxied(host: str, port: int) -> bytes:
@@ -47,11 +48,10 @@ def test_a_proxy_may_be_in_front_of_tls(
 ) -> None:
     """A balancer that passes TLS through puts its header before it."""
     pair = authority.issue("gateway.example")
-    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
     trusted = {"trusted": ["127.0.0.0/8"]}
-    daemon = start(listeners=beats(proxy_protocol=trusted, tls=tls))
+    daemon = start(listeners=beats(proxy_protocol=trusted, tls=tls(pair)))
     context = ssl.create_default_context(cafile=authority.ca)
-    with socket.create_connection(daemon.address(), 60) as plain:
+    with socket.create_connection(daemon.address()) as plain:
         plain.sendall(proxied("203.0.113.9", 4711))
         with context.wrap_socket(plain, server_hostname="localhost") as sealed:
             sealed.sendall(bytes.fromhex("325700000001 324a 00000001 00000002 7b7d"))
@@ -87,10 +87,7 @@ def test_websocket_carries_lumberjack(
     options: list[Any] = ["--websocket", "/beats"]
     if sealed:
         pair = authority.issue("gateway.example")
-        more["tls"] = {
-            "certificate": str(pair.certificate),
-            "private_key": str(pair.key),
-        }
+        more["tls"] = tls(pair)
         options += ["--tls", "--ca", authority.ca]
     daemon = start(listeners=beats(**more))
     acked = tmp_path / "acked"
@@ -150,8 +147,7 @@ def test_plain_bytes_on_a_tls_port_are_told_so(
 ) -> None:
     """A shipper without TLS gets FIN, and the log says what it did wrong."""
     pair = authority.issue("gateway.example")
-    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
-    daemon = start(listeners=beats(tls=tls))
+    daemon = start(listeners=beats(tls=tls(pair)))
     peer = connect(daemon.address())
     peer.send(peer.window(b"{}"))
     assert peer.rest() == b""

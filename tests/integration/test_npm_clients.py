@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from daemons import listener, tls
+
 pytestmark = pytest.mark.needs_npm
 
 # One `W 20` per connection, then bare v1 `D` frames for ever.  It takes any 'A' for an
@@ -34,7 +36,7 @@ client.on("connect", () => {
   });
   for (let n = 0; n < 20; n++) more();
 });
-setTimeout(() => { console.error("no acknowledgement", lost); process.exit(5); }, 50000);
+setTimeout(() => { console.error("no acknowledgement", lost); process.exit(5); }, 600000);
 """
 
 # A window per event once connected, all before that in one; reads no acknowledgement.
@@ -48,7 +50,7 @@ client.socket.on("connect", () => setImmediate(() => {
   client.socket.removeAllListeners("close");
   client.socket.end(() => process.exit(0));
 }));
-setTimeout(() => process.exit(5), 50000);
+setTimeout(() => process.exit(5), 600000);
 """
 
 
@@ -60,9 +62,7 @@ def test_lumberjack_protocol_gets_an_ack_that_it_believes(
     """
     run = npm("lumberjack-protocol@1.0.7")
     pair = authority.issue("localhost")
-    tls = {"certificate": str(pair.certificate), "private_key": str(pair.key)}
-    listener = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
-    daemon = start(listeners=[{**listener, "tls": tls}])
+    daemon = start(listeners=[listener("beats", "lumberjack", tls=tls(pair))])
     heard = run(PROTOCOL_PROGRAM, daemon.address()[1], authority.ca, 500)
     acknowledged = [int(line) for line in heard.splitlines()]
     assert acknowledged == sorted(acknowledged)

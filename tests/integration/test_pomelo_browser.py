@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from daemons import listener, tls
+from deadlines import eventually
 
 pytestmark = [pytest.mark.needs_npm, pytest.mark.needs_apt]
 
@@ -108,7 +110,6 @@ def browse(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
 def test_a_page_sends_and_shows_a_push(
     npm: Callable[..., Any],
     start: Callable[..., Any],
-    eventually: Callable[..., Any],
     browse: Callable[[Path], None],
     server_pair: Any,
     tmp_path: Path,
@@ -123,16 +124,12 @@ def test_a_page_sends_and_shows_a_push(
             "pomelo-protobuf@0.4.0",
         )(SOURCES)
     )
-    game = {
-        "name": "game",
-        "protocol": "pomelo",
-        "listen": "tcp:127.0.0.1:0",
-        "websocket": {"path": "/"},
-        "tls": {
-            "certificate": str(server_pair.certificate),
-            "private_key": str(server_pair.key),
-        },
-        "options": {
+    game = listener(
+        "game",
+        "pomelo",
+        websocket={"path": "/"},
+        tls=tls(server_pair),
+        options={
             "routes": ["area.player.move", "onScore"],
             "client_protos": {
                 "area.player.move": {"required sInt32 x": 1, "required sInt32 y": 2}
@@ -141,7 +138,7 @@ def test_a_page_sends_and_shows_a_push(
                 "onScore": {"required string name": 1, "required uInt32 points": 2}
             },
         },
-    }
+    )
     daemon = start(listeners=[game])
     talk = PAGE.replace("PORT", str(daemon.address("game")[1]))
     scripts = [AROUND, protocol, EMPTY, protobuf, PROTOBUF, client, talk]
@@ -157,15 +154,8 @@ def test_a_page_sends_and_shows_a_push(
         return {row["channel"]: json.loads(row["payload"]) for row in daemon.rows()}
 
     eventually(lambda: "page.answered" in stored(), "the page's request")
-    admin = json.loads(daemon.config.read_text())["admin"]["listen"]
-    push = {"route": "onScore", "body": {"name": "alice", "points": 42}}
-    request = urllib.request.Request(
-        f"http://{admin.removeprefix('tcp:')}/api/push",
-        json.dumps({**push, "to": {"uid": "alice"}}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        assert json.load(answer) == {"sent": 1, "dropped": 0}
+    pushed = daemon.push("onScore", {"name": "alice", "points": 42}, uid="alice")
+    assert pushed == {"sent": 1, "dropped": 0}
     eventually(lambda: "page.shows" in stored(), "the push on the page")
 
     assert stored() == {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from daemons import Daemon, listener
+from deadlines import eventually
 
 CLIENTS = {
     "pomelo-jsclient-websocket": "0.1.1",
@@ -64,14 +66,10 @@ def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
 class Game:
     """A daemon that Pomelo clients connect to."""
 
-    def __init__(
-        self, start: Callable[..., Any], look: Callable[..., Any], options: Any
-    ) -> None:
-        game = {"name": "game", "protocol": "pomelo", "listen": "tcp:127.0.0.1:0"}
+    def __init__(self, start: Callable[..., Daemon], options: dict[str, Any]) -> None:
         options = {"heartbeat": "1s", **options}
-        web = {"path": "/"}
-        self._daemon = start(listeners=[{**game, "websocket": web, "options": options}])
-        self._eventually = look
+        game = listener("game", "pomelo", websocket={"path": "/"}, options=options)
+        self._daemon = start(listeners=[game])
         self.port = self._daemon.address("game")[1]
 
     def hear(self, talk: Callable[[], list[Any]]) -> list[Any]:
@@ -79,29 +77,20 @@ class Game:
         with ThreadPoolExecutor(1) as threads:
             heard: Future[list[Any]] = threads.submit(talk)
             for route, body in PUSHES.items():
-                push = {"route": route, "body": body, "to": {"uid": "alice"}}
-                self._eventually(
-                    lambda push=push: heard.done() or self._push(push),
+
+                def sent(route: str = route, body: object = body) -> bool:
+                    push = self._daemon.push(route, body, uid="alice")
+                    return bool(push["sent"])
+
+                eventually(
+                    lambda sent=sent: heard.done() or sent(),
                     "the client is there to be pushed to",
                 )
             return heard.result()
 
-    def _push(self, push: dict[str, Any]) -> int:
-        admin = json.loads(self._daemon.config.read_text())["admin"]["listen"]
-        request = urllib.request.Request(
-            f"http://{admin.removeprefix('tcp:')}/api/push",
-            json.dumps(push).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            sent: int = json.load(answer)["sent"]
-            return sent
-
     def stop_after(self, events: int) -> None:
         """SIGTERM once so many are stored."""
-        self._eventually(
-            lambda: self._daemon.listener("game")["events"] == events, "events"
-        )
+        eventually(lambda: self._daemon.listener("game")["events"] == events, "events")
         assert self._daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
     def farewell(self) -> None:
@@ -117,10 +106,8 @@ class Game:
 
 
 @pytest.fixture
-def game(
-    start: Callable[..., Any], eventually: Callable[..., Any], options: dict[str, Any]
-) -> Game:
-    return Game(start, eventually, options)
+def game(start: Callable[..., Daemon], options: dict[str, Any]) -> Game:
+    return Game(start, options)
 
 
 def holds(rows: list[dict[str, Any]]) -> None:
@@ -181,7 +168,7 @@ def test_sigterm_kicks_clients_from_npm(
 @pytest.mark.parametrize("options", [PLAIN], ids=["plain"])
 def test_sigterm_answers_then_kicks(game: Game) -> None:
     """A request that the daemon has read is answered; then the kick; then FIN."""
-    with socket.create_connection(("127.0.0.1", game.port), 45) as connection:
+    with socket.create_connection(("127.0.0.1", game.port)) as connection:
         connection.sendall(HELLO + ACK)
         heard = b""
         while not heard.endswith(HEARTBEAT):
@@ -226,7 +213,7 @@ def converse(port: int) -> list[Any]:
     from pypomelo.client import Client
     from pypomelo.protocol import Protocol
 
-    with socket.create_connection(("127.0.0.1", port), 45) as connection:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
 
         class Connected(Client):
             def send(self, data: bytes) -> None:

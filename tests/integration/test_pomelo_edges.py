@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from daemons import listener
+from deadlines import eventually
+
 OPTIONS: dict[str, Any] = {
     "heartbeat": "0s",
     "routes": ["a.b.c", "a.b.proto"],
@@ -189,20 +192,17 @@ class Web(Tcp):
 
 @pytest.mark.parametrize("way", [Tcp(), Web()], ids=["tcp", "websocket"])
 def test_every_row(
-    start: Callable[..., Any],
-    connect: Callable[..., Any],
-    eventually: Callable[..., Any],
-    way: Tcp,
+    start: Callable[..., Any], connect: Callable[..., Any], way: Tcp
 ) -> None:
     """Each on a connection, and from an address, of its own."""
-    game = {"name": "game", "protocol": "pomelo", "listen": "tcp:127.0.0.1:0"}
-    listener = {
-        **game,
-        "websocket": {"path": "/"},
-        "limits": {"message_bytes": "1MiB"},
-        "options": OPTIONS,
-    }
-    daemon = start(listeners=[listener])
+    game = listener(
+        "game",
+        "pomelo",
+        websocket={"path": "/"},
+        limits={"message_bytes": "1MiB"},
+        options=OPTIONS,
+    )
+    daemon = start(listeners=[game])
     address = daemon.address("game")
     names = {}
     for number, row in enumerate(ROWS, 1):

@@ -13,21 +13,25 @@ from typing import Any
 
 import pytest
 
+from daemons import listener, tls
+from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 from gateway.testing.certificates import Authority
 
-LISTENERS: list[dict[str, Any]] = [
-    {"name": "streams", "protocol": "pravega", "listen": "tcp:127.0.0.1:0"},
-    {
-        "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
-        "options": {"check_publishers": True, "window": 64},
-    },
-    {
-        "name": "reactive-web", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
-        "websocket": {"path": "/rsio"}, "options": {"check_publishers": True},
-    },
-]  # fmt: skip
+REACTIVE = listener(
+    "reactive", "rsio", options={"check_publishers": True, "window": 64}
+)
+LISTENERS = [
+    listener("streams", "pravega"),
+    REACTIVE,
+    listener(
+        "reactive-web",
+        "rsio",
+        websocket={"path": "/rsio"},
+        options={"check_publishers": True},
+    ),
+]
 SENDERS = {
     "seed": ("streams", "pravega", "--dialect", "seed"),
     "v17": ("streams", "pravega", "--dialect", "v17"),
@@ -45,7 +49,6 @@ def _address(daemon: Any, name: str) -> str:
 def test_exactly_once_through_a_kill(
     prepare: Callable[..., Any],
     free_port: Callable[[], int],
-    eventually: Callable[..., Any],
     tmp_path: Path,
     gateway_command: Callable[..., Any],
 ) -> None:
@@ -55,21 +58,25 @@ def test_exactly_once_through_a_kill(
     ]
     daemon = prepare(listeners=listeners).start()
     running = []
-    for name, (listener, *words) in SENDERS.items():
+    for name, (where, *words) in SENDERS.items():
         command = [
             sys.executable, "-m", "gateway.cli", "send", words[0],
-            _address(daemon, listener), *words[1:], "--generate", "8000",
+            _address(daemon, where), *words[1:], "--generate", "8000",
             "--rate", "4000", "--connections", "2", "--json",
             "--acked", str(tmp_path / f"{name}.acked"),
         ]  # fmt: skip
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        running.append(
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, env=environment()
+            )
+        )
     try:
         eventually(
             lambda: daemon.status()["journal"]["durable_lsn"] > 9000, "they send"
         )
         daemon.kill()
         daemon.start()
-        totals = [json.loads(each.communicate(timeout=60)[0]) for each in running]
+        totals = [json.loads(finish(each)[0]) for each in running]
     finally:
         for each in running:
             each.kill()
@@ -89,12 +96,11 @@ def test_exactly_once_through_a_kill(
 def test_a_program_that_connects_again(
     prepare: Callable[..., Any],
     free_port: Callable[[], int],
-    eventually: Callable[..., Any],
 ) -> None:
     """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
     port, count = free_port(), 6000
-    listener = {**LISTENERS[1], "listen": f"tcp:127.0.0.1:{port}"}
-    daemon = prepare(listeners=[listener]).start()
+    fixed = {**REACTIVE, "listen": f"tcp:127.0.0.1:{port}"}
+    daemon = prepare(listeners=[fixed]).start()
     readings = iter([b'{"n":%d}' % number for number in range(count)])
     outbox = Outbox()
     connections = 0
@@ -120,8 +126,7 @@ def test_a_program_that_connects_again(
         eventually(lambda heard=heard: outbox.confirmed > heard, "it is heard")
         daemon.kill()
         daemon.start()
-    thread.join(60)
-    assert not thread.is_alive()
+    thread.join()
     assert connections > 2
     daemon.settled()
     daemon.terminate()
@@ -141,24 +146,18 @@ def test_conformance(
     way: str,
 ) -> None:
     """All that can be seen from outside passes, however the daemon is reached."""
-    listener: dict[str, Any] = {
-        "name": "reactive", "protocol": "rsio", "listen": "tcp:127.0.0.1:0",
-        "options": {"check_publishers": True, "window": 64},
-    }  # fmt: skip
+    reactive = dict(REACTIVE)
     words = []
     if "tls" in way:
         pair = authority.issue("gateway.example")
-        listener["tls"] = {
-            "certificate": str(pair.certificate),
-            "private_key": str(pair.key),
-        }
+        reactive["tls"] = tls(pair)
         words += ["--tls", "--ca", str(authority.ca)]
     if "websocket" in way:
-        listener["websocket"] = {"path": "/rsio"}
+        reactive["websocket"] = {"path": "/rsio"}
         words += ["--websocket", "/rsio"]
     if way == "unix":
-        target = listener["listen"] = f"unix:{tmp_path / 'rsio'}"
-    daemon = start(listeners=[listener])
+        target = reactive["listen"] = f"unix:{tmp_path / 'rsio'}"
+    daemon = start(listeners=[reactive])
     if way != "unix":
         target = _address(daemon, "reactive")
     run = gateway_command("rsio-check", target, *words, "--json")

@@ -16,23 +16,30 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from daemons import Daemon, listener
+from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import StreamFailed
 from gateway.protocols.rsio.client.on_asyncio import connect
 
-_START = "import sys; from gateway.cli import main; sys.exit(main())"
-_READERS = {
-    "name": "readers",
-    "protocol": "rsio",
-    "listen": "tcp:127.0.0.1:0",
-    "options": {"subscribe": ["events"], "publish": ["tap", "events"]},
-}
-_BEATS = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+# Whoever starts the tests may ignore SIGINT, as nohup and `&` in a script do, and what
+# is ignored is inherited.
+_START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from gateway.cli import main
+sys.exit(main())
+"""
+_READERS = listener(
+    "readers",
+    "rsio",
+    options={"subscribe": ["events"], "publish": ["tap", "events"]},
+)
 
 
 class Gate:
     """A daemon with a port for readers, and what feeds and reads it."""
 
-    def __init__(self, daemon: Any, command: Callable[..., Any]) -> None:
+    def __init__(self, daemon: Daemon, command: Callable[..., Any]) -> None:
         self.daemon = daemon
         self.command = command
         self.address = "{}:{}".format(*daemon.address("readers"))
@@ -43,12 +50,12 @@ class Gate:
         done = self.command("send", "lumberjack", beats, "--generate", count)
         assert done.returncode == 0, done.stderr
 
-    def tap(self, *words: object, **more: Any) -> subprocess.Popen[bytes]:
+    def tap(self, *words: object) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, "-c", _START, "tap", self.address, *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            **more,
+            env=environment(),
         )
         self.processes.append(process)
         return process
@@ -58,12 +65,20 @@ class Gate:
 def gate(
     start: Callable[..., Any], gateway_command: Callable[..., Any]
 ) -> Iterator[Gate]:
-    gate = Gate(start(listeners=[_BEATS, _READERS]), gateway_command)
+    gate = Gate(
+        start(listeners=[listener("beats", "lumberjack"), _READERS]), gateway_command
+    )
     yield gate
     for process in gate.processes:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def status(tap: subprocess.Popen[bytes]) -> int | None:
+    """The exit status, once it has ended; its output is not read."""
+    eventually(lambda: tap.poll() is not None, "it has ended")
+    return tap.returncode
 
 
 def lsns(output: bytes) -> list[int]:
@@ -80,7 +95,7 @@ def test_all_events_from_the_first_on(gate: Gate) -> None:
     first = reading.stdout.readline()
     gate.send(1000)
     rest = reading.stdout.read()
-    assert reading.wait(20) == 0
+    assert status(reading) == 0
     assert lsns(first + rest) == list(range(1, 7001))
 
 
@@ -88,7 +103,7 @@ def test_arrow(gate: Gate) -> None:
     """One IPC stream that Arrow reads as a table."""
     gate.send(2000)
     done = gate.tap("--from", "earliest", "--to", 1500, "--format", "arrow")
-    output, errors = done.communicate(timeout=60)
+    output, errors = finish(done)
     assert done.returncode == 0, errors
     with pa.ipc.open_stream(output) as reader:
         table = reader.read_all()
@@ -102,7 +117,7 @@ def test_interrupted(gate: Gate) -> None:
     assert tap.stdout is not None
     tap.stdout.readline()
     tap.send_signal(signal.SIGINT)
-    _, errors = tap.communicate(timeout=20)
+    _, errors = finish(tap)
     assert (tap.returncode, errors) == (130, b"")
 
 
@@ -113,7 +128,7 @@ def test_a_reader_that_stops(gate: Gate) -> None:
     assert tap.stdout is not None
     tap.stdout.readline()
     tap.stdout.close()
-    assert tap.wait(20) == 141
+    assert status(tap) == 141
 
 
 def test_a_stuck_reader(gate: Gate) -> None:
@@ -124,7 +139,7 @@ def test_a_stuck_reader(gate: Gate) -> None:
     gate.send(20_000)
     assert gate.daemon.memory() - before < 64 << 20
     tap.send_signal(signal.SIGINT)
-    assert tap.wait(20) == 130
+    assert status(tap) == 130
 
 
 @pytest.mark.parametrize(
@@ -138,7 +153,7 @@ def test_a_stuck_reader(gate: Gate) -> None:
 def test_what_can_not_be_had(gate: Gate, words: list[str], says: str) -> None:
     """Status 1, and a sentence."""
     tap = gate.tap(*words)
-    output, errors = tap.communicate(timeout=60)
+    output, errors = finish(tap)
     assert (tap.returncode, output) == (1, b"")
     assert errors.decode().startswith(f"gateway tap: {says} ")
 
@@ -166,7 +181,7 @@ def test_a_client_on_asyncio(gate: Gate) -> None:
         return found, ""
 
     gate.send(300)
-    found, why = asyncio.run(asyncio.wait_for(look(), 60))
+    found, why = asyncio.run(look())
     assert found == list(range(1, 201))
     assert why.startswith("E416 ")
 
@@ -224,13 +239,13 @@ def test_two_of_many_taps_are_stuck(gate: Gate) -> None:
             await publish(publisher, rounds)  # it goes on with what is new
             assert json.loads(await anext(not_taken))["lsn"] == gap["to"] + 1
 
-    asyncio.run(asyncio.wait_for(look(), 250))
+    asyncio.run(look())
 
 
 def test_the_page(gate: Gate) -> None:
     """/api/tap has what comes, as server-sent events."""
     with urllib.request.urlopen(
-        f"http://{gate.daemon._admin}/api/tap?protocol=lumberjack", timeout=20
+        f"http://{gate.daemon.admin}/api/tap?protocol=lumberjack"
     ) as answer:
         assert answer.readline().startswith(b":")
         gate.send(10)

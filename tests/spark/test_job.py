@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deadlines import eventually
 from gateway.spark import job
 from gateway.store.lock import lock
 
@@ -440,12 +441,10 @@ def test_it_runs_until_it_is_stopped(
         for first in range(1, 60, 10):
             spool.events("gw", first, 10)
             time.sleep(0.3)
-        end = time.monotonic() + 60
-        while spool.names() and time.monotonic() < end:
-            time.sleep(0.1)
+        eventually(lambda: failed or not spool.names(), "the spool is empty")
     finally:
         stop.set()
-        thread.join(60)
+        thread.join()
     assert failed == []
     assert said[-1] == {"state": "stopped"}
     assert lake_events(config.data_dir / "lake") == spool.produced

@@ -1,0 +1,210 @@
+"""Deadlines of waits, of programs and of whole tests, which a busy machine can not miss.
+
+They count fair seconds: those in which no thread of this process or of its children
+was ready to run and waited for a CPU.  Linux adds such waiting up for each thread, in
+/proc/PID/task/TID/schedstat; elsewhere every second counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hypothesis
+import pytest
+import pytest_timeout
+
+__all__ = ["PATIENCE", "ROOT", "Deadline", "environment", "eventually", "finish", "run"]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+"""Fair seconds that anything may take before it counts as hung."""
+
+_SAMPLE_SECONDS = 0.5
+_SLOWEST = 20
+"""However busy the machine, so many times the fair seconds are enough."""
+
+T = TypeVar("T")
+Text = TypeVar("Text", str, bytes)
+
+
+class FairClock(threading.Thread):
+    """Counts the seconds that were lost in waiting for a CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(name="fair clock", daemon=True)
+        self._lost = 0.0
+        self._at = time.monotonic()
+        self._waits = _waits()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            time.sleep(_SAMPLE_SECONDS)
+            at, waits = time.monotonic(), _waits()
+            waited = sum(
+                max(0, nanoseconds - self._waits.get(thread, 0))
+                for thread, nanoseconds in waits.items()
+            )
+            self._lost += min(waited / 1e9, at - self._at)
+            self._at, self._waits = at, waits
+
+    def now(self) -> float:
+        """Fair seconds since some moment."""
+        return time.monotonic() - self._lost
+
+
+def _waits() -> dict[int, int]:
+    """Nanoseconds that each thread of ours has waited for a CPU, by thread id."""
+    found: dict[int, int] = {}
+    for task in _tasks(os.getpid()):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            text = (task / "schedstat").read_text()
+            found[int(task.name)] = int(text.split()[1])
+    return found
+
+
+def _tasks(process: int) -> Iterator[Path]:
+    """The directories of all threads of a process and of its descendants."""
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            yield task
+            with contextlib.suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    yield from _tasks(int(child))
+
+
+_clock = FairClock()
+
+
+class Deadline:
+    """So many fair seconds from now."""
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self._fair_end = _clock.now() + seconds
+        self._end = time.monotonic() + seconds * _SLOWEST
+
+    def left(self) -> float:
+        """Fair seconds; 0 or less when it is over."""
+        return min(self._fair_end - _clock.now(), self._end - time.monotonic())
+
+
+def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
+    """The first true answer of *look*; fails when there is none in time."""
+    deadline = Deadline(seconds)
+    while not (found := look()):
+        if deadline.left() <= 0:
+            pytest.fail(f"in {seconds:g} s not seen: {what}")
+        time.sleep(0.02)
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the source tree importable and its Twisted plugin found."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def finish(
+    process: subprocess.Popen[Text], seconds: float = PATIENCE
+) -> tuple[Text, Text]:
+    """The rest of a program's output and errors, once it has ended by itself."""
+    deadline = Deadline(seconds)
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=1.0)
+        if deadline.left() <= 0:
+            process.kill()
+            said = process.communicate()
+            pytest.fail(f"in {seconds:g} s not ended: {process.args}\n{said}")
+
+
+def run(
+    *words: object,
+    stdin: str = "",
+    seconds: float = 4 * PATIENCE,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    with tempfile.TemporaryFile("w+") as source:
+        source.write(stdin)
+        source.seek(0)
+        process = subprocess.Popen(
+            [*map(str, words)],
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            cwd=cwd,
+        )
+    try:
+        output, errors = finish(process, seconds)
+    finally:
+        process.kill()
+        process.wait()
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+
+# -- of whole tests --------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """The time limit of a test is in fair seconds, too."""
+    if settings.method != "signal":
+        return None
+    deadline = Deadline(settings.timeout)
+
+    def look(*_: object) -> None:
+        if (left := deadline.left()) > 0:
+            signal.setitimer(signal.ITIMER_REAL, max(left, 1.0))
+        else:
+            pytest_timeout.timeout_sigalrm(item, settings)
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel  # type: ignore[attr-defined] - as the plugin does
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
+    return True
+
+
+# Examples may take as long as they need.
+hypothesis.settings.register_profile(
+    "gateway",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.load_profile("gateway")
+
+
+# -- for tests -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gateway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `gateway …` to its end."""
+    return lambda *words, **more: run(
+        sys.executable, "-m", "gateway.cli", *words, **more
+    )
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., Any]:
+    return eventually

@@ -1,0 +1,61 @@
+"""The deadlines of our tests: they are kept on a busy machine, and end what hangs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import deadlines
+from deadlines import Deadline, eventually, finish, run
+
+SPIN = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+
+
+def test_waiting_for_a_cpu_does_not_count() -> None:
+    """With four of our processes for each CPU, a deadline is further away than time."""
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("needs Linux's schedstat")
+    deadline, begin = Deadline(100), time.monotonic()
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", SPIN])
+        for _ in range(4 * (os.cpu_count() or 1))
+    ]
+    for each in spinning:
+        finish(each)
+    assert 100 - deadline.left() < (time.monotonic() - begin) / 2
+
+
+def test_sleeping_counts() -> None:
+    """What waits for something else than a CPU has its deadline come nearer."""
+    with pytest.raises(pytest.fail.Exception, match="not seen: rain"):
+        eventually(lambda: False, "rain", 0.5)
+
+
+def test_a_program_that_hangs_is_ended() -> None:
+    """… and its output is shown."""
+    with pytest.raises(pytest.fail.Exception, match="so far"):
+        run("sh", "-c", "echo so far; exec sleep 1000", seconds=0.1)
+
+
+def test_what_a_program_is_told_and_says_is_not_lost() -> None:
+    """However long it takes, and however much that is."""
+    code = "import sys, time; time.sleep(2.5); print(len(sys.stdin.read()))"
+    assert run(sys.executable, "-c", code, stdin="x" * 200_000).stdout == "200000\n"
+
+
+def test_the_limit_of_a_test_is_kept(tmp_path: Path) -> None:
+    """pytest-timeout ends a test that does nothing, by our clock."""
+    (tmp_path / "test_it.py").write_text(
+        "def test_it():\n    __import__('time').sleep(99)"
+    )
+    (tmp_path / "conftest.py").write_text("pytest_plugins = ['deadlines']")
+    plugins = f"pythonpath={Path(deadlines.__file__).parent}"
+    words = ["-o", plugins, "--timeout=1", "-p", "no:cacheprovider"]
+    done = run(sys.executable, "-m", "pytest", *words, cwd=tmp_path)
+    assert "1 failed" in done.stdout
+    assert "Timeout (>1.0s)" in done.stdout
