@@ -9,12 +9,11 @@ from the changes that calls have made knows the same scopes, streams and transac
 
 from __future__ import annotations
 
-import sys
-import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import atheris
+from _run import fuzz, sliced
 from twisted.internet.task import Clock
 
 with atheris.instrument_imports(include=["gateway.protocols.pravega.controller", "h2"]):
@@ -61,11 +60,10 @@ def _controller(journal: ManualJournal, before: ManualJournal | None) -> Control
 
 def transport(data: bytes) -> None:
     """HTTP/2: the first byte says how to slice."""
-    step = data[0] & 0x7F or len(data)
     server = Calls(message_bytes=100, streams=5)
     try:
-        for at in range(1, len(data), step):
-            for call in server.received(data[at : at + step]):
+        for piece in sliced(data[1:], data[0] & 0x7F):
+            for call in server.received(piece):
                 assert len(call.message) <= 100
                 if len(call.message) & 1:
                     server.answer(call, call.message * 3)
@@ -102,8 +100,8 @@ def one(data: bytes) -> None:
         (transport if data[0] & 0x80 else methods)(data)
 
 
-def main() -> None:
-    """Start from a client's bytes, and from every method with messages that fit."""
+def seeds() -> Iterator[bytes]:
+    """A client's bytes, and every method with messages that fit."""
     client = H2Connection(H2Configuration(header_encoding="utf-8"))
     client.initiate_connection()
     head = {
@@ -124,16 +122,12 @@ def main() -> None:
             ("createStream", _MESSAGES[2].SerializeToString()),
         )
     )
-    with tempfile.TemporaryDirectory() as corpus:
-        Path(corpus, "h2").write_bytes(b"\x80" + client.data_to_send())
-        for number in range(len(names)):
-            for place, message in enumerate(_MESSAGES):
-                raw = message.SerializeToString()
-                call = bytes([number, len(raw)]) + raw
-                Path(corpus, f"{number}-{place}").write_bytes(b"\0" + begin + call)
-        atheris.Setup([*sys.argv, corpus], one)
-        atheris.Fuzz()
+    yield b"\x80" + client.data_to_send()
+    for number in range(len(names)):
+        for message in _MESSAGES:
+            raw = message.SerializeToString()
+            yield b"\0" + begin + bytes([number, len(raw)]) + raw
 
 
 if __name__ == "__main__":
-    main()
+    fuzz(one, seeds())

@@ -9,13 +9,11 @@ buffered stays within the limits.
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 import zlib
-from pathlib import Path
+from collections.abc import Iterator
 
 import atheris
+from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.lumberjack"]):
     from gateway.interfaces import Refusal
@@ -23,13 +21,9 @@ with atheris.instrument_imports(include=["gateway.protocols.lumberjack"]):
     from gateway.protocols.lumberjack.session import Limits, Session
 
 _LIMITS = Limits(
-    message_bytes=200,
-    inflated_bytes=100_000,
-    compressed_bytes=50_000,
-    window_events=100,
-    pairs=16,
-)
-_VECTORS = Path(__file__).parents[1] / "vectors" / "lumberjack.jsonl"
+    message_bytes=200, inflated_bytes=100_000, compressed_bytes=50_000,
+    window_events=100, pairs=16,
+)  # fmt: skip
 
 
 def one(data: bytes) -> None:
@@ -42,11 +36,10 @@ def one(data: bytes) -> None:
     if how & 0x80:
         payload = zlib.compress(stream, 1)
         stream = b"2C" + len(payload).to_bytes(4) + payload
-    step = (how & 0x7F) or len(stream) or 1
     session = Session(_LIMITS)
     try:
-        for at in range(0, len(stream), step):
-            for ready in session.received(stream[at : at + step]):
+        for piece in sliced(stream, how & 0x7F):
+            for ready in session.received(piece):
                 assert ready.ack
                 if ready.count:
                     rows = decode(ready.body)
@@ -56,16 +49,12 @@ def one(data: bytes) -> None:
         pass
 
 
-def main() -> None:
-    """Start from the vectors, whole and after their zlib is taken off."""
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, line in enumerate(_VECTORS.read_text().splitlines()):
-            stream = bytes.fromhex(json.loads(line)["hex"])
-            for how in (0, 1, 0x80):
-                Path(corpus, f"{number}-{how}").write_bytes(bytes([how]) + stream)
-        atheris.Setup([*sys.argv, corpus], one)
-        atheris.Fuzz()
+def seeds() -> Iterator[bytes]:
+    """The vectors, whole and after their zlib is taken off."""
+    for vector in vectors("lumberjack"):
+        for how in (0, 1, 0x80):
+            yield bytes([how]) + bytes.fromhex(vector["hex"])
 
 
 if __name__ == "__main__":
-    main()
+    fuzz(one, seeds())

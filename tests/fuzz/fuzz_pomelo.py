@@ -9,12 +9,10 @@ the client why; what is buffered stays within the limits.
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 
 import atheris
+from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.interfaces import Refusal
@@ -25,11 +23,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.protocols.pomelo.routes import load
     from gateway.protocols.pomelo.session import Ready, Session
 
-_VECTORS = Path(__file__).parents[1] / "vectors"
-_FIRST, *_VALUES = (
-    json.loads(line)
-    for line in (_VECTORS / "pomelo-protobuf.jsonl").read_text().splitlines()
-)
+_FIRST, *_VALUES = vectors("pomelo-protobuf")
 _ROUTES = [key for key in _FIRST["source"] if not key.startswith("message ")]
 _HELLO = wire.package(wire.HANDSHAKE, b'{"sys":{}}') + wire.package(wire.ACK)
 _HANDSHAKER = Handshaker(
@@ -47,13 +41,12 @@ def one(data: bytes) -> None:
     if not data:
         return
     how, stream = data[0], data[1:]
-    step = (how & 0x7F) or len(stream) or 1
     session = Session(_HANDSHAKER, message_bytes=2000, handshake_bytes=500, patience=9)
     if how & 0x80:
         list(session.received(_HELLO))
     try:
-        for at in range(0, len(stream), step):
-            for said in session.received(stream[at : at + step]):
+        for piece in sliced(stream, how & 0x7F):
+            for said in session.received(piece):
                 if isinstance(said, Ready):
                     rows = decode(said.body(2000))
                     assert len(rows.payloads) == len(rows.seqs or ()) == said.count
@@ -64,22 +57,18 @@ def one(data: bytes) -> None:
             raise
 
 
-def main() -> None:
-    """Start from the vectors, as packages behind a handshake."""
-    with tempfile.TemporaryDirectory() as corpus:
-        lines = (_VECTORS / "pomelo-messages.jsonl").read_text().splitlines()
-        messages = [bytes.fromhex(json.loads(line)["hex"]) for line in lines[::7]]
-        for value in _VALUES:
-            body = bytes.fromhex(value["hex"])
-            code = _ROUTES.index(value["route"]) + 1
-            messages.append(b"\x03" + code.to_bytes(2) + body)
-        for number, message in enumerate(messages):
-            stream = wire.package(wire.DATA, message)
-            Path(corpus, f"{number}-1").write_bytes(b"\x80" + stream)
-        Path(corpus, "hello").write_bytes(b"\x00" + _HELLO)
-        atheris.Setup([*sys.argv, corpus], one)
-        atheris.Fuzz()
+def seeds() -> Iterator[bytes]:
+    """The vectors, as packages behind a handshake."""
+    lines = vectors("pomelo-messages")[::7]
+    messages = [bytes.fromhex(line["hex"]) for line in lines]
+    for value in _VALUES:
+        body = bytes.fromhex(value["hex"])
+        code = _ROUTES.index(value["route"]) + 1
+        messages.append(b"\x03" + code.to_bytes(2) + body)
+    for message in messages:
+        yield b"\x80" + wire.package(wire.DATA, message)
+    yield b"\x00" + _HELLO
 
 
 if __name__ == "__main__":
-    main()
+    fuzz(one, seeds())

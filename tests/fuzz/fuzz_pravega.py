@@ -11,13 +11,10 @@ stays within the limits.
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import atheris
+from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.interfaces import Refusal
@@ -44,14 +41,9 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     )
 
 _LIMITS = Limits(
-    message_bytes=2000,
-    segments=20,
-    transaction_bytes=1000,
-    table_bytes=500,
-    writers=5,
-    name_bytes=100,
-)
-_VECTORS = Path(__file__).parents[1] / "vectors"
+    message_bytes=2000, segments=20, transaction_bytes=1000, table_bytes=500,
+    writers=5, name_bytes=100,
+)  # fmt: skip
 _W = bytes(range(16))
 _SEGMENT = "sc/st/0.#epoch.0"
 _TRANSACTION = f"{_SEGMENT}#transaction.0000000000000000000000000000000a"
@@ -163,7 +155,6 @@ def one(data: bytes) -> None:
     if not data:
         return
     how, stream = data[0], data[1:]
-    step = (how & 0x7F) or len(stream) or 1
     run = _Run()
     session: Session | DraftSession
     if how & 0x80:
@@ -174,8 +165,10 @@ def one(data: bytes) -> None:
         begin = [SetupAppend(1, _W, _SEGMENT), SetupAppend(2, _W[::-1], _TRANSACTION)]
         run.take(session, session.received(b"".join(map(encode, begin)), 1))
     try:
-        for at in range(0, len(stream), step):
-            run.take(session, session.received(stream[at : at + step], at))
+        at = 0
+        for piece in sliced(stream, how & 0x7F):
+            run.take(session, session.received(piece, at))
+            at += len(piece)
     except Refusal:
         pass
     for change in session.closed(0):
@@ -184,25 +177,19 @@ def one(data: bytes) -> None:
     run.check()
 
 
-def main() -> None:
-    """Start from the vectors."""
-    with tempfile.TemporaryDirectory() as corpus:
-        lines = (_VECTORS / "pravega-wire.jsonl").read_text().splitlines()
-        streams = [(0, bytes.fromhex(json.loads(line)["hex"])) for line in lines]
-        streams += [(0, encode(message)) for message in _REQUESTS]
-        streams.append((0, b"".join(map(encode, _REQUESTS))))
-        for line in (_VECTORS / "pravega-draft.jsonl").read_text().splitlines():
-            steps = json.loads(line)["steps"]
-            sent = b"".join(bytes.fromhex(each["send"]) for each in steps)
-            streams.append((0x80, sent))
-        streams.append((0x80, draft_wire.setup_append(_W, "new")))
-        for number, (version, stream) in enumerate(streams):
-            for step in (0, 1):
-                name = Path(corpus, f"{number}-{step}")
-                name.write_bytes(bytes([version | step]) + stream)
-        atheris.Setup([*sys.argv, corpus], one)
-        atheris.Fuzz()
+def seeds() -> Iterator[bytes]:
+    """The vectors, and every request; whole and byte by byte."""
+    streams = [(0, bytes.fromhex(each["hex"])) for each in vectors("pravega-wire")]
+    streams += [(0, encode(message)) for message in _REQUESTS]
+    streams.append((0, b"".join(map(encode, _REQUESTS))))
+    for each in vectors("pravega-draft"):
+        sent = b"".join(bytes.fromhex(step["send"]) for step in each["steps"])
+        streams.append((0x80, sent))
+    streams.append((0x80, draft_wire.setup_append(_W, "new")))
+    for version, stream in streams:
+        for step in (0, 1):
+            yield bytes([version | step]) + stream
 
 
 if __name__ == "__main__":
-    main()
+    fuzz(one, seeds())

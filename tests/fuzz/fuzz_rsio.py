@@ -9,12 +9,10 @@ were counted, none of them beyond the demand; what is buffered stays within the 
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Iterator
 
 import atheris
+from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
     from gateway.interfaces import Refusal
@@ -27,15 +25,9 @@ with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
     from gateway.protocols.rsio.signals import SubscribeReceived
 
 _LIMITS = Limits(
-    element_bytes=200,
-    declared_bytes=1000,
-    part_bytes=100,
-    unfinished_elements=4,
-    unfinished_bytes=400,
-    streams=4,
-    inflated_bytes=2000,
-)
-_VECTORS = Path(__file__).parents[1] / "vectors" / "rsio.jsonl"
+    element_bytes=200, declared_bytes=1000, part_bytes=100, unfinished_elements=4,
+    unfinished_bytes=400, streams=4, inflated_bytes=2000,
+)  # fmt: skip
 _HELLO = wire.encode(ClientHello(0, tuple(Extension)))
 _SIZES = (0, 0, 3)
 _DEMAND = 20
@@ -45,7 +37,6 @@ def one(data: bytes) -> None:
     """One run.  The first byte says how to slice."""
     if not data:
         return
-    step = data[0] or len(data)
     session = Session(_LIMITS, server=True, offered=list(Extension))
     list(session.received(_HELLO))
     for number, size in enumerate(_SIZES, 1):
@@ -53,8 +44,8 @@ def one(data: bytes) -> None:
         list(session.received(wire.encode(OnSubscribe(number, size))))
     arrived = dict.fromkeys(range(1, len(_SIZES) + 1), 0)
     try:
-        for at in range(1, len(data), step):
-            for event in session.received(data[at : at + step]):
+        for piece in sliced(data[1:], data[0]):
+            for event in session.received(piece):
                 if isinstance(event, Run):
                     arrived[event.stream.id] += event.count
                     assert arrived[event.stream.id] <= _DEMAND
@@ -76,16 +67,12 @@ def _decode(run: Run) -> None:
     assert sum(map(len, rows.each())) == run.octets
 
 
-def main() -> None:
-    """Start from the vectors."""
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, line in enumerate(_VECTORS.read_text().splitlines()):
-            stream = bytes.fromhex(json.loads(line)["hex"])
-            for how in (0, 1):
-                Path(corpus, f"{number}-{how}").write_bytes(bytes([how]) + stream)
-        atheris.Setup([*sys.argv, corpus], one)
-        atheris.Fuzz()
+def seeds() -> Iterator[bytes]:
+    """The vectors, whole and byte by byte."""
+    for vector in vectors("rsio"):
+        for how in (0, 1):
+            yield bytes([how]) + bytes.fromhex(vector["hex"])
 
 
 if __name__ == "__main__":
-    main()
+    fuzz(one, seeds())
