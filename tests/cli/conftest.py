@@ -1,13 +1,11 @@
-"""Running `gateway` as a shell would, and directories for it to look into."""
+"""Data directories for `gateway` to look into, and listeners for it to send to."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,32 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from twisted.internet.task import Clock
 
 from gateway import cli
 from gateway.event import Batch, Origin, Rows, Stored
+from gateway.plugins import installed
+from gateway.protocol import Context
+from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
 from gateway.store.spool import Catalog, Publisher, file_name, parquet
 from gateway.testing import FakeConnection, ManualJournal
-
-_ROOT = Path(__file__).parents[2]
-_START = "import sys; from gateway.cli import main; sys.exit(main())"
-
-
-@pytest.fixture
-def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command line in a process of its own."""
-
-    def run(*words: str | Path, first: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", first + _START, *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return run
+from gateway.testing.settings import settings
 
 
 def split(body: bytes) -> Rows:
@@ -96,6 +80,16 @@ class Node:
         published = publisher.publish(self.seal())
         assert published is not None
         return published.path
+
+    def everywhere(self) -> None:
+        """5 events in lake and archive, 4 in the spool, 3 in a sealed and 2 in the open
+        segment of the journal.
+        """
+        self.take(self.publish(count=5))
+        self.publish(count=4)
+        self.store(count=3)
+        self.seal()
+        self.store(count=2)
 
     def take(self, path: Path, into: str | None = None) -> Path:
         """As the Spark job: put a spool file into the lake, then into the archive."""
@@ -160,6 +154,12 @@ class System:
         return path
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit does not wait before it looks at a moving system again."""
+    monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
+
+
 @pytest.fixture
 def system(tmp_path: Path) -> System:
     return System(tmp_path / "data")
@@ -180,7 +180,7 @@ def gateway(
     return run
 
 
-# -- senders, and what they send to ----------------------------------------------------
+# -- ports, and listeners to send to ---------------------------------------------------
 
 Talk = Callable[[socket.socket], None]
 
@@ -232,19 +232,44 @@ def serve() -> Iterator[Callable[..., str]]:
         port.close()
 
 
-class Daemon:
-    """A listener of ours on doubles, at a port; its disk is quick.
+class Listener:
+    """A listener of an installed protocol at a port, with a disk that is quick.
 
-    It hangs up once, after *mishap* reads, when all is stored and nobody knows.
+    It hangs up once: after so many *reads*, or when so many *batches* are stored, of
+    which nobody knows the last.
     """
 
+    address = ""
+
     def __init__(
-        self, accept: Any, journal: ManualJournal, clock: Any, *, mishap: int = 0
+        self, protocol: str, reads: int = 0, batches: int = 0, **options: Any
     ) -> None:
-        self.journal = journal
-        self._accept = accept
-        self._clock = clock
-        self._mishap = mishap
+        self.journal = ManualJournal()
+        self._clock = Clock()
+        self._clock.advance(1_700_000_000)
+        plugin = installed().protocols[protocol]
+        kind = plugin.options()
+        assert kind is not None
+        listener = settings(kind, **options)
+        self._decode = plugin.decoder([listener.options])
+        nowhere = Path("/nonexistent")
+        service = plugin.service(
+            Context(
+                node="gw-1",
+                listeners=[listener],
+                journal=self.journal,
+                reactor=self._clock,
+                decode=self._decode,
+                feeds={},
+                data_dir=nowhere,
+                directories=Directories.under(nowhere),
+                address=lambda name: self.address,
+            )
+        )
+        port, *_ = service.ports(listener)
+        self._accept = port.accept
+        self._reads = reads
+        self._batches = batches
         self._lock = threading.Lock()
 
     def talk(self, peer: socket.socket) -> None:
@@ -258,34 +283,51 @@ class Daemon:
                 self._clock.advance(0)
                 answer = connection.sent
                 connection.clear()
-                self._mishap -= 1
-                if not self._mishap:
+                if self._is_time():
                     break
             peer.sendall(answer)
         with self._lock:
             connection.lose()
 
+    def _is_time(self) -> bool:
+        """To hang up."""
+        self._reads -= 1
+        if self._reads == 0:
+            return True
+        if self._batches and len(self.journal.stored) >= self._batches:
+            self._batches = 0
+            return True
+        return False
+
+    @property
+    def rows(self) -> list[Rows]:
+        """All that is stored, by batch."""
+        return [self._decode(each.batch.body) for each in self.journal.stored]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [payload for rows in self.rows for payload in rows.each()]
+
+    @property
+    def ids(self) -> list[str]:
+        """`event.id` of all that is stored, also where v1 has made it one key."""
+        events = [json.loads(payload) for payload in self.payloads]
+        return [each.get("event.id") or each["event"]["id"] for each in events]
+
 
 @pytest.fixture
-def make_daemon() -> type[Daemon]:
-    return Daemon
+def listen(serve: Callable[..., str]) -> Callable[..., Listener]:
+    """Open a listener, `listen(protocol, tls=None, reads=0, batches=0, **options)`."""
+
+    def make(protocol: str, tls: ssl.SSLContext | None = None, **more: Any) -> Listener:
+        made = Listener(protocol, **more)
+        made.address = serve(made.talk, tls)
+        return made
+
+    return make
 
 
 @pytest.fixture
-def send() -> Callable[..., subprocess.CompletedProcess[str]]:
+def send(gateway_command: Callable[..., Any]) -> Callable[..., Any]:
     """Run `gateway send …` to its end."""
-
-    def run(
-        *arguments: str, stdin: str | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", _START, "send", *arguments],
-            env=os.environ | {"PYTHONPATH": str(_ROOT)},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return run
+    return lambda *words, **more: gateway_command("send", *words, **more)

@@ -6,14 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
 
 
 def look(gateway: Run) -> dict[str, Any]:

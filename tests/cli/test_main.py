@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
+from deadlines import ROOT, run
 from gateway import __version__, cli, config
 from gateway.protocol import Command
-
-Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -147,14 +144,16 @@ def test_every_command_has_an_example(
     assert f"\n  gateway {name}" in capsys.readouterr().out
 
 
-def test_help_is_quick(shell: Shell) -> None:
+def test_help_is_quick() -> None:
     """It imports neither pyarrow nor Spark nor Twisted nor the configuration."""
     heavy = ["pyarrow", "pyspark", "twisted", "pydantic", "yaml", "rich"]
-    look = (
+    code = (
         "import sys, atexit\n"
         f"atexit.register(lambda: print([m for m in {heavy} if m in sys.modules]))\n"
+        "from gateway.cli import main\n"
+        "sys.exit(main(['--help']))"
     )
-    done = shell("--help", first=look)
+    done = run(sys.executable, "-c", code)
     assert done.returncode == 0
     assert "audit" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
@@ -169,37 +168,21 @@ def test_the_plugin_is_quick() -> None:
         "heavy = ['pyarrow', 'pyspark', 'pydantic', 'gateway']\n"
         "print([m for m in heavy if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.stdout.strip() == "[]"
+    done = run(sys.executable, "-c", code, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_closed_pipe() -> None:
     """`gateway … | head -1` shows no trace, whatever is left to write."""
-    done = subprocess.run(
-        [
-            "bash",
-            "-c",
-            (
-                f"set -o pipefail; {sys.executable} -c '"
-                "import sys; from gateway import cli; from gateway.protocol import Command; "
-                "from types import SimpleNamespace as N; "
-                'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
-                'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
-                'cli.COMMANDS = {"probe": Command("probe", "")}; '
-                'sys.exit(cli.main(["probe"]))'
-                "' | head -1"
-            ),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    code = (
+        "import sys; from gateway import cli; from gateway.protocol import Command; "
+        "from types import SimpleNamespace as N; "
+        'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
+        'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '
+        'cli.COMMANDS = {"probe": Command("probe", "")}; '
+        'sys.exit(cli.main(["probe"]))'
     )
+    pipe = f"set -o pipefail; {sys.executable} -c '{code}' | head -1"
+    done = run("bash", "-c", pipe)
     assert done.stderr == ""
     assert done.returncode == 128 + signal.SIGPIPE

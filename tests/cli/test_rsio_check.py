@@ -6,19 +6,13 @@ import json
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.task import Clock
 
 from gateway import cli
-from gateway.protocols.rsio.options import Options
-from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.streams import Served
-from gateway.testing import ManualJournal
 from gateway.testing.certificates import Authority
-from gateway.testing.settings import settings as settings_of
 
 Run = Callable[..., tuple[int, str, str]]
 SOME = [word for number in (1, 6, 39, 51) for word in ("--only", str(number))]
@@ -35,34 +29,18 @@ def check(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-@pytest.fixture
-def make_gate(
-    serve: Callable[..., str], make_daemon: Callable[..., Any]
-) -> Callable[..., str]:
-    """Starts gateways; the address of each."""
-
-    def make(tls: ssl.SSLContext | None = None, **options: Any) -> str:
-        clock = Clock()
-        settings = settings_of(Options, {}, **options)
-        journal = ManualJournal()
-        listener = accept(settings, journal, clock)
-        return serve(make_daemon(listener, journal, clock).talk, tls)
-
-    return make
-
-
-def test_our_server(make_gate: Callable[..., str], check: Run) -> None:
+def test_our_server(listen: Callable[..., Any], check: Run) -> None:
     """It passes, and the table says so, role by role."""
-    address = make_gate(check_publishers=True)
+    address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME)
     assert status == 0
     assert "0 failed, 0 not judged" in out
     assert "required_spec101_neverMoreThanRequested" in out
 
 
-def test_as_json(make_gate: Callable[..., str], check: Run) -> None:
+def test_as_json(listen: Callable[..., Any], check: Run) -> None:
     """Each look at the target has its outcome; --as leaves the others out."""
-    address = make_gate(check_publishers=True)
+    address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME, "--as", "subscriber", "--json")
     found = json.loads(out)
     assert status == 0
@@ -71,9 +49,9 @@ def test_as_json(make_gate: Callable[..., str], check: Run) -> None:
     assert all(one["promise"] for one in found)
 
 
-def test_without_check_publishers(make_gate: Callable[..., str], check: Run) -> None:
+def test_without_check_publishers(listen: Callable[..., Any], check: Run) -> None:
     """What can not be judged is not judged, with the reason; alone it is no pass."""
-    address = make_gate()
+    address = listen("rsio").address
     status, out, _ = check(address, "--only", "1")
     assert status == 0
     assert "the target does not serve check/…" in out
@@ -96,13 +74,15 @@ def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
 
 
 def test_one_element_too_many(
-    make_gate: Callable[..., str], check: Run, monkeypatch: pytest.MonkeyPatch
+    listen: Callable[..., Any], check: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a broken rule has to do with fails, the rest passes; the status is 1."""
     wanted = Served.wanted
     monkeypatch.setattr(Served, "wanted", lambda self, n: wanted(self, n + 1))
     numbers = [word for n in ("1", "27", "39", "51") for word in ("--only", n)]
-    status, out, _ = check(make_gate(check_publishers=True), *numbers, "--json")
+    status, out, _ = check(
+        listen("rsio", check_publishers=True).address, *numbers, "--json"
+    )
     assert status == 1
     found = [(one["number"], one["as"], one["outcome"]) for one in json.loads(out)]
     assert {one[0] for one in found if one[2] == "failed"} == {1, 27}
@@ -149,13 +129,12 @@ def test_nobody(check: Run) -> None:
     assert "no connection" in errors
 
 
-def test_over_tls(make_gate: Callable[..., str], check: Run, tmp_path: Path) -> None:
+def test_over_tls(listen: Callable[..., Any], check: Run, authority: Authority) -> None:
     """The target's certificate is verified."""
-    authority = Authority(tmp_path)
     pair = authority.issue("gw.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
-    address = make_gate(tls=context)
+    address = listen("rsio", tls=context).address
     status, _, errors = check(address, "--tls", "--only", "39")
     assert status == 1
     assert "certificate verify failed" in errors

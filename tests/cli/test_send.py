@@ -1,171 +1,123 @@
-"""`gateway send lumberjack`: a program of its own, against a reader in this one."""
+"""`gateway send` as a program of its own, against listeners in this one."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
-import socket
-import ssl
-import subprocess
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from gateway import cli
 from gateway.cli.source import Lines
-from gateway.protocols.lumberjack.events import decode
-from gateway.protocols.lumberjack.session import Limits, Session
+
+SEGMENT = ("--segment", "a/b/0.#epoch.0")
+WAYS = {
+    "lumberjack": ("lumberjack", "--window", "64"),
+    "lumberjack v1": ("lumberjack", "--window", "64", "--v1"),
+    "lumberjack, not compressed": ("lumberjack", "--compression", "0"),
+    "pomelo": ("pomelo",),
+    "pomelo notifies": ("pomelo", "--notify"),
+    "pravega, draft": ("pravega", *SEGMENT, "--dialect", "seed", "--window", "40"),
+    "pravega v17": ("pravega", *SEGMENT, "--dialect", "v17", "--window", "40"),
+    "rsio": ("rsio",),
+    "rsio, packed": ("rsio", "--packed", "200"),
+    "rsio, compressed": ("rsio", "--compress"),
+    "rsio, named": ("rsio", "--name", "me"),
+}
 
 
-class Reader:
-    """Acknowledges all, at once; hangs up once after *mishap* windows."""
-
-    address = ""
-
-    def __init__(self, mishap: int | None) -> None:
-        self.payloads: list[bytes] = []
-        self._mishap = mishap
-
-    def talk(self, peer: socket.socket) -> None:
-        session = Session(Limits())
-        while data := peer.recv(1 << 16):
-            for ready in session.received(data):
-                self.payloads += decode(ready.body).payloads
-                if self._mishap is not None:
-                    self._mishap -= 1
-                    if not self._mishap:
-                        return
-                peer.sendall(ready.ack)
-
-
-@pytest.fixture
-def make_reader(serve: Callable[..., str]) -> Callable[..., Reader]:
-    """Starts readers."""
-
-    def make(mishap: int | None = None, tls: ssl.SSLContext | None = None) -> Reader:
-        reader = Reader(mishap)
-        reader.address = serve(reader.talk, tls)
-        return reader
-
-    return make
-
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(name="send")
-def _send(send: Run) -> Run:
-    """Run `gateway send lumberjack …`."""
-    return lambda *words, **more: send("lumberjack", *words, **more)
-
-
-@pytest.mark.parametrize("extra", [[], ["--v1"], ["--compression", "0"]])
+@pytest.mark.parametrize("way", WAYS)
 def test_generated(
-    make_reader: Callable[..., Reader], send: Run, tmp_path: Path, extra: list[str]
+    listen: Callable[..., Any], send: Callable[..., Any], tmp_path: Path, way: str
 ) -> None:
     """All made-up events arrive; their ids are on record; the totals agree."""
-    reader = make_reader()
-    acked = tmp_path / "acked"
-    run = send(reader.address, "--generate", "500", "--connections", "2",
-                "--window", "64", "--acked", str(acked), "--json", *extra)  # fmt: skip
+    protocol, *words = WAYS[way]
+    listener, acked = listen(protocol), tmp_path / "acked"
+    run = send(
+        protocol, listener.address, "--generate", 500, "--connections", 2,
+        "--acked", acked, "--json", *words,
+    )  # fmt: skip
     assert run.returncode == 0, run.stderr
     totals = json.loads(run.stdout)
-    assert (totals["sent"], totals["acknowledged"], totals["complete"]) == (
-        500, 500, True,
-    )  # fmt: skip
-    events = [json.loads(payload) for payload in reader.payloads]
-    ids = {e["event.id"] if "--v1" in extra else e["event"]["id"] for e in events}
-    assert len(ids) == 500
-    assert sorted(ids) == sorted(acked.read_text().split())
+    assert totals["sent"] == totals["acknowledged"] == 500
+    assert totals["complete"] is True
+    assert len(set(listener.ids)) == 500
+    assert sorted(listener.ids) == sorted(acked.read_text().split())
 
 
-def test_a_reader_that_hangs_up(make_reader: Callable[..., Reader], send: Run) -> None:
-    """What was not acknowledged is sent again; nothing is missing."""
-    reader = make_reader(mishap=4)
-    run = send(reader.address, "--generate", "300", "--window", "20", "--json")
+@pytest.mark.parametrize(
+    ("protocol", "batches", "words"),
+    [("lumberjack", 4, ["--window", "20"]), ("pomelo", 3, ["--depth", "5"])],
+)
+def test_at_least_once(
+    listen: Callable[..., Any],
+    send: Callable[..., Any],
+    protocol: str,
+    batches: int,
+    words: list[str],
+) -> None:
+    """The listener hangs up: what was not acknowledged is sent again, all is there."""
+    listener = listen(protocol, batches=batches)
+    run = send(protocol, listener.address, "--generate", 300, "--json", *words)
     assert run.returncode == 0, run.stderr
     totals = json.loads(run.stdout)
     assert totals["connections"] == 2
     assert totals["resent"] > 0
-    assert len({json.loads(p)["event"]["id"] for p in reader.payloads}) == 300
+    assert len(set(listener.ids)) == 300
 
 
-@pytest.fixture
-def pem(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that signed itself, and its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path / "both.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
-
-
-def test_tls(make_reader: Callable[..., Reader], send: Run, pem: Path) -> None:
-    """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem)
-    context.load_verify_locations(pem)
-    context.verify_mode = ssl.CERT_REQUIRED
-    reader = make_reader(tls=context)
-    trusted = [reader.address, "--generate", "50", "--tls", "--ca", str(pem)]
-    run = send(*trusted, "--cert", str(pem), "--key", str(pem))
+@pytest.mark.parametrize(
+    ("protocol", "reads", "words", "options"),
+    [
+        *(
+            ("pravega", reads, ["--dialect", dialect, "--window", "16"], {})
+            for dialect in ("seed", "v17")
+            for reads in (1, 2, 3, 5)
+        ),
+        *(("rsio", reads, [], {"window": 16}) for reads in (2, 3, 4, 6)),
+    ],
+)
+def test_exactly_once(
+    listen: Callable[..., Any],
+    send: Callable[..., Any],
+    protocol: str,
+    reads: int,
+    words: list[str],
+    options: dict[str, Any],
+) -> None:
+    """Acknowledgements are lost with the connection; nothing is stored twice."""
+    listener = listen(protocol, reads=reads, **options)
+    run = send(protocol, listener.address, "--generate", 300, "--json", *words)
     assert run.returncode == 0, run.stderr
-    assert len(reader.payloads) == 50
-    run = send(reader.address, "--tls", "--patience", "1")
-    assert run.returncode == 1
-    assert "certificate verify failed" in run.stderr
-    assert len(reader.payloads) == 50
+    assert json.loads(run.stdout)["connections"] == 2
+    assert len(listener.ids) == len(set(listener.ids)) == 300
 
 
 @pytest.mark.parametrize("source", ["--file", "--stdin"])
 def test_lines(
-    make_reader: Callable[..., Reader], send: Run, tmp_path: Path, source: str
+    listen: Callable[..., Any], send: Callable[..., Any], tmp_path: Path, source: str
 ) -> None:
     """JSON objects go as they are, other lines as messages, the last without newline."""
-    reader = make_reader()
+    listener = listen("lumberjack")
     text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
     acked, path = tmp_path / "acked", tmp_path / "lines"
     path.write_text(text)
-    arguments = [source, str(path)] if source == "--file" else [source]
-    run = send(reader.address, *arguments, "--acked", str(acked), stdin=text)
+    words = [source, path] if source == "--file" else [source]
+    run = send("lumberjack", listener.address, *words, "--acked", acked, stdin=text)
     assert run.returncode == 0, run.stderr
     assert "4 of 4 events acknowledged" in run.stdout
-    assert reader.payloads[0] == b'{"event":{"id":"mine"}}'
-    messages = [json.loads(payload)["message"] for payload in reader.payloads[1:]]
+    assert listener.payloads[0] == b'{"event":{"id":"mine"}}'
+    messages = [json.loads(payload)["message"] for payload in listener.payloads[1:]]
     assert messages == ['plain "text"', "[1]", "last"]
     assert acked.read_text().split() == ["mine", "line-2", "line-3", "line-4"]
 
 
-def test_nobody_there(send: Run) -> None:
+def test_nobody_there(send: Callable[..., Any], free_port: Callable[[], int]) -> None:
     """When nobody answers it gives up, says why, and exits with 1."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    run = send(f"127.0.0.1:{port}", "--patience", "0.5")
+    run = send("lumberjack", f"127.0.0.1:{free_port()}", "--patience", "0.5")
     assert run.returncode == 1
     assert "refused" in run.stderr
     assert "NOT all of it" in run.stdout

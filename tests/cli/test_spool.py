@@ -28,12 +28,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 def test_ls_shows_where_every_event_is(system: Any, gateway: Run) -> None:
     """Archive, spool and what waits in the journal, with lsns and events."""
-    node = system.node()
-    node.take(node.publish(count=5))
-    node.publish(count=4)
-    node.store(count=3)
-    node.seal()
-    node.store(count=2)
+    system.node().everywhere()
     status, out, _ = gateway("spool", "ls")
     assert status == 0
     head, *rows, last = out.splitlines()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,8 +121,7 @@ def element(sessions: list[str]) -> bytes:
 
 
 def test_trouble_is_no_trick_on_a_terminal(
-    serve: Callable[..., str],
-    shell: Callable[..., subprocess.CompletedProcess[str]],
+    serve: Callable[..., str], gateway_command: Callable[..., Any]
 ) -> None:
     """Why it ended is in the words of the other end, which may be anybody."""
 
@@ -131,6 +129,6 @@ def test_trouble_is_no_trick_on_a_terminal(
         peer.recv(100)
         peer.sendall(b"\x02\x00\x00\x03\x07\x1b[2Jbye")  # hello and goodbye
 
-    run = shell("tap", serve(rude))
+    run = gateway_command("tap", serve(rude))
     assert run.returncode == 1
     assert run.stderr == "gateway tap: \\u001b[2Jbye\n"

@@ -109,6 +109,12 @@ def test_the_schema_takes_the_example(schema: Draft7Validator) -> None:
         assert list(schema.iter_errors(yaml.safe_load(text))) == []
 
 
+def with_a_listener(text: str) -> Any:
+    """The configuration *text*, with a listener if it has none."""
+    listener = {"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}
+    return {"listeners": [listener], **yaml.safe_load(text)}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -121,9 +127,7 @@ def test_the_schema_takes_the_example(schema: Draft7Validator) -> None:
 )
 def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> None:
     """What comes from outside may stand in every value."""
-    value = yaml.safe_load(text)
-    value["listeners"] = [{"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}]
-    assert list(schema.iter_errors(value)) == []
+    assert list(schema.iter_errors(with_a_listener(text))) == []
 
 
 @pytest.mark.parametrize(
@@ -142,11 +146,7 @@ def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> No
 )
 def test_the_schema_finds_mistakes(schema: Draft7Validator, text: str) -> None:
     """An editor marks what `load` would refuse."""
-    value = yaml.safe_load(text)
-    value.setdefault(
-        "listeners", [{"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}]
-    )
-    assert list(schema.iter_errors(value)) != []
+    assert list(schema.iter_errors(with_a_listener(text))) != []
 
 
 def test_the_schema_writes_defaults_with_units() -> None:

@@ -1,0 +1,31 @@
+"""What `gateway send lumberjack` does beside what all protocols do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from gateway.testing.certificates import Authority
+
+
+def test_tls(
+    listen: Callable[..., Any], send: Callable[..., Any], authority: Authority
+) -> None:
+    """Over TLS, with a certificate of our own; a reader nobody vouches for gets none."""
+    ours = authority.issue("web-1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("gateway.example"))
+    context.load_verify_locations(authority.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    reader = listen("lumberjack", tls=context)
+    run = send(
+        "lumberjack", reader.address, "--generate", 50, "--tls",
+        "--ca", authority.ca, "--cert", ours.certificate, "--key", ours.key,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert len(reader.payloads) == 50
+    run = send("lumberjack", reader.address, "--tls", "--patience", "1")
+    assert run.returncode == 1
+    assert "certificate verify failed" in run.stderr
+    assert len(reader.payloads) == 50
