@@ -111,6 +111,9 @@ class Port:
     """Its names in WebSocket."""
     websocket: bool = True
     """Served over WebSocket too, where the listener has `websocket`."""
+    acknowledges: bool = True
+    """A peer that closes before its acknowledgement came sends again, so that what was
+    not read of it may be dropped.  False: all that it ever sent is to be stored."""
     mixed: bool = False
     """With `websocket`, plain connections are taken at the same port."""
     text: bool = False

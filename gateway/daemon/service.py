@@ -243,6 +243,7 @@ class Gateway(MultiService):
                     sessions,
                     subprotocols=port.subprotocols,
                     alpn=port.alpn,
+                    acknowledges=port.acknowledges,
                     mixed=port.mixed,
                     text=port.text,
                     prefixes=port.prefixes,

@@ -26,9 +26,10 @@ from gateway.interfaces import Publishing, Refusal
 from gateway.net.handshake import CALLBACK_ERRORS, Handshake
 from gateway.net.transport import (
     NO_TRANSPORT,
+    Peer,
     Transport,
     has_input,
-    peer_gone,
+    look_at_peer,
     unix_credentials,
     unsent_bytes,
 )
@@ -47,14 +48,17 @@ it off if the output grows by more than the listener's `unread_bytes` or if
 STALL_SECONDS = 45.0
 """Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
 
+CLOSED_SECONDS = 5.0
+"""A peer that closed while we do not read it is given up after so long."""
+
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
 class AcceptedConnection(Handshake):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_active", "_active_at", "_busy", "_failed", "_half_closed",
-        "_paused", "_silent", "_stalled_since", "_turn_due", "_unsent", "_unsent_limit",
+        "__weakref__", "_active", "_active_at", "_busy", "_closed_since", "_failed",
+        "_half_closed", "_paused", "_silent", "_stalled_since", "_turn_due", "_unsent", "_unsent_limit",
     )  # fmt: skip
 
     _log = Logger()
@@ -67,6 +71,8 @@ class AcceptedConnection(Handshake):
         self._busy = self._paused = self._half_closed = self._failed = False
         self._turn_due = False
         """It has input left, and waits unread for its next turn."""
+        self._closed_since: float | None = None
+        """Since when its FIN is known, behind input that we do not read; or None."""
         self._stalled_since: float | None = None
         """Since when the peer counts as not reading; None: it reads."""
         self._unsent = self._unsent_limit = 0
@@ -215,7 +221,7 @@ class AcceptedConnection(Handshake):
             return
         elif self._stalled(now):
             self._cut_off(f"{STALL_SECONDS:g} s")
-        elif self._unread_by_us() and peer_gone(self._transport):
+        elif self._unread_by_us() and self._peer_gave_up(now):
             self.abort()
         elif self._active or self._busy or self._paused:
             self._active = False
@@ -229,6 +235,20 @@ class AcceptedConnection(Handshake):
 
     def _unread_by_us(self) -> bool:
         return self._paused or self._stalled_since is not None
+
+    def _peer_gave_up(self, now: float) -> bool:
+        """Whether nobody waits any more for what we do not read at the moment.
+
+        A peer that closed will not hear its acknowledgement: it sends again elsewhere,
+        and what is unread here would be stored twice.
+        """
+        peer = look_at_peer(self._transport)
+        if peer is not Peer.CLOSED or not self._listener.acknowledges:
+            self._closed_since = None
+            return peer is Peer.GONE
+        if self._closed_since is None:
+            self._closed_since = now
+        return now - self._closed_since >= CLOSED_SECONDS
 
     def _stalled(self, now: float) -> bool:
         """Whether the peer has taken nothing for long of what waits for it."""
@@ -324,6 +344,7 @@ class AcceptedConnection(Handshake):
     def resume(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = False
+        self._closed_since = None
         self._read_or_not()
 
     def again(self) -> None:

@@ -57,6 +57,7 @@ class Listener:
 
     *subprotocols* and *alpn* are the names the protocol has in WebSocket and TLS.
     *mixed*: with `websocket` on, plain connections are taken on the same port.
+    *acknowledges*: a peer that closes before its acknowledgement sends again.
     *text*: WebSocket clients may send text messages, which count like binary ones.
     *prefixes*: what the protocol's own connections may begin with though it looks like
     HTTP, TLS or a PROXY header.
@@ -80,6 +81,7 @@ class Listener:
         alpn: Sequence[bytes] = (),
         mixed: bool = False,
         text: bool = False,
+        acknowledges: bool = True,
         prefixes: Sequence[bytes] = (),
         unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
@@ -109,6 +111,7 @@ class Listener:
         self.upgrades = self.websocket is not None and not mixed
         """Nothing but WebSocket is taken."""
         self.text = text
+        self.acknowledges = acknowledges
         self.prefixes = tuple(prefixes)
         self.proxied = settings.proxy_protocol is not None
         self.tls: ServerTls | None = None

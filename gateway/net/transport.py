@@ -12,14 +12,16 @@ import socket
 import struct
 import termios
 from array import array
+from enum import Enum
 from typing import Protocol
 
 __all__ = [
     "NO_TRANSPORT",
+    "Peer",
     "Transport",
     "address_text",
     "has_input",
-    "peer_gone",
+    "look_at_peer",
     "unix_credentials",
     "unsent_bytes",
 ]
@@ -92,16 +94,24 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def peer_gone(transport: Transport) -> bool:
-    """Whether the connection was reset, for a socket whose reading is paused.
+class Peer(Enum):
+    """What a socket that nobody reads at the moment says of its peer."""
 
-    The reactor does not look at a paused socket, so a reset or a failed keepalive
-    would go unnoticed until it is resumed.  (A mere FIN does not count: the data
-    before it is still to be read.)
-    """
+    THERE = "there"
+    CLOSED = "closed"
+    """It has sent its FIN, behind what is unread."""
+    GONE = "gone"
+    """It reset the connection, or its keepalive failed."""
+
+
+def look_at_peer(transport: Transport) -> Peer:
+    """Ask the socket: the reactor does not look at one that is paused."""
     poll = select.poll()
-    poll.register(transport.fileno(), 0)
-    return bool(poll.poll(0))
+    poll.register(transport.fileno(), select.POLLRDHUP)
+    found = sum(events for _, events in poll.poll(0))
+    if found & ~select.POLLRDHUP:
+        return Peer.GONE
+    return Peer.CLOSED if found else Peer.THERE
 
 
 def has_input(transport: Transport) -> bool:
@@ -109,7 +119,7 @@ def has_input(transport: Transport) -> bool:
     waiting = array("i", [0])
     try:
         fcntl.ioctl(transport.fileno(), termios.FIONREAD, waiting)
-    except OSError:  # it is no socket any more
+    except (OSError, ValueError):  # it is no socket any more
         return False
     return waiting[0] > 0
 

@@ -139,20 +139,71 @@ def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
     assert connection.unsent_bytes == 7
 
 
-def test_a_dead_peer_is_noticed_though_paused(make_net: Make) -> None:
-    """A reset ends a connection that nobody reads; a mere FIN does not."""
-    net = make_net(pausing)
+def paused_beside_a_socket(
+    make_net: Make, **keywords: Any
+) -> tuple[Any, Any, socket.socket, socket.socket]:
+    """A connection that is not read, and the real socket that it asks."""
+    net = make_net(pausing, keywords)
     ours, theirs = socket.socketpair()
     peer = net.peer()
-    peer.transport.fileno = ours.fileno  # type: ignore[method-assign]
+    peer.transport.fileno = ours.fileno
     peer.send(b"x")
-    theirs.shutdown(socket.SHUT_WR)
+    return net, peer, ours, theirs
+
+
+def test_a_reset_is_noticed_though_paused(make_net: Make) -> None:
+    """Within seconds."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_net)
     net.pass_time(5)
     assert not peer.transport.disconnected
     theirs.close()  # both directions are shut: what a reset looks like to poll()
     net.pass_time(5)
     assert peer.transport.disconnected
     ours.close()
+
+
+def test_a_peer_that_closed_is_given_up(make_net: Make) -> None:
+    """It hears no acknowledgement any more: what is unread of it is dropped."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_net)
+    theirs.send(b"unread")
+    theirs.shutdown(socket.SHUT_WR)
+    net.pass_time(3)
+    assert not peer.transport.disconnected
+    net.pass_time(8)
+    assert peer.transport.disconnected
+    ours.close()
+
+
+def test_a_peer_that_is_read_again_is_not(make_net: Make) -> None:
+    """Its FIN comes behind its data, as ever."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_net)
+    theirs.shutdown(socket.SHUT_WR)
+    net.pass_time(3)
+    net.server.connection.resume()
+    net.pass_time(60)
+    assert not peer.transport.disconnected
+    ours.close()
+
+
+def test_a_peer_that_waits_for_no_acknowledgement_is_kept(make_net: Make) -> None:
+    """All that it sent is to be stored, however long that takes."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_net, acknowledges=False)
+    theirs.shutdown(socket.SHUT_WR)
+    net.pass_time(60)
+    assert not peer.transport.disconnected
+    ours.close()
+
+
+def test_unread_input_is_seen(make_net: Make) -> None:
+    """What the kernel holds of a peer that waits."""
+    net, _, ours, theirs = paused_beside_a_socket(make_net)
+    connection = net.server.connection
+    assert not connection.unread_input
+    theirs.send(b"more")
+    assert connection.unread_input
+    ours.close()
+    theirs.close()
+    assert not connection.unread_input
 
 
 # Servers that stop writing instead
