@@ -27,7 +27,13 @@ from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.session import Session
-from gateway.protocols.rsio.signals import Asked, Cancelled, Demanded, Left, Opened
+from gateway.protocols.rsio.signals import (
+    Cancelled,
+    DemandAdded,
+    GoodbyeReceived,
+    Opened,
+    SubscribeReceived,
+)
 from gateway.protocols.rsio.streams import Served
 
 SEED = int(
@@ -136,13 +142,13 @@ class Publisher(threading.Thread):
                     match event:
                         case Opened() if self._named:
                             session.identify("name", self.who.encode())
-                        case Asked(asked):
+                        case SubscribeReceived(asked):
                             stream = asked
                             base = at = self._begin(asked)
                             session.producer.accept(asked)
-                        case Demanded(asked):
+                        case DemandAdded(asked):
                             self._learn(base + asked.granted - asked.first, at)
-                        case Cancelled() | Left():
+                        case Cancelled() | GoodbyeReceived():
                             return
                 if stream is not None and stream.live:
                     count = min(stream.demand.left, 40)

@@ -118,7 +118,7 @@ class Session:
                 each for each in self._offered if each in hello.extensions
             )
         self._decoder.legal = outbound.legal_types()
-        return Opened(outbound.extensions)
+        return Opened()
 
     def _goodbye(self, goodbye: messages.Goodbye) -> Signal:
         outbound = self._outbound

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.decoder import Run
-from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.streams import Consumed, Served
 
 __all__ = [
@@ -33,10 +32,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Opened:
-    """Both hellos were exchanged."""
-
-    extensions: frozenset[Extension]
-    """Those that are in use."""
+    """Both hellos were exchanged; `Session.extensions` are those in use."""
 
 
 @dataclass(slots=True)

@@ -221,6 +221,23 @@ def test_flush_waits_for_the_disk(gate: Any) -> None:
     assert outbox.confirmed == 5
 
 
+def test_flush_without_confirmation(gate: Any) -> None:
+    """With `confirms=False` sent is enough, whatever the subscriber's demand means."""
+    endpoint = Endpoint(gate)
+    outbox = Outbox()
+
+    async def run() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            publisher = peer.publisher("events", outbox=outbox, confirms=False)
+            async with publisher:
+                await publisher.send_all([b"{}"] * 5)
+                await publisher.flush()
+                assert not gate.journal.stored
+                assert (outbox.confirmed, len(outbox)) == (5, 0)
+
+    Running(endpoint, run()).finish()
+
+
 def test_publish_packed(gate: Any) -> None:
     """Elements of a fixed size travel packed."""
     endpoint = Endpoint(gate)
