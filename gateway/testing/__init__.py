@@ -9,8 +9,10 @@ stores in the order of submission.
 from __future__ import annotations
 
 from collections import deque
+from typing import cast
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored, Refusal, Server
@@ -86,6 +88,11 @@ class FakeConnection:
         self._held.clear()
         if self._server is not None:
             self._server.closed()
+
+    def drain(self) -> None:
+        """The daemon stops."""
+        if self._server is not None and not (self.closed or self.aborted):
+            self._server.drain()
 
     def _flush(self) -> None:
         while not (self.paused or self.closed or self.aborted):
@@ -173,6 +180,8 @@ class ManualJournal:
         self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
         self._full = False
         self._wants_room: list[Deferred[None]] = []
+        self.errors: list[Exception] = []
+        """What servers raised when told that a batch is durable, or is not."""
         self.reserved = 0
         """Bytes that connections hold for batches still arriving."""
         self.reservable: float = float("inf")
@@ -233,6 +242,7 @@ class ManualJournal:
         self.durable_lsn += batch.count
         self.stored.append(stored)
         done.callback(stored)
+        done.addErrback(self._failed)
         return stored
 
     def store_all(self) -> None:
@@ -244,3 +254,7 @@ class ManualJournal:
         """The oldest pending batch can not be stored; IndexError if there is none."""
         _, done = self._waiting.popleft()
         done.errback(NotStored(why))
+        done.addErrback(self._failed)
+
+    def _failed(self, why: Failure) -> None:
+        self.errors.append(cast(Exception, why.value))

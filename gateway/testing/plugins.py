@@ -1,22 +1,34 @@
-"""A protocol's service without a daemon: what `gateway.protocol.Context` lends, doubled."""
+r"""A protocol's service without a daemon: what `gateway.protocol.Context` lends, doubled.
+
+daemon = FakeDaemon(protocol, tmp_path, options={"timezone": "Europe/Oslo"})
+connection = daemon.connect()
+connection.deliver(b"<13>hello\n")
+daemon.store()
+assert daemon.rows() == [...]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
-from gateway.config import Listener
+from gateway.config import Limits, Listener
+from gateway.config.endpoint import Tcp
+from gateway.config.model import NoOptions
+from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.protocol import Context, Protocol
 from gateway.store.directories import Directories
-from gateway.testing import ManualJournal
+from gateway.testing import FakeConnection, ManualJournal
 
-__all__ = ["lend"]
+__all__ = ["FakeDaemon", "Row", "lend", "rows_of"]
+
+_EPOCH = 1_700_000_000
 
 
 def lend(
@@ -58,4 +70,146 @@ def lend(
         data_dir=data_dir,
         directories=directories,
         address=lambda name: "127.0.0.1:1",
+    )
+
+
+class Row(NamedTuple):
+    """An event as its protocol's decoder gives it."""
+
+    payload: bytes
+    seq: int | None
+    channel: str | None
+    kind: str
+    content_type: str
+    flaw: str | None
+    attributes: dict[str, str]
+
+
+def rows_of(stored: Iterable[Stored], decode: Decode) -> list[Row]:
+    """The events of these batches; AssertionError if a batch has not its `count`."""
+    found: list[Row] = []
+    for one in stored:
+        rows = decode(one.batch.body)
+        counts = {rows.count, one.batch.count}
+        counts |= set() if rows.seqs is None else {len(rows.seqs)}
+        assert len(counts) == 1, f"a batch's count, its rows and their seqs: {counts}"
+        found += [
+            Row(
+                payload,
+                None if rows.seqs is None else int(rows.seqs[row]),
+                rows.channels.get(row, rows.channel),
+                rows.kinds.get(row, rows.kind),
+                rows.content_types.get(row, rows.content_type),
+                rows.flaws.get(row),
+                {**one.batch.origin.attributes, **rows.attributes},
+            )
+            for row, payload in enumerate(rows.each())
+        ]
+    return found
+
+
+class FakeDaemon:
+    """One listener of a protocol in a daemon without network, disk and time.
+
+    Everything is durable when the test says so (`store`), and late when it says so
+    (`advance`).
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        data_dir: Path,
+        *,
+        options: Mapping[str, object] | None = None,
+        limits: Mapping[str, object] | None = None,
+        snapshot: bytes | None = None,
+        replay: Sequence[Stored] = (),
+    ) -> None:
+        """*options* and *limits* are as in the configuration file.
+
+        *snapshot* and *replay* are what an earlier run left: what its protocol
+        remembered, and the batches that are in its journal.
+        """
+        self.protocol = protocol
+        self.clock = Clock()
+        self.clock.advance(_EPOCH)
+        last = replay[-1] if replay else None
+        self.journal = ManualJournal(
+            first_lsn=last.lsn + last.batch.count if last else 1
+        )
+        self.listener = _listener(protocol, data_dir, options or {}, limits or {})
+        self.context = lend(
+            protocol,
+            data_dir,
+            [self.listener],
+            journal=self.journal,
+            reactor=self.clock,
+        )
+        self.service = protocol.service(self.context)
+        memory = self.service.memory
+        if memory is not None:
+            if snapshot is not None:
+                memory.restore(snapshot)
+            for stored in replay:
+                memory.replay(stored)
+        self.port = next(iter(self.service.ports(self.listener)))
+        if memory is not None:
+            memory.start()
+        self.service.start()
+        self.store()
+
+    def connect(self) -> FakeConnection:
+        """A new connection to the listener's own port."""
+        connection = FakeConnection(protocol=self.protocol.name)
+        connection.serve(self.port.accept(connection))
+        return connection
+
+    def store(self) -> None:
+        """All that was submitted is durable, and whoever waits for it has been told."""
+        self.clock.advance(0)
+        while self.journal.pending:
+            self.journal.store_all()
+            self.clock.advance(0)
+
+    def advance(self, seconds: float) -> None:
+        """Time passes, in steps of a tenth of a second."""
+        for _ in range(round(seconds * 10)):
+            self.clock.advance(0.1)
+
+    def rows(self) -> list[Row]:
+        """All events that are durable."""
+        return rows_of(self.journal.stored, self.context.decode)
+
+    def snapshot(self) -> bytes:
+        """What the protocol remembers, as a checkpoint would save it."""
+        memory = self.service.memory
+        assert memory is not None, "the protocol remembers nothing"
+        found: list[bytes] = []
+        snapshot: Deferred[bytes] = memory.snapshot()
+        snapshot.addCallback(found.append)
+        for _ in range(1000):
+            if found:
+                break
+            self.store()
+        [data] = found
+        return data
+
+
+def _listener(
+    protocol: Protocol,
+    folder: Path,
+    options: Mapping[str, object],
+    limits: Mapping[str, object],
+) -> Listener:
+    """As read from a file in *folder*, whether the protocol is installed or not."""
+    kind = protocol.options() or NoOptions
+    return Listener.model_construct(
+        name="test",
+        protocol=protocol.name,
+        listen=Tcp("127.0.0.1", 1),
+        websocket=None,
+        proxy_protocol=None,
+        tls=None,
+        limits=Limits.model_validate(dict(limits)),
+        options=kind.model_validate(dict(options), context={"folder": folder}),
     )

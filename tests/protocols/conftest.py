@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,19 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gateway.testing import ManualJournal
-
-
-def slices(data: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """*data* in pieces."""
-    edges = [0, *sorted(cuts), len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
-@st.composite
-def sliced(draw: st.DrawFn, source: st.SearchStrategy[bytes]) -> list[bytes]:
-    """Some bytes, in pieces."""
-    data = draw(source)
-    return slices(data, draw(st.sets(st.integers(0, len(data)), max_size=12)))
+from gateway.testing.streams import sliced, slices
 
 
 @pytest.fixture(scope="session", name="slices")

@@ -1,0 +1,61 @@
+"""Pravega keeps what every protocol of the gateway promises."""
+
+from __future__ import annotations
+
+import struct
+
+from gateway.plugins import installed
+from gateway.protocols.pravega.codec import REPLIES, decode, encode
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.wire import (
+    AppendBlock,
+    AppendBlockEnd,
+    DataAppended,
+    Hello,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import CreateSegment
+from gateway.testing.contract import ProtocolContract
+
+_WRITER = b"w" * 16
+
+
+def append(last: int, *events: bytes) -> tuple[bytes, int]:
+    """A block of events, of which the last has this number."""
+    data = b"".join(struct.pack(">II", 0, len(event)) + event for event in events)
+    end = AppendBlockEnd(_WRITER, len(data), data, len(events), last, 9)
+    return encode(end), len(events)
+
+
+class TestPravega(ProtocolContract):
+    protocol = installed().protocols["pravega"]
+    options = {"content_type": "application/json"}
+    opening = b"".join(
+        encode(message)
+        for message in (
+            Hello(17, 5),
+            CreateSegment(1, "scope/stream/0", 0, 0),
+            SetupAppend(2, _WRITER, "scope/stream/0"),
+        )
+    )
+    batches = [
+        append(1, b'{"a":1}'),
+        append(3, b'{"a":2}', b"no JSON"),
+        append(4, b'{"a":4}'),
+        append(7, b"", b"x" * 100, b'{"a":7}'),
+    ]
+    too_much = {"limits.message_bytes": struct.pack(">iI", 4, 1 << 20)}
+    unfinished = encode(AppendBlock(_WRITER, bytes(1000)))
+    endless = None
+
+    def acknowledged(self, sent: bytes) -> int:
+        """The number of the last event that is appended."""
+        numbers = [0]
+        for kind, payload in Frames(REPLIES).feed(sent):
+            reply = decode(kind, payload)
+            if isinstance(reply, DataAppended):
+                assert reply.previous in (-(2**63), numbers[-1])
+                numbers.append(reply.last_event)
+        return numbers[-1]
+
+    replies = acknowledged
