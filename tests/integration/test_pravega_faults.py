@@ -194,7 +194,7 @@ W = b"0123456789abcdef"
 
 
 class Wire:
-    """A connection of today's wire."""
+    """A connection of version 17."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)

@@ -1,4 +1,4 @@
-"""What connections may ask for."""
+"""Limits of segments, writers, tables and reads, and the checks of some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Limits"]
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """Sizes are in bytes."""
+    """Numbers, and sizes in bytes; see docs/pravega.md."""
 
     message_bytes: int = MAX_LENGTH
     segments: int = 100_000

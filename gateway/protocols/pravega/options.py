@@ -24,7 +24,7 @@ DAY = 86_400.0
 
 
 class Options(Section):
-    """What is particular to Pravega: writers and readers of streams."""
+    """Options of a Pravega listener; most are about what all listeners share."""
 
     controller: Listen | None = Field(
         default=None,
@@ -80,10 +80,10 @@ class Options(Section):
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
         "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
     )  # fmt: skip
-    """What all Pravega listeners must agree on: they share their segments."""
+    """Must be the same for all Pravega listeners, as they share the container."""
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Clients can only be sent to a host and a port, by somebody who sends them."""
+        """`advertise` must be HOST:PORT, and needs a controller that gives it out."""
         if self.advertise is None:
             return
         if self.controller is None:
@@ -94,7 +94,7 @@ class Options(Section):
 
 
 def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
-    """All Pravega listeners share one container, and one of them its controller."""
+    """All Pravega listeners share one container; at most one has its controller."""
     found = {
         index: (listener.listen, listener.options)
         for index, listener in listeners.items()

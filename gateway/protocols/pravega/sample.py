@@ -1,4 +1,4 @@
-"""Made-up readings of a plant's sensors, ~115 bytes each, no two alike."""
+"""Made-up events for `gateway send pravega`: sensor readings of ~115 bytes in JSON."""
 
 from __future__ import annotations
 

@@ -17,14 +17,15 @@ __all__ = ["SENDER"]
 def _add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--dialect", choices=("seed", "v17"), default="v17",
-        help="of the protocol's first proposal, or today's (default: v17)")  # fmt: skip
+        help="version of the protocol: v17, or seed for the 2016 draft "
+        "(default: v17)")  # fmt: skip
     add("--segment", default="demo/events/0.#epoch.0", metavar="S",
-        help="where to; it is made if it is not there "
+        help="where to append; created if it does not exist "
         "(default: demo/events/0.#epoch.0)")  # fmt: skip
     add("--window", type=positive, default=4096, metavar="W",
         help="most events in flight on a connection (default: 4096)")  # fmt: skip
     add("--token", metavar="T",
-        help="a delegation token of the controller, where one is asked for")  # fmt: skip
+        help="a delegation token of the controller, where one is required")  # fmt: skip
 
 
 def _run(args: Namespace) -> Sending:
@@ -34,9 +35,9 @@ def _run(args: Namespace) -> Sending:
 
 
 SENDER = Sender(
-    help="Pravega, as writers of a segment speak it",
-    description="Append events to a segment, each exactly once however often the connection\n"
-    "breaks.  Each connection is a writer of its own.",
+    help="appends to a segment of Pravega's segment store",
+    description="Append events to a segment, each exactly once even if the connection breaks.\n"
+    "Each connection is a writer with its own id.",
     examples="""\
   gateway send pravega 127.0.0.1:12345 --generate 100000
   gateway send pravega gw.example:12345 --dialect seed --file readings.ndjson --tls

@@ -1,4 +1,4 @@
-"""`gateway send pravega`: each connection is a writer that repeats nothing."""
+"""`gateway send pravega`: a writer for each connection; each event is stored once."""
 
 from __future__ import annotations
 

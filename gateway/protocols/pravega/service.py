@@ -1,4 +1,4 @@
-"""Pravega in one daemon: the segments that all its listeners share, and the controller."""
+"""The Pravega service of a daemon: container, history, controller, ports, statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUFFIX = ".controller"
 
 
 class PravegaService(Service):
-    """One container and one controller, whatever the number of listeners."""
+    """One container and one controller for all listeners."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -38,7 +38,7 @@ class PravegaService(Service):
             in_thread=deferToThread,
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]
-        # They agree on what concerns the container: `options.misfits`.
+        # What concerns the container is the same in all of them: `options.misfits`.
         options = listeners[0].options if listeners else Options()
         self.memory = self.container = Container(
             context.journal,
@@ -62,7 +62,7 @@ class PravegaService(Service):
     def ports(self, listener: Listener) -> Iterator[Port]:
         """The segment store, and the controller of the listener that has one."""
         settings = cast(Settings[Options], listener)
-        # The check keeps everybody out of our own segments, too.
+        # The check also keeps clients out of the controller's own tables.
         yield Port(
             accept=accept(settings, self.container, self.controller.tokens.check)
         )
@@ -78,7 +78,7 @@ class PravegaService(Service):
             )
 
     def _advertise(self, host: str) -> tuple[str, int]:
-        """Where the segments are, for who called the controller by *host*."""
+        """The segment store's host and port, for a client of the controller at *host*."""
         for listener in self._context.listeners:
             options = cast(Settings[Options], listener).options
             if options.controller is not None:
@@ -88,19 +88,19 @@ class PravegaService(Service):
         raise LookupError("no listener has a controller")
 
     def start(self) -> None:
-        """The controller's state is the container's."""
+        """Let the controller read its state from the container, which is restored."""
         self.controller.start()
 
     def close(self) -> None:
-        """No timer fires any more."""
+        """Cancel the controller's timers."""
         self.controller.stop()
 
     def files_removed(self) -> None:
-        """Readers who begin now are told where there is something."""
+        """Look which files are left: heads of segments may have moved."""
         self.history.refresh()
 
     def statistics(self) -> Iterator[Statistics]:
-        """The segments of all listeners."""
+        """Figures of the container and the controller."""
         container = self.container
         yield Statistics(
             "pravega",

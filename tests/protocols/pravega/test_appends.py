@@ -1,4 +1,4 @@
-"""Appends of today's wire: blocks, numbers, acknowledgements, refusals.
+"""Appends in version 17: blocks, event numbers, acknowledgements, refusals.
 
 Numbers in the names are those of the list of behaviours in docs/pravega.md.
 """

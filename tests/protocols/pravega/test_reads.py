@@ -1,4 +1,4 @@
-"""Reads of today's wire: what is there, what waits, what ends it.
+"""Reads in version 17: what is given, what waits, what ends the wait.
 
 Numbers in the names are those of the list of behaviours in docs/pravega.md.
 """

@@ -1,4 +1,4 @@
-"""Segments and tables of today's wire: what is asked, what is answered.
+"""Requests about segments and tables in version 17, and their replies.
 
 Numbers in the names are those of the list of behaviours in docs/pravega.md.
 """

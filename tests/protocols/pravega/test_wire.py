@@ -1,4 +1,4 @@
-"""Today's wire: every message, both ways, from every version, in any slicing.
+"""Wire commands: every one, encoded and decoded, of every version, in any slices.
 
 Numbers in the names are those of the list of behaviours in docs/pravega.md.
 """
