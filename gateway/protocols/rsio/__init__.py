@@ -1,4 +1,4 @@
-"""Reactive Streams IO, version 0: demand from the table to the sender's code.
+"""Reactive Streams IO (RS.io), version 0: the protocol's plug-in, server and client.
 
 `protocol` is the plug-in; `client` subscribes and publishes, on Twisted and on asyncio.
 docs/rsio-v0.md is the protocol, byte by byte.
@@ -60,7 +60,7 @@ class _Rsio(Protocol):
 
 
 class _Service(Service):
-    """All listeners share how far named senders are stored."""
+    """What all listeners share: how many elements of named senders are stored."""
 
     def __init__(self, context: Context) -> None:
         from gateway.protocols.rsio.offsets import Offsets

@@ -94,8 +94,8 @@ def decode(body: bytes) -> Rows:
     if at != end:
         raise ValueError("RS.io batch that ends inside an element")
     rows = Rows(payloads, content_type=_OCTETS if table[0].size else content_type)
-    _number(rows, table, found)
-    _type(rows, table, found, content_type)
+    _set_numbers(rows, table, found)
+    _set_content_types(rows, table, found, content_type)
     if content_type == _JSON:
         _check_json(rows, message_bytes)
     return rows
@@ -173,7 +173,7 @@ def _walk(body: bytes, at: int, after: int, size: int, payloads: list[bytes]) ->
     return at
 
 
-def _number(rows: Rows, table: list[Part], found: dict[int, list[int]]) -> None:
+def _set_numbers(rows: Rows, table: list[Part], found: dict[int, list[int]]) -> None:
     first = table[0]
     rows.channel = first.publisher
     if len(table) == 1:
@@ -188,7 +188,7 @@ def _number(rows: Rows, table: list[Part], found: dict[int, list[int]]) -> None:
     rows.seqs = seqs
 
 
-def _type(
+def _set_content_types(
     rows: Rows, table: list[Part], found: dict[int, list[int]], content_type: str
 ) -> None:
     """Set the content types of streams that differ from the first one's."""

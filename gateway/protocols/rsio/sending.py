@@ -1,4 +1,4 @@
-"""`gateway send rsio`: each connection is a publisher with a name of its own."""
+"""`gateway send rsio`: publishes on connections that each have a name of their own."""
 
 from __future__ import annotations
 

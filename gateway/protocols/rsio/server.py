@@ -2,7 +2,7 @@
 
 A peer sends hello, and a token if it has one; then we subscribe to its publishers, and
 it to ours.  More is requested only when what came is durable (`ingest`).  Nothing is
-sent beyond the peer's demand, or while the transport would only buffer it (`serving`).
+sent beyond the peer's demand, or while the transport would only buffer it (`publishing`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import SOURCE, Offsets
 from gateway.protocols.rsio.options import Options
-from gateway.protocols.rsio.serving import Serving
+from gateway.protocols.rsio.publishing import Publishing
 from gateway.protocols.rsio.session import Session, State
 from gateway.protocols.rsio.signals import (
     Cancelled,
@@ -109,7 +109,7 @@ class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
-                 "_listener", "_named", "_rejected", "_serving", "_session",
+                 "_listener", "_named", "_publishing", "_rejected", "_session",
                  "_valve")  # fmt: skip
 
     _log = Logger()
@@ -123,7 +123,7 @@ class RsioServer:
         self._ingest = Ingest(
             listener, session, connection, self._flush, self._acknowledged, self._lost
         )
-        self._serving = Serving(
+        self._publishing = Publishing(
             session.producer,
             listener.publishers,
             connection.origin,
@@ -161,7 +161,7 @@ class RsioServer:
             self._refuse(why)
             return
         ingest.submit()
-        self._serving.pump()
+        self._publishing.pump()
         self._flush()
         self._listener.unfinished.hold(self, self._session.held_bytes)
         self._regulate()
@@ -173,7 +173,7 @@ class RsioServer:
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """Whether the transport takes more; while not, nothing is published."""
         if not self._closed:
-            self._serving.writable(ready)
+            self._publishing.writable(ready)
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
@@ -185,7 +185,7 @@ class RsioServer:
             self._hang_up()
             return
         for stream in list(self._session.producer.streams.values()):
-            self._serving.cancelled(stream)
+            self._publishing.cancelled(stream)
             self._session.producer.fail(stream, _STOPPING)
         self._flush()
         self._leave_if_done()
@@ -199,11 +199,11 @@ class RsioServer:
                 if self._draining:
                     self._session.producer.fail(stream, _STOPPING)
                 else:
-                    self._serving.subscribed(stream)
+                    self._publishing.subscribed(stream)
             case DemandAdded(stream):
-                self._serving.demand_added(stream)
+                self._publishing.demand_added(stream)
             case Cancelled(stream):
-                self._serving.cancelled(stream)
+                self._publishing.cancelled(stream)
             case Terminated(stream, error):
                 self._ingest.stop(stream)
                 self._log.debug(
@@ -399,7 +399,7 @@ class RsioServer:
         listener = self._listener
         for deadlines in (listener.greetings, listener.goodbyes, listener.silences):
             deadlines.forget(self)
-        self._serving.close()
+        self._publishing.close()
         self._session.lost()
         self._ingest.close()
         listener.unfinished.hold(self, 0)

@@ -25,8 +25,8 @@ from gateway.protocols.rsio.decoder import Decoder, Overrun
 from gateway.protocols.rsio.demand import Demand
 from gateway.protocols.rsio.outbound import Outbound, State
 from gateway.protocols.rsio.producer import Producer
+from gateway.protocols.rsio.publishing import Publishing
 from gateway.protocols.rsio.server import RsioServer
-from gateway.protocols.rsio.serving import Serving
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Reassembly, Served
 
@@ -145,10 +145,10 @@ def completes_twice(patch: Patch) -> None:
 
 @fails(5, 6, 9, 14, 19, 23, 24, 25, 35, 46, 49)
 def completes_only_with_demand(patch: Patch) -> None:
-    def feed(old: Any, self: Serving, stream: Served, state: Any) -> int:
+    def feed(old: Any, self: Publishing, stream: Served, state: Any) -> int:
         return old(self, stream, state) if stream.demand.left else 0
 
-    around(patch, Serving, "_feed", feed)
+    around(patch, Publishing, "_feed", feed)
 
 
 @fails(16, 19, 24, 28, 35, 49)
@@ -211,12 +211,12 @@ def waits_until_demand_can_be_met(patch: Patch) -> None:
 def forgets_old_demand(patch: Patch) -> None:
     """… when another stream comes."""
 
-    def subscribed(old: Any, self: Serving, stream: Served) -> None:
+    def subscribed(old: Any, self: Publishing, stream: Served) -> None:
         for other in self._streams:
             other.demand.left = 0
         old(self, stream)
 
-    around(patch, Serving, "subscribed", subscribed)
+    around(patch, Publishing, "subscribed", subscribed)
 
 
 @fails(1, 3, 9, 15, 23, 25, 26, 31, 49)

@@ -1,4 +1,4 @@
-"""`gateway rsio-check`: is that an implementation of RS.io?"""
+"""`gateway rsio-check`: runs the conformance tests against an implementation of RS.io."""
 
 from __future__ import annotations
 

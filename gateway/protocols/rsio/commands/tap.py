@@ -1,4 +1,4 @@
-"""`gateway tap`: look at a gateway's events from anywhere, live or from an lsn on."""
+"""`gateway tap`: subscribes to a gateway's events, live or from an lsn on."""
 
 from __future__ import annotations
 

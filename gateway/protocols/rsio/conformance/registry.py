@@ -78,7 +78,7 @@ TESTS: dict[int, Test] = {
         (
             20,
             "spec313_referencesDropped",
-            _MEMORY + "test_serving.py::test_references_are_dropped",
+            _MEMORY + "test_publishing.py::test_references_are_dropped",
         ),
         (21, "spec317_unboundedDemand", ""),
         (22, "optionalActivePublisher", ""),
@@ -97,7 +97,7 @@ TESTS: dict[int, Test] = {
         (35, "streamLimit", ""),
         (36, "messageForLiveId", ""),
         (37, "tooLargeElementAndPart", ""),
-        (38, "leaksAfterRaces", _MEMORY + "test_serving.py::test_nothing_is_left"),
+        (38, "leaksAfterRaces", _MEMORY + "test_publishing.py::test_nothing_is_left"),
         (39, "helloFirstOnceVersion", ""),
         (40, "optimisticSubscribe", ""),
         (41, "anySlicing", ""),

@@ -265,4 +265,4 @@ def test_nothing_is_left(gate: Any, tap: Tap) -> None:
         gate.connection.lose()
         assert tap.closed == 1
         assert not gate.server._session.producer.streams
-        assert not gate.server._serving._ready
+        assert not gate.server._publishing._ready

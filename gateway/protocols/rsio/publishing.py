@@ -26,14 +26,14 @@ from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
 
-__all__ = ["Serving"]
+__all__ = ["Publishing"]
 
 _TURN_BYTES = 1 << 18
 _TURN_ELEMENTS = 1024
 _LARGE_BYTES = 1 << 16
 
 
-class Serving:
+class Publishing:
     """Publishes to the subscribers of one connection."""
 
     __slots__ = ("_again", "_clock", "_closed", "_flush", "_origin", "_producer",
@@ -168,10 +168,10 @@ class Serving:
 class _Feed:
     """A stream's source, and whether the stream is queued."""
 
-    __slots__ = ("_serving", "_stream", "queued", "source")
+    __slots__ = ("_publishing", "_stream", "queued", "source")
 
-    def __init__(self, serving: Serving, stream: Served) -> None:
-        self._serving = serving
+    def __init__(self, serving: Publishing, stream: Served) -> None:
+        self._publishing = serving
         self._stream = stream
         self.source: Source | None = None
         self.queued = False
@@ -181,5 +181,5 @@ class _Feed:
 
     def wake(self) -> None:
         if self.source is not None:
-            self._serving.demand_added(self._stream)
-            self._serving.pump()
+            self._publishing.demand_added(self._stream)
+            self._publishing.pump()
