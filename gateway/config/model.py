@@ -320,6 +320,9 @@ class Spark(Section):
     stats_window: Annotated[float, Time("1s", "30d")] = Field(
         default=MINUTE, description="Width of a window in lake/stats (time)"
     )
+    compact: Switch = Field(
+        default=True, description="Rewrite a day's small files once it is over"
+    )
     max_bytes_per_trigger: ByteCount = Field(
         default=256 * MiB, description="Spool bytes in one micro-batch (size)"
     )

@@ -11,6 +11,7 @@
     ledger       what the sink has committed, by lsn
     cleaner      takes committed files out of the spool
     reading      which files of a table belong to whole batches
+    compact      rewrites the files of days that are over
     poison       moves files that can not be read aside
     health       what the job knows of itself, for the daemon
     lakedisk     the file system below the tables

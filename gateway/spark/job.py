@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.spark import java, progress, session, stats
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
+from gateway.spark.compact import Compactor
 from gateway.spark.health import Health
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.poison import Poison
@@ -79,6 +80,14 @@ class Job:
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self._cleaner = self._new_cleaner()
+        self._compactor = Compactor(
+            self._lake,
+            self._disk,
+            lambda done: _log.info(
+                "compacted %s: %d files, now %d", done.folder, done.before, done.after
+            ),
+            lambda why: _log.warning("could not compact: %s", why),
+        )
 
     def _note(self, committed: Committed) -> None:
         self._committed.append(committed)
@@ -150,6 +159,8 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
+        if self._config.spark.compact:
+            self._compactor.tend()
         self._health.beat(self._sink.ledger, self._waiting)
 
     def _renew(self) -> None:
@@ -187,6 +198,7 @@ class Job:
     def stop(self) -> None:
         """Stop between two batches; what was not committed comes again."""
         self._query.stop()
+        self._compactor.stop()
 
     def ended(self, why: str | None) -> None:
         """Leave word of how it ended."""

@@ -163,6 +163,17 @@ def events_of(lake: Path) -> Counter[tuple[str, int]]:
     )
 
 
+@pytest.fixture(scope="session")
+def make_spool() -> Callable[[Path], SpoolFolder]:
+    """Makes an empty spool."""
+
+    def make(path: Path) -> SpoolFolder:
+        path.mkdir(parents=True)
+        return SpoolFolder(path)
+
+    return make
+
+
 @pytest.fixture
 def spool(tmp_path: Path) -> SpoolFolder:
     """An empty spool under the data directory."""
@@ -177,7 +188,7 @@ def logs(tmp_path: Path) -> Callable[[str], SparkLogs]:
     return lambda name: SparkLogs(tmp_path / "data" / "checkpoint" / name)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_envelope() -> Callable[..., pa.Table]:
     """See `envelope`."""
     return envelope
@@ -195,11 +206,22 @@ def lake_events() -> Callable[[Path], Counter[tuple[str, int]]]:
     return events_of
 
 
+@pytest.fixture(scope="session")
+def make_config() -> Callable[[Path], SimpleNamespace]:
+    """See `config`."""
+    return configuration
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> SimpleNamespace:
     """What the job needs of a configuration, quick enough for a test."""
+    return configuration(tmp_path / "data")
+
+
+def configuration(data: Path) -> SimpleNamespace:
+    """For the job on this data directory."""
     return SimpleNamespace(
-        data_dir=tmp_path / "data",
+        data_dir=data,
         spool=SimpleNamespace(directory=Path("spool"), after="archive"),
         spark=SimpleNamespace(
             master="local[2]",
@@ -207,6 +229,7 @@ def config(tmp_path: Path) -> SimpleNamespace:
             sink="parquet",
             body="json",
             columns={},
+            compact=False,
             stats_window=60.0,
             max_bytes_per_trigger=256 * 2**20,
             driver_memory="1g",

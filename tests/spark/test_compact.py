@@ -1,0 +1,295 @@
+"""Days that are over become few files, while readers and the audit go on."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import audit
+from gateway.spark.compact import Busy, Compactor, compact
+from gateway.spark.lakedisk import Lake
+from gateway.spark.sinks import publishing
+from gateway.store.finder import Directories
+
+BEFORE = date(2026, 3, 2)
+SIZE = 10
+
+
+def rows(batch: int, **more: Any) -> pa.Table:
+    lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
+    texts = [f'{{"n": {lsn}}}' for lsn in lsns]
+    columns = {"node": ["gw"] * SIZE, "lsn": list(lsns), "body": texts}
+    return pa.table({**columns, **more})
+
+
+def put(lake: Path, batch: int, table: pa.Table, *, day: str = "2026-03-01") -> Path:
+    folder = lake / "events" / "protocol=lumberjack" / f"date={day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"part-{batch:010d}-0badcafe-0.parquet"
+    pq.write_table(table, path.with_name(f".{path.name}"))
+    return path.with_name(f".{path.name}").rename(path)
+
+
+def counts(seconds: int) -> pa.Table:
+    """A row of `stats`."""
+    at = datetime(2026, 3, 1, 12, 0, seconds, tzinfo=UTC)
+    instant = pa.timestamp("us", tz="UTC")
+    return pa.table(
+        {
+            "window_start": pa.array([at], instant),
+            "window_end": pa.array([at + timedelta(seconds=10)], instant),
+            "listener": pa.array(["beats"]),
+            "channel": pa.array([None], pa.string()),
+            "events": pa.array([5]),
+            "payload_bytes": pa.array([50]),
+            "flawed": pa.array([1]),
+        }
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Twenty batches of one day and one of the next."""
+    made = tmp_path / "lake"
+    (made / ".gateway").mkdir(parents=True)
+    for batch in range(20):
+        put(made, batch, rows(batch))
+    put(made, 20, rows(20), day="2026-03-02")
+    return made
+
+
+def seen(lake: Path) -> Counter[int]:
+    found = ds.dataset(lake / "events", partitioning="hive", format="parquet")
+    return Counter(found.to_table(columns=["lsn"])["lsn"].to_pylist())
+
+
+def files(lake: Path, day: str = "2026-03-01") -> list[Path]:
+    return sorted((lake / "events").glob(f"*/date={day}/*"))
+
+
+def test_a_day_becomes_one_file(lake: Path) -> None:
+    """Every row once, in order; the open day is left alone; a second time does nothing."""
+    before = seen(lake)
+    (done,) = compact(lake, Lake(), before=BEFORE)
+    assert (done.before, done.after, done.rows) == (20, 1, 200)
+    assert seen(lake) == before
+    (one,) = files(lake)
+    assert one.name.startswith("part-0000000019-")
+    assert pq.read_table(one, columns=["lsn"])["lsn"].to_pylist() == list(range(1, 201))
+    assert len(files(lake, "2026-03-02")) == 1
+    assert list(compact(lake, Lake(), before=BEFORE)) == []
+    assert not any((lake / ".gateway" / "compact").rglob("*.parquet"))
+
+
+def test_columns_that_came_later_are_null_before(lake: Path) -> None:
+    """A day in which `spark.columns` changed keeps all columns."""
+    put(lake, 21, rows(21, status=pa.array([200] * SIZE, pa.int32())))
+    list(compact(lake, Lake(), before=BEFORE))
+    (one,) = files(lake)
+    table = pq.read_table(one)
+    assert table["status"].null_count == 200
+    assert table.num_rows == 210
+
+
+def test_large_files_stay(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not read again, only the small ones beside them."""
+    large = put(lake, 30, pa.concat_tables([rows(n) for n in range(30, 90)]))
+    monkeypatch.setattr("gateway.spark.compact.LARGE", large.stat().st_size)
+    inode = large.stat().st_ino
+    before = seen(lake)
+    list(compact(lake, Lake(), before=BEFORE))
+    assert seen(lake) == before
+    assert len(files(lake)) == 2
+    assert large.stat().st_ino == inode
+
+
+def test_counts_are_added_up(lake: Path) -> None:
+    """A row for each window is left, with the same sums."""
+    folder = lake / "stats" / "protocol=lumberjack" / "date=2026-03-01"
+    folder.mkdir(parents=True)
+    for batch, seconds in enumerate((0, 10, 0)):
+        pq.write_table(counts(seconds), folder / f"part-{batch:010d}-x-0.parquet")
+    list(compact(lake, Lake(), before=BEFORE))
+    (one,) = folder.iterdir()
+    table = pq.read_table(one)
+    assert sorted(table["events"].to_pylist()) == [5, 10]
+    assert sum(table["flawed"].to_pylist()) == 3
+    assert table.schema.equals(counts(0).schema)
+
+
+def test_what_arrives_meanwhile_is_kept(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of a late gateway lands in a day that is being rewritten: that day is left
+    for the next time."""
+    from gateway.spark import compact as module
+
+    rewrite = module._rewrite
+
+    def slow(*arguments: Any, **options: Any) -> int | None:
+        put(lake, 40, rows(40))
+        return rewrite(*arguments, **options)
+
+    monkeypatch.setattr(module, "_rewrite", slow)
+    assert list(compact(lake, Lake(), before=BEFORE)) == []
+    assert len(seen(lake)) == 220
+    monkeypatch.undo()
+    assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [21]
+
+
+def test_an_unfinished_batch_comes_first(lake: Path) -> None:
+    """Its manifest says names that must still be there."""
+    staged = lake / ".gateway" / "staging" / "events" / "7"
+    staged.mkdir(parents=True)
+    (staged / "manifest").touch()
+    with pytest.raises(Busy, match="start gateway spark first"):
+        list(compact(lake, Lake(), before=BEFORE))
+    assert len(files(lake)) == 20
+
+
+def test_variants_are_left_alone(lake: Path) -> None:
+    """pyarrow would forget that they are VARIANT."""
+    for path in files(lake):
+        table = pq.read_table(path)
+        body = pa.array([{"value": b"", "metadata": b""}] * SIZE)
+        at = table.schema.get_field_index("body")
+        pq.write_table(table.set_column(at, "body", body), path)
+    assert list(compact(lake, Lake(), before=BEFORE)) == []
+
+
+class Cut(BaseException):
+    """The machine stops here."""
+
+
+class Fuse(Lake):
+    """Stops before its *left*th change of a name."""
+
+    def __init__(self, left: int, *, exchanges: bool) -> None:
+        self.left = left
+        self.exchanges = exchanges
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count()
+        super().rename(old, new)
+
+    def remove_tree(self, path: Path) -> None:
+        self._count()
+        super().remove_tree(path)
+
+    def exchange(self, one: Path, other: Path) -> None:
+        self._count()
+        if self.exchanges:
+            super().exchange(one, other)
+            return
+        between = one.with_name(f".{one.name}.between")
+        self.rename(other, between)
+        self.rename(one, other)
+        self.rename(between, one)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Cut
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("left", range(8))
+def test_a_crash_leaves_the_old_or_the_new(
+    lake: Path, left: int, exchanges: bool
+) -> None:
+    """And the next time it is done, on file systems that can swap and on others."""
+    before = seen(lake)
+    try:
+        list(compact(lake, Fuse(left, exchanges=exchanges), before=BEFORE))
+    except Cut:
+        if exchanges:
+            assert seen(lake) == before
+    list(compact(lake, Lake(), before=BEFORE))
+    assert seen(lake) == before
+    assert len(files(lake)) == 1
+
+
+def test_readers_and_the_audit_go_on(lake: Path, tmp_path: Path) -> None:
+    """A reader meanwhile sees every row once, or a file that is gone and lists again; the
+    audit is complete at every moment."""
+    over = threading.Event()
+    wrong: list[Any] = []
+    looks: list[int] = []
+    places = Directories.under(tmp_path)
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                found = seen(lake)
+            except FileNotFoundError:
+                continue
+            looks.append(len(found))
+            if set(found.values()) != {1} or len(found) % SIZE or len(found) < 210:
+                wrong.append(found)
+
+    def check() -> None:
+        while not over.is_set():
+            report = audit(places)
+            if not report.complete:
+                wrong.append(report)
+
+    threads = [threading.Thread(target=run) for run in (read, check)]
+    for thread in threads:
+        thread.start()
+    try:
+        for again in range(15):
+            list(compact(lake, Lake(), before=BEFORE))
+            with publishing(lake):
+                put(lake, 21 + again, rows(21 + again))
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert looks
+
+
+def test_it_begins_when_a_day_is_over(lake: Path) -> None:
+    """Once a day, and at the start for what was left."""
+    days = [BEFORE]
+    done: list[Any] = []
+    failed: list[Exception] = []
+    compactor = Compactor(lake, Lake(), done.append, failed.append, lambda: days[0])
+    compactor.tend()
+    assert compactor._thread is not None
+    compactor._thread.join()
+    put(lake, 22, rows(22))
+    compactor.tend()
+    compactor._thread.join()
+    assert len(done) == 1
+    days[0] = date(2026, 3, 3)
+    compactor.tend()
+    compactor._thread.join()
+    assert [one.folder[-10:] for one in done] == ["2026-03-01", "2026-03-01"]
+    compactor.stop()
+    assert failed == []
+
+
+def test_the_command(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gateway spark compact` needs no Spark and says what it did."""
+    from gateway.cli import main
+
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"node: gw\ndata_dir: {tmp_path}\n"
+        'listeners: [{name: b, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}]\n'
+    )
+    assert main(["spark", "compact", "--config", str(config)]) == 0
+    said = capsys.readouterr().out
+    assert "events/protocol=lumberjack/date=2026-03-01: 20 files, now 1" in said
+    assert len(files(lake)) == 1

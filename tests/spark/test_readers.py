@@ -1,0 +1,217 @@
+"""Every reader that PyPI has opens the tables and sees every column, hostile rows too.
+
+The table "Readers" in docs/spark.md has a row for each reader here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from gateway.spark import job
+
+pytestmark = pytest.mark.spark
+
+DOCS = Path(__file__).parents[2] / "docs" / "spark.md"
+INSTANT = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+
+#: Names of columns, by what a reader has to understand for them.
+COLUMNS = {
+    "names": (
+        *("node", "protocol", "listener", "session", "peer", "kind", "content_type"),
+        *("principal", "channel", "flaw", "misfits", "event_time_source"),
+    ),
+    "numbers": ("lsn", "seq", "payload_bytes", "log_offset", "status", "took", "fine"),
+    "times": ("received_at", "event_time", "ended", "date"),
+    "texts": ("body", "message", "host", "log_file_path", "agent_id", "event_dataset"),
+    "addresses": (
+        *("scope", "stream", "segment", "event_offset", "route", "uid", "publisher"),
+    ),
+    "bytes": ("payload",),
+    "attributes": ("attributes",),
+}
+
+PAYLOADS = [
+    b'{"@timestamp": "2026-03-01T12:00:00Z", "message": "plain", "status": 200}',
+    b'{"@timestamp": "12026-03-01T12:00:00Z", "message": "year 12026"}',
+    b'{"@timestamp": "0000-01-01T00:00:00Z", "message": "year 0"}',
+    b'{"n": 1e400, "m": 123456789012345678901234567890123456789012}',
+    b'{"message": "\\u0000 \\ud83d\\ude00 \\n", "host": {"name": "h\xc3\xa9"}}',
+    b'{"message": "lone \\ud800 surrogate"}',
+    b'{"a": "\xff"}',
+    b"",
+    b'{"status": "many", "took": [], "fine": 3, "end": "never", "log": {"offset": -1}}',
+    b'{"status": 99999999999, "took": 1e999, "log": "text"}',
+    b"[" * 3000 + b"]" * 3000,
+    b'{"a": 1, "a": 2}',
+    b'{"message": "' + b"x" * 100_000 + b'"}',
+]
+
+
+def _spark(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
+    rows = spark.read.parquet(f"file://{lake}/{table}").collect()
+    return [row.asDict() for row in rows]
+
+
+def _pyarrow(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
+    found = ds.dataset(lake / table, partitioning="hive", format="parquet").to_table()
+    found.validate(full=True)
+    return list(found.to_pylist())
+
+
+def _polars(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
+    polars = importlib.import_module("polars")
+    return list(polars.scan_parquet(lake / table).collect().to_dicts())
+
+
+def _pandas(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
+    pandas = importlib.import_module("pandas")
+    found = pandas.read_parquet(lake / table, dtype_backend="pyarrow")
+    return list(found.to_dict("records"))
+
+
+def _duckdb(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
+    duckdb = importlib.import_module("duckdb")
+    with duckdb.connect() as database:
+        database.sql("SET TimeZone = 'UTC'")
+        found = database.sql(
+            f"FROM read_parquet('{lake}/{table}/**/*.parquet', hive_partitioning=true)"
+        )
+        # Not fetchall(), which wants one more package for zones.
+        return list(found.to_arrow_table().to_pylist())
+
+
+READERS: dict[str, Callable[[Path, str, Any], list[dict[str, Any]]]] = {
+    "Spark": _spark,
+    "pyarrow": _pyarrow,
+    "Polars": _polars,
+    "pandas": _pandas,
+    "DuckDB": _duckdb,
+}
+
+
+@pytest.fixture(scope="module")
+def lake(
+    spark: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_envelope: Callable[..., pa.Table],
+    make_spool: Callable[[Path], Any],
+    make_config: Callable[[Path], SimpleNamespace],
+) -> Path:
+    """Hostile rows in the tables, as the job writes them."""
+    data = tmp_path_factory.mktemp("readers")
+    spool, config = make_spool(data / "spool"), make_config(data)
+    wanted = {"status": "int", "took": "double", "fine": "boolean"}
+    wanted["ended"] = "timestamp"
+    config.spark.columns = {
+        name: SimpleNamespace(
+            path="end" if name == "ended" else name,
+            type=kind,
+            default=None,
+            protocol=None,
+            listener=None,
+        )
+        for name, kind in wanted.items()
+    }
+    at = int(INSTANT.timestamp() * 1e6)
+    flaws = {7: "empty", 12: "oversized"}
+    spool.publish(make_envelope("gw", 1, PAYLOADS, received_at=at, flaws=flaws))
+    address = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
+    spool.publish(make_envelope("gw", 101, [b'{"x": 1}'], received_at=at, **address))
+    job.run(config, spark, available_now=True)
+    return data / "lake"
+
+
+def plain(value: Any) -> Any:
+    """A value as every reader means it."""
+    match value:
+        case None:
+            return None
+        case float() if value != value:  # noqa: PLR0124 - pandas' null
+            return None
+        case dt.datetime():
+            return value.replace(tzinfo=None).isoformat()
+        case dt.date():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return bytes(value)
+        case dict():
+            return sorted(value.items())
+        case list():
+            return sorted(
+                tuple(one.values()) if isinstance(one, dict) else one for one in value
+            )
+    return None if str(value) in ("<NA>", "NaT", "nan") else _unwrapped(value)
+
+
+def _unwrapped(value: Any) -> Any:
+    if hasattr(value, "to_pydatetime"):
+        return plain(value.to_pydatetime())
+    return value.item() if hasattr(value, "item") else value
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_sees_every_column(
+    reader: str, columns: str, lake: Path, spark: Any
+) -> None:
+    """The same values for everyone, in every row."""
+    for table in ("events", "quarantine"):
+        seen = {row["lsn"]: row for row in READERS[reader](lake, table, spark)}
+        wanted = {row["lsn"]: row for row in _spark(lake, table, spark)}
+        assert seen.keys() == wanted.keys()
+        for lsn, row in wanted.items():
+            for name in COLUMNS[columns]:
+                assert plain(seen[lsn][name]) == plain(row[name]), (lsn, name)
+
+
+def test_no_column_is_left_out(lake: Path, spark: Any) -> None:
+    """What the tables have is what readers are asked for."""
+    (row, *_) = _spark(lake, "events", spark)
+    asked = {name for names in COLUMNS.values() for name in names}
+    assert row.keys() == asked
+
+
+def test_what_was_sent_is_there(lake: Path, spark: Any) -> None:
+    """As text or as bytes, byte for byte."""
+    rows = {
+        row["lsn"]: row
+        for table in ("events", "quarantine")
+        for row in _spark(lake, table, spark)
+    }
+    for lsn, sent in enumerate(PAYLOADS, 1):
+        row = rows[lsn]
+        got = bytes(row["payload"]) if row["body"] is None else row["body"].encode()
+        assert got == sent
+    assert json.loads(rows[1]["body"])["status"] == rows[1]["status"] == 200
+    assert rows[9]["misfits"] == "status,took,fine,ended"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_counts_add_up_for_everyone(reader: str, lake: Path, spark: Any) -> None:
+    """`stats`, too, in every reader."""
+    rows = READERS[reader](lake, "stats", spark)
+    assert sum(row["events"] for row in rows) == len(PAYLOADS) + 1
+    assert sum(row["flawed"] for row in rows) == 2
+    assert {plain(row["window_start"]) for row in rows} == {"2026-03-01T12:00:00"}
+
+
+def test_the_manual_names_these_readers() -> None:
+    """Each row of its table is a reader that is tested here, with its columns."""
+    section = DOCS.read_text().partition("### Readers")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+)[^|]*\|(.*)\|$", section, re.MULTILINE)
+    assert rows[0][0] == "reader"
+    assert [name.strip() for name in rows[0][1].split("|")] == list(COLUMNS)
+    assert [name for name, _ in rows[1:]] == list(READERS)
+    for _, cells in rows[1:]:
+        assert {cell.strip() for cell in cells.split("|")} == {"yes"}
