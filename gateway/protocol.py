@@ -7,6 +7,7 @@ A package adds a wire format by installing one object under an entry point:
 
     Protocol    the format: its name, its options, how its batches become rows
     Service     the format in one running daemon: what all its listeners share
+    SinglePort  a ready Service: one port for each listener, and nothing shared
     Port        an address to listen on, and who serves its connections
     Context     what the daemon lends a service
     Statistics  what a service shows on /api/status, /metrics and the live page
@@ -47,6 +48,7 @@ __all__ = [
     "Sender",
     "Service",
     "Settings",
+    "SinglePort",
     "Statistic",
     "Statistics",
     "Unusable",
@@ -202,6 +204,29 @@ class Service:
         return {}
 
 
+class SinglePort(Service):
+    """The service of a protocol whose listeners have one port each and share nothing."""
+
+    def __init__(
+        self,
+        context: Context,
+        accept: Callable[[Any, Journal, Any], Accept],
+        **port: Any,
+    ) -> None:
+        """*accept* is called with the listener's `Settings`, the journal and the reactor;
+        *port* are other fields of `Port`.
+        """
+        self._context = context
+        self._accept = accept
+        self._port = port
+
+    def ports(self, listener: Listener) -> Iterator[Port]:
+        """See `Service`."""
+        context = self._context
+        accept = self._accept(listener, context.journal, context.reactor)
+        yield Port(accept=accept, **self._port)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
     """A protocol's part of `gateway send`."""
@@ -235,6 +260,9 @@ class Protocol:
     the same name.  Lower case letters, digits, dashes."""
     websocket: ClassVar[bool] = False
     """Listeners take WebSocket at `/` unless the configuration says otherwise."""
+    limits: ClassVar[Mapping[str, str | int]] = {}
+    """Defaults of `listeners[].limits` that its clients need, as in the file:
+    `{"idle": "30d"}`."""
     remembers: ClassVar[bool] = False
     """Its services have a `memory`."""
 

@@ -160,3 +160,40 @@ def test_what_a_plugin_says_of_its_options(
     keys = schema["$defs"]["Options"]["properties"]
     assert keys["line_bytes"]["description"] == "One line (size)"
     assert keys["line_bytes"]["default"] == "8KiB"
+
+
+@pytest.mark.parametrize(
+    ("limits", "idle", "handshake"),
+    [
+        ("", 30 * 86400, 10),
+        ("limits: {}", 30 * 86400, 10),
+        ("limits: {handshake: 5s}", 30 * 86400, 5),
+        ("limits: {idle: 1m}", 60, 10),
+    ],
+)
+def test_a_plugins_own_limits(
+    limits: str,
+    idle: float,
+    handshake: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are the defaults where the configuration says nothing."""
+
+    class Wires(Protocol):
+        name = "good"
+        limits = {"idle": "30d"}
+
+    found = plugins.Installed({"good": Wires()}, {})
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        f"listeners: [{{name: a, protocol: good, listen: tcp:1, {limits}}}]"
+    )
+    [listener] = config.load(file).listeners
+    assert (listener.limits.idle, listener.limits.handshake) == (idle, handshake)
+    file.write_text(
+        "listeners: [{name: a, protocol: good, listen: tcp:1, limits: [x]}]"
+    )
+    with pytest.raises(config.Invalid, match=r"listeners\[0\]\.limits"):
+        config.load(file)

@@ -186,14 +186,17 @@ class Listener(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _websocket_by_default(cls, value: object) -> object:
-        """Some protocols' clients come over WebSocket, and do not say so."""
-        if isinstance(value, dict):
-            name = value.get("protocol")
-            known = plugins.installed().protocols.get(name or "")
-            if known is not None and known.websocket:
-                return {"websocket": {}, **value}
-        return value
+    def _defaults_of_the_protocol(cls, value: object) -> object:
+        """Some protocols' clients need WebSocket, or other limits, and do not say so."""
+        if not isinstance(value, dict):
+            return value
+        known = plugins.installed().protocols.get(value.get("protocol") or "")
+        if known is None:
+            return value
+        limits = value.get("limits") or {}
+        if known.limits and isinstance(limits, dict):
+            value = {**value, "limits": {**known.limits, **limits}}
+        return {"websocket": {}, **value} if known.websocket else value
 
     @field_validator("protocol")
     @classmethod

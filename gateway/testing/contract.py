@@ -170,6 +170,7 @@ class ProtocolContract:
     def test_it_is_acknowledged_when_it_is_durable(self, tmp_path: Path) -> None:
         """Not before; in order; and all of it in the end."""
         daemon = self._daemon(tmp_path)
+        assert daemon.port.acknowledges == self.acknowledges, "its Port says the other"
         connection = self._opened(daemon)
         for data, _ in self.batches:
             connection.deliver(data)

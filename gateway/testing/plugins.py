@@ -210,6 +210,6 @@ def _listener(
         websocket=None,
         proxy_protocol=None,
         tls=None,
-        limits=Limits.model_validate(dict(limits)),
+        limits=Limits.model_validate({**protocol.limits, **limits}),
         options=kind.model_validate(dict(options), context={"folder": folder}),
     )

@@ -23,6 +23,8 @@ import hypothesis
 import pytest
 import pytest_timeout
 
+from gateway.testing.daemon import environment
+
 __all__ = ["PATIENCE", "ROOT", "Deadline", "environment", "eventually", "finish", "run"]
 
 ROOT = Path(__file__).parents[2]
@@ -106,12 +108,6 @@ def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T
             pytest.fail(f"in {seconds:g} s not seen: {what}")
         time.sleep(0.02)
     return found
-
-
-def environment() -> dict[str, str]:
-    """Ours, with the source tree importable and its Twisted plugin found."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def finish(

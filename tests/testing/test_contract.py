@@ -85,7 +85,9 @@ class Sound(Protocol):
         service: type[Service] | None = None,
         decoder: Callable[[Sequence[Any]], Decode] = lambda options: decode,
         options: type[Section] = Options,
+        acknowledges: bool = True,
     ) -> None:
+        self._acknowledges = acknowledges
         self._session, self._server, self._service = session, server, service
         self._decoder, self._options = decoder, options
 
@@ -96,7 +98,7 @@ class Sound(Protocol):
         return self._decoder(options)
 
     def service(self, context: Context) -> Service:
-        session, server = self._session, self._server
+        session, server, acknowledges = self._session, self._server, self._acknowledges
 
         class Listener(BatchListener):
             def __call__(self, connection: Any) -> BatchServer:
@@ -105,7 +107,7 @@ class Sound(Protocol):
         class Own(self._service or Service):  # type: ignore[misc]
             def ports(self, listener: Any) -> Iterator[Port]:
                 args = listener, context.journal, context.reactor, session
-                yield Port(accept=Listener(*args))
+                yield Port(accept=Listener(*args), acknowledges=acknowledges)
 
         return Own()
 
@@ -299,6 +301,7 @@ def test_it_says_when_a_protocol_does_acknowledge(tmp_path: Path) -> None:
     """`acknowledges = False` is no way round."""
 
     class Wrong(Contract):
+        protocol = Sound(acknowledges=False)
         acknowledges = False
 
     with pytest.raises(AssertionError, match="acknowledges = True"):

@@ -6,16 +6,14 @@ what becomes of events that are not fine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from gateway.protocol import Context, Port, Protocol, Sender, Service, Settings
+from gateway.protocol import Context, Protocol, Sender, Service, SinglePort
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
     from gateway.config.section import Section
     from gateway.event import Decode
-    from gateway.protocols.lumberjack.options import Options
 
 __all__ = ["protocol"]
 
@@ -34,24 +32,14 @@ class _Lumberjack(Protocol):
         return decode
 
     def service(self, context: Context) -> Service:
-        return _Service(context)
+        from gateway.protocols.lumberjack.server import accept
+
+        return SinglePort(context, accept)
 
     def sender(self) -> Sender:
         from gateway.protocols.lumberjack.send_command import SENDER
 
         return SENDER
-
-
-class _Service(Service):
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def ports(self, listener: Listener) -> Iterator[Port]:
-        from gateway.protocols.lumberjack.server import accept
-
-        context = self._context
-        settings = cast("Settings[Options]", listener)
-        yield Port(accept=accept(settings, context.journal, context.reactor))
 
 
 protocol = _Lumberjack()
