@@ -49,7 +49,6 @@ class Client:
         *,
         clock: interfaces.IReactorTime,
         user: Mapping[str, Any] | None = None,
-        sys: Mapping[str, Any] | None = None,
         on_push: Callable[[str, bytes], None] = lambda route, body: None,
         on_closed: Callable[[str], None] = lambda why: None,
         websocket: str | None = None,
@@ -60,7 +59,7 @@ class Client:
         The connection is dropped if the handshake takes more than *timeout* seconds, or
         if the server sends nothing for two of its heartbeat intervals.
         """
-        self._session = ClientSession(user, sys=sys)
+        self._session = ClientSession(user)
         self._target = target
         self._clock = clock
         self._on_push = on_push

@@ -35,6 +35,7 @@ __all__ = [
 
 _MOST_ID = 0xFFFFFFFF
 _HEARTBEAT = wire.package(wire.HEARTBEAT)
+_SYS = {"type": "gateway", "version": "1"}
 
 #: What is raised by reading a handshake, or definitions, of an unexpected shape.
 _NOT_POMELO = (
@@ -85,17 +86,9 @@ Incoming = Opened | Response | Push | Kicked
 class ClientSession:
     """One connection, from the client's side."""
 
-    def __init__(
-        self,
-        user: Mapping[str, Any] | None = None,
-        *,
-        sys: Mapping[str, Any] | None = None,
-    ) -> None:
-        """*user* and *sys* are sent in the handshake; *sys* describes the client."""
-        self._handshake = {
-            "sys": sys or {"type": "gateway", "version": "1"},
-            "user": user or {},
-        }
+    def __init__(self, user: Mapping[str, Any] | None = None) -> None:
+        """*user* is sent in the handshake."""
+        self._handshake = {"sys": _SYS, "user": user or {}}
         self._packages = wire.Packages(wire.MOST_BYTES, wire.MOST_BYTES)
         self._codes: dict[str, int] = {}
         self._names: dict[int, str] = {}

@@ -19,7 +19,7 @@ from typing import Any
 
 from gateway.protocols.pomelo.protobuf import Schema, Unusable, parse
 
-__all__ = ["NONE", "Definitions", "Dictionary", "Protos", "Unusable", "js_json", "load"]
+__all__ = ["Definitions", "Dictionary", "Protos", "Unusable", "js_json", "load"]
 
 _MOST_CODE = 0xFFFF
 _MOST_ROUTE_BYTES = 0xFF
@@ -61,9 +61,6 @@ class Definitions:
     def stale(self) -> bool:
         """One of the files has changed; one that is missing does not count."""
         return any(_written(path) not in (when, 0) for path, when in self.files.items())
-
-
-NONE = Definitions()
 
 
 def load(

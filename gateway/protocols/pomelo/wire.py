@@ -107,9 +107,10 @@ class Message:
     id: int
     """Of the request that it answers; 0 for a push."""
     route: Route | None
+    """None in a response."""
     body: bytes
-    zipped: bool
     error: bool
+    """Pitaya's error bit."""
 
 
 # Text
@@ -331,7 +332,7 @@ def message(body: bytes) -> Message:
             raise ValueError(f"message with flag 0x{flag:02x} from a server")
     except Refusal as why:
         raise ValueError(why.rule) from None
-    return Message(number, route, body[at:], flag & _ZIPPED != 0, flag & _ERROR != 0)
+    return Message(number, route, body[at:], flag & _ERROR != 0)
 
 
 class Packages:
