@@ -256,5 +256,8 @@ class ManualJournal:
         done.errback(NotStored(why))
         done.addErrback(self._failed)
 
-    def _failed(self, why: Failure) -> None:
+    def _failed(self, why: Failure) -> Failure | None:
+        if why.check(NotStored):
+            return why  # the server has not seen it yet: `submit` did not return
         self.errors.append(cast(Exception, why.value))
+        return None
