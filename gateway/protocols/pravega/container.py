@@ -214,11 +214,8 @@ class Container:
             return
         if self.state.durable < writer.number:
             return
-        waiters, self._snapshot_waiters, self._snapshot = (
-            self._snapshot_waiters,
-            [],
-            None,
-        )
+        self._snapshot = None
+        waiters, self._snapshot_waiters = self._snapshot_waiters, []
         data = writer.finish()
         for done in waiters:
             done.callback(data)
