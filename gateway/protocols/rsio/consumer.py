@@ -25,14 +25,8 @@ __all__ = ["Consumer"]
 class Consumer:
     """Subscribes to any number of the peer's publishers."""
 
-    __slots__ = (
-        "_cancelled",
-        "_next_id",
-        "_outbound",
-        "_overran",
-        "_unfinished",
-        "streams",
-    )  # fmt: skip
+    __slots__ = ("_cancelled", "_next_id", "_outbound", "_overran", "_unfinished",
+                 "streams")  # fmt: skip
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Consumed] = {}
