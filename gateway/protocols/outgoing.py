@@ -1,9 +1,9 @@
-"""Connections that we open: what the clients of all protocols stand on.
+"""Outgoing connections for the clients of all protocols: TCP, TLS and WebSocket.
 
     target = endpoint(reactor, "gw.example", 5044, tls=True)
     target.connect(Streams(user, websocket=None))
 
-A stream is TCP or TLS, or a WebSocket on either; its user does not see which.
+A stream is TCP or TLS, or a WebSocket on either; its user need not know which.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ class Stream(Protocol):
     """An open connection."""
 
     def send(self, data: bytes) -> None:
-        """Over WebSocket, as one binary message."""
+        """Write; over WebSocket, as one binary message."""
 
     def close(self) -> None:
-        """Send what was given, then end it."""
+        """Send what was written, then close."""
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close at once."""
 
     def when_choked(self, tell: Callable[[bool], None]) -> None:
-        """Call *tell* with False when it takes no more for now, and True when again."""
+        """Call *tell* with False when the send buffer is full, with True when it is not."""
 
 
 class User(Protocol):
-    """Who is told what happens on a stream."""
+    """Gets the events of a stream."""
 
     def connected(self, stream: Stream) -> None:
-        """There is a connection; it may still have to become a WebSocket."""
+        """Connected; the WebSocket handshake may still be to come."""
 
     def opened(self) -> None:
-        """It takes data."""
+        """The stream is ready for data."""
 
     def received(self, data: bytes) -> None:
-        """The peer says something."""
+        """Data arrived."""
 
     def closed(self, why: Failure) -> None:
         """It ended."""

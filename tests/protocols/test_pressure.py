@@ -1,4 +1,4 @@
-"""Pressure passed on: who is read, and who must let go."""
+"""Back-pressure: which connections are read, and which one is given up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gateway.testing import FakeConnection, ManualJournal
 
 
 class Holding:
-    """A server that holds bytes and can be told to let go."""
+    """A server that has bytes buffered, and drops them when it is given up."""
 
     def __init__(self, all_of_them: Unfinished) -> None:
         self._all = all_of_them

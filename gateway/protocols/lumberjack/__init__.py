@@ -1,7 +1,7 @@
-"""Lumberjack, versions 1 and 2: what Beats, logstash-forwarder and their kin speak.
+"""Lumberjack v1 and v2: the protocol of Beats and of logstash-forwarder.
 
-`protocol` is the plug-in.  docs/lumberjack.md says what is accepted, what is refused and
-what becomes of events that are not fine.
+`protocol` is the plug-in.  docs/lumberjack.md says what is accepted, what is refused,
+and which events have a flaw.
 """
 
 from __future__ import annotations

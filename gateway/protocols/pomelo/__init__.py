@@ -1,4 +1,4 @@
-"""Pomelo's hybridconnector: what game and mobile clients speak, and how to push to them.
+"""Pomelo: the protocol of game and mobile clients, with requests, notifies and pushes.
 
 `protocol` is the plug-in.  docs/pomelo.md says what is accepted, what is refused, and
 which clients are known.

@@ -181,8 +181,8 @@ class Terms:
         )
         reply = self._replies.get(cached)
         if reply is None:
-            told = {"code": 200, "sys": self._sys(cached)}
-            reply = wire.package(wire.HANDSHAKE, wire.ascii_json(told))
+            body = wire.ascii_json({"code": 200, "sys": self._sys(cached)})
+            reply = wire.package(wire.HANDSHAKE, body)
             self._replies[cached] = reply
         return reply
 
@@ -356,8 +356,8 @@ def _refused(
     limit: str | None = None,
     key: str | None = None,
 ) -> Refusal:
-    told = wire.package(wire.HANDSHAKE, wire.ascii_json({"code": code, "msg": why}))
-    return Refusal(rule or why, limit=limit, key=key, reply=told)
+    reply = wire.package(wire.HANDSHAKE, wire.ascii_json({"code": code, "msg": why}))
+    return Refusal(rule or why, limit=limit, key=key, reply=reply)
 
 
 def _client(sys: Mapping[str, Any]) -> tuple[str, str]:

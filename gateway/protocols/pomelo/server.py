@@ -206,7 +206,7 @@ class PomeloServer:
     # What the listener tells
 
     def give_up(self, why: Refusal) -> None:
-        """Answer what is pending, then close; *why* is logged and told."""
+        """Answer what is pending, send a kick with the reason, close; *why* is logged."""
         why.reply = why.reply or wire.kick(why.rule)
         self._refusal = why
         self._end()

@@ -1,4 +1,4 @@
-"""Who may connect."""
+"""Admission: who may connect, and as whom."""
 
 from __future__ import annotations
 

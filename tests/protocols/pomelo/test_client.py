@@ -1,4 +1,4 @@
-"""The client on a transport, and what its callers hear."""
+"""The client on a transport: answers, pushes, heartbeats, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side, against the server's."""
+"""The client's side of a connection, against the server's side."""
 
 from __future__ import annotations
 

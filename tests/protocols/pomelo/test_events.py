@@ -1,4 +1,4 @@
-"""Batches as the journal has them, on their way back to events."""
+"""What a stored Pomelo batch decodes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of client is told, and who is told to go."""
+"""What each kind of client is sent in its handshake, and which are refused."""
 
 from __future__ import annotations
 

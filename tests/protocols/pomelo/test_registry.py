@@ -1,4 +1,4 @@
-"""Reaching clients: by session, by uid, by what they are."""
+"""Pushes reach clients by session, by uid and by attributes."""
 
 from __future__ import annotations
 

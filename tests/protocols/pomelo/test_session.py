@@ -1,4 +1,4 @@
-"""One client's side: what becomes of what it sends, row by row of the research."""
+"""What becomes of the packages that a client sends: batches, responses, refusals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A conversation recorded with pomelo 2.2.7, byte for byte, with us in its place.
+"""A conversation recorded with pomelo 2.2.7, repeated with the gateway in its place.
 
-Its echo handlers answered with bodies of their own; ours are `{"code":200}`.  Pushes
-are the same bytes.
+Pomelo's echo handlers answered with bodies of their own, the gateway answers with
+`{"code":200}`.  Pushes are the same, byte for byte.
 """
 
 from __future__ import annotations

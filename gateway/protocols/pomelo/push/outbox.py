@@ -39,7 +39,7 @@ class Outbox:
         self._stopping = False
         self._swept = 0.0
         self.files = self.rows = self.refused = 0
-        """Pushed files, their rows, and those rows that were no pushes."""
+        """Files that were pushed, their rows, and those of the rows that were refused."""
 
     @property
     def set_aside(self) -> int:
@@ -47,12 +47,12 @@ class Outbox:
         return self._folder.set_aside
 
     def start(self) -> None:
-        """Look every 200 ms."""
+        """Look for files every 200 ms, until `stop`."""
         self._stopped = self._loop.start(_POLL_SECONDS)
         self._stopped.addErrback(lambda why: self._log.failure("outbox", why))
 
     def stop(self) -> Deferred[Any]:
-        """Fires when the file that is being pushed is done with."""
+        """Fires when the file that is being pushed is finished."""
         self._stopping = True
         if self._loop.running:
             self._loop.stop()
