@@ -182,11 +182,8 @@ class Appends:
         if is_staged(writer.segment):
             held = self._state.staged_bytes + len(data)
             if held > self._limits.transaction_bytes:
-                raise Refusal(
-                    f"{held} bytes in open transactions and large events",
-                    limit=self._limits.transaction_bytes,
-                    key="options.transaction_bytes",
-                )
+                what = f"{held} bytes in open transactions and large events"
+                raise self._limits.over("transaction_bytes", what)
         return self._state.append(
             writer.segment,
             writer.id,

@@ -30,29 +30,22 @@ class Limits:
     name_bytes: int = 1024
     """Of a segment's name."""
 
+    def over(self, option: str, what: str) -> Refusal:
+        """The refusal of *what*, which goes over the limit of an option."""
+        return Refusal(what, limit=getattr(self, option), key=f"options.{option}")
+
     def check_numbers(self, count: int) -> None:
-        """Raises `Refusal` if so many writers and attributes are too many."""
+        """Raises `Refusal` if *count* writers and attributes are too many."""
         if count > self.numbers:
-            raise Refusal(
-                f"{count} writers and attributes of segments",
-                limit=self.numbers,
-                key="options.numbers",
-            )
+            raise self.over("numbers", f"{count} writers and attributes of segments")
 
     def check_segments(self, have: int) -> None:
         """Raises `Refusal` if there is no room for one more than *have* segments."""
         if have >= self.segments:
-            raise Refusal(
-                f"{have} segments and one more",
-                limit=self.segments,
-                key="options.segments",
-            )
+            raise self.over("segments", f"{have} segments and one more")
 
     def check_writers(self, have: int) -> None:
         """Raises `Refusal` if a connection has *have* writers and may have no more."""
         if have >= self.writers:
-            raise Refusal(
-                f"{have} writers on one connection and one more",
-                limit=self.writers,
-                key="options.writers",
-            )
+            what = f"{have} writers on one connection and one more"
+            raise self.over("writers", what)

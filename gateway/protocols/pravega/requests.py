@@ -293,11 +293,7 @@ class Requests:
             ENTRY_BYTES + len(each.key) + len(each.value) for each in message.entries
         )
         if size > self._limits.table_bytes:
-            raise Refusal(
-                f"{size} bytes in tables",
-                limit=self._limits.table_bytes,
-                key="options.table_bytes",
-            )
+            raise self._limits.over("table_bytes", f"{size} bytes in tables")
         first = table.position
         change = self._state.put(
             message.segment, message.entries, self.now, position=message.offset

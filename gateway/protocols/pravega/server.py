@@ -180,13 +180,9 @@ class PravegaServer:
     # -- reads -----------------------------------------------------------------------
 
     def _read(self, read: Read) -> None:
-        limit = self._listener.limits.reads
-        if len(self._reads) >= limit:
-            raise Refusal(
-                f"{len(self._reads)} reads wait and one more",
-                limit=limit,
-                key="options.reads",
-            )
+        limits = self._listener.limits
+        if len(self._reads) >= limits.reads:
+            raise limits.over("reads", f"{len(self._reads)} reads wait and one more")
         pending = self._container.read(read, self._respond, self.give_up)
         if pending.container is not None and not self._closed:
             self._reads[pending] = None
