@@ -29,7 +29,7 @@ from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store.directories import Directories
 from gateway.store.finder import spool_files
-from gateway.store.spool.parquet import rows_of
+from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Acknowledged", "event_id", "read_ids", "search"]
 
@@ -120,11 +120,12 @@ class _Search:
                 self._table(path)
 
     def _journal(self, directory: Path) -> None:
+        decoder = Decoder(self.decoders)
         for _, scan in scans(directory, []):
             for stored in scan:
                 if not stored.batch.count:
                     continue
-                rows = rows_of(stored, self.decoders, lambda _, why: None)
+                rows = decoder.rows(stored)
                 lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
                 unmet = set(self._unmet(directory.name, lsns).tolist())
                 for row, payload in enumerate(rows.each() if unmet else ()):

@@ -254,15 +254,16 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
     from gateway.audit.files import scans
     from gateway.plugins import decoders
-    from gateway.store.spool.parquet import Columns, rows_of
+    from gateway.store.spool.columns import Columns
+    from gateway.store.spool.decoding import Decoder
 
-    known = decoders()
+    decoder = Decoder(decoders(), careful=True)
     for _, scan in scans(directory, []):
         for stored in scan:
             if stored.lsn + stored.batch.count <= lsn or not stored.batch.count:
                 continue
             columns = Columns(directory.name)
-            columns.add(stored, rows_of(stored, known, lambda stored, why: None))
+            columns.add(stored, decoder.rows(stored))
             for event in columns.batch().to_pylist():
                 if event["lsn"] >= lsn:
                     yield event

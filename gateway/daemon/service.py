@@ -52,7 +52,7 @@ from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Commit, segment
 from gateway.store.lock import Locked
 from gateway.store.spool import Published
-from gateway.store.storage import Storage, Told
+from gateway.store.storage import Storage, StorageCallbacks
 
 __all__ = ["Gateway", "Options", "makeService"]
 
@@ -170,12 +170,12 @@ class Gateway(MultiService):
     def _open(self) -> None:
         settings = self.settings
         known = self.protocols.decoders()
-        self.storage = storage = Storage(
+        self.storage = storage = Storage.open(
             settings,
             self._disk,
             self._reactor,
             known,
-            Told(
+            StorageCallbacks(
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,

@@ -7,28 +7,16 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
-from twisted.logger import Logger
 
-from gateway.event import Batch, Decode, Rows, Stored
+from gateway.event import Batch, Rows, Stored
 from gateway.feeds import columns, lines
 from gateway.feeds.query import JSON, Query
-from gateway.store.spool.parquet import Columns, rows_of
+from gateway.store.spool.columns import Columns
 
-__all__ = ["Encoded", "decode", "gap", "of_batches", "of_events", "part"]
+__all__ = ["Encoded", "gap", "of_batches", "of_events", "part"]
 
 Encoded: TypeAlias = tuple[list[bytes], list[int]]
 """Elements, and the lsn of the last event of each."""
-
-_log = Logger()
-
-
-def decode(stored: Stored, decoders: Mapping[str, Decode]) -> Rows:
-    """The events of a batch, whatever is wrong with it."""
-    return rows_of(stored, decoders, _complain)
-
-
-def _complain(stored: Stored, why: Exception) -> None:
-    _log.warn("Batch at lsn {lsn} can not be decoded: {why}", lsn=stored.lsn, why=why)
 
 
 def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows]:

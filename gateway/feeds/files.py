@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
-from gateway.feeds import encoding
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, Gone, SegmentFile
-from gateway.store.spool.parquet import gapless
+from gateway.store.spool.decoding import Decoder, fill_gaps
 
 __all__ = ["EventFiles"]
 
@@ -72,12 +71,15 @@ class EventFiles:
                     return found
         raise Gone(lsn, self.oldest(lsn))
 
-    def decoded(self, batch: Stored) -> Rows:
-        """The events of a batch of the journal; a large one is kept for the next."""
+    def decoded(self, batch: Stored, *, careful: bool = False) -> Rows:
+        """The events of a batch of the journal; a large one is kept for the next.
+
+        *careful*: see `gateway.store.spool.decoding.Decoder`.
+        """
         with self._lock:
-            rows = self._rows.get(batch.lsn)
+            rows = None if careful else self._rows.get(batch.lsn)
         if rows is None:
-            rows = encoding.decode(batch, self._decoders)
+            rows = Decoder(self._decoders, careful=careful).rows(batch)
             if batch.batch.payload_bytes > _LARGE_BATCH:
                 with self._lock:
                     self._rows[batch.lsn] = rows
@@ -108,7 +110,7 @@ class EventFiles:
         if not lost or lsn >= end:
             return []
         behind = there[0].lsn if there else end
-        return list(gapless([], lsn, behind - 1))
+        return list(fill_gaps([], lsn, behind - 1))
 
     def _scanned(self, file: SegmentFile, lsn: int, end: int) -> list[Stored]:
         kept = self._segments.pop(file.path, None)

@@ -25,6 +25,7 @@ from gateway.feeds.encoding import Encoded
 from gateway.feeds.publisher import Elements, Fault, Request
 from gateway.feeds.query import Query, parse, refuse_others
 from gateway.feeds.ring import Behind, Follower, Piece, Ring
+from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Live", "Skipping", "Tap"]
 
@@ -157,8 +158,16 @@ class Live:
 
     def _make(self, job: list[Stored], queries: list[Query]) -> dict[Query, Encoded]:
         """In a thread: decode once, encode once for each query."""
+        try:
+            return self._encode(job, queries, Decoder(self.decoders))
+        except Exception:  # rows that can not be elements: find out whose they are
+            return self._encode(job, queries, Decoder(self.decoders, careful=True))
+
+    def _encode(
+        self, job: list[Stored], queries: list[Query], decoder: Decoder
+    ) -> dict[Query, Encoded]:
         batches = [
-            (stored, encoding.decode(stored, self.decoders))
+            (stored, decoder.rows(stored))
             for stored in job
             if any(query.admits(stored.batch.origin) for query in queries)
         ]

@@ -81,12 +81,20 @@ class Reader:
         return None
 
     def _from_journal(self, batches: Sequence[Stored], lsn: int, end: int) -> Piece:
+        try:
+            return self._encode(batches, lsn, end, careful=False)
+        except Exception:  # rows that can not be elements: find out whose they are
+            return self._encode(batches, lsn, end, careful=True)
+
+    def _encode(
+        self, batches: Sequence[Stored], lsn: int, end: int, *, careful: bool
+    ) -> Piece:
         wanted: list[tuple[Stored, Rows]] = []
         left, at = _PIECE_BYTES, lsn
         for stored in batches:
             if left <= 0 or at >= end:
                 break
-            rows = self._files.decoded(stored)
+            rows = self._files.decoded(stored, careful=careful)
             begin = at - stored.lsn
             count, left = _fitting(rows, begin, end - stored.lsn, left)
             stop = at + count

@@ -131,13 +131,13 @@ class Checkpoint:
         *segments* are all that the journal holds; of the *unpublished* ones `published`
         will tell later.  Raises `Unreadable`, OSError.
         """
+        for name in known(self._directory, self._disk):
+            self._restore(name)
         if not self._memories:
             return
         for name in self._disk.names(self._directory):
             if name.startswith(".") and name.endswith(_SUFFIX):
                 self._disk.unlink(self._directory / name)
-        for name in known(self._directory, self._disk):
-            self._restore(name)
         for sealed in segments:
             self._replay(sealed)
         later = {sealed.path for sealed in unpublished}
@@ -149,8 +149,9 @@ class Checkpoint:
         path = self._path(name)
         if name not in self._memories:
             raise Unreadable(
-                f"{path}: this version does not know {name!r}; start the version that "
-                "wrote it, or move the file away to forget what it remembers"
+                f"{path}: no protocol {name!r} that remembers is installed: install the "
+                "package that brings it (an entry point in the group "
+                "gateway.protocols), or move the file away to forget what it remembers"
             )
         content = self._disk.read(path)
         data = _decode(path, name, content)

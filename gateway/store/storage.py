@@ -1,165 +1,203 @@
-"""The data directory in the hands of the daemon: journal, spool, checkpoint.
+"""The daemon's durable storage: journal, spool and checkpoint of one node, joined.
 
-Part of the composition root: the one place that knows how these three hand segments
-to each other.
-
-    open      lock the directory → recover the journal → finish half-published files
+    open      lock the data directory; recover what the last run left (`opening`)
     recover   checkpoint and journal → what the protocols remember
-    start     journal and spool threads
+    start     the threads of journal and spool
     stop      the journal commits and seals → the spool publishes → a last checkpoint
+
+The one place that knows how these three hand segments to each other: the journal seals
+one, the spool publishes it, the checkpoint removes it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from gateway import config
 from gateway.event import Decode, Stored
 from gateway.interfaces import Memory
-from gateway.store.checkpoint import Checkpoint, known
+from gateway.store.checkpoint import Checkpoint
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
-from gateway.store.journal import Commit, Journal, Log, Loss, Segment, recover
+from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.journal import Settings as JournalSettings
 from gateway.store.lock import lock
-from gateway.store.spool import Catalog, Published, Publisher, Spool, last_lsn
+from gateway.store.opening import open_node
+from gateway.store.spool import Published, Spool
 from gateway.store.spool import Settings as SpoolSettings
 
-__all__ = ["Storage", "Told"]
+__all__ = ["Settings", "Storage", "StorageCallbacks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Who is told of what happens."""
+class Settings:
+    """What the storage needs of the configuration."""
 
-    durable: Callable[[list[Stored]], None]
-    """In the reactor's thread, once a group."""
-    committed: Callable[[Commit], None]
-    """In the journal's thread."""
-    published: Callable[[Published], None]
-    """In the spool's thread."""
-    expired: Callable[[], None]
-    """The archive has dropped files; in the spool's thread."""
-    fatal: Callable[[str], None]
-    """The journal is lost: the daemon must end."""
+    node: str
+    directories: Directories
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    spool: SpoolSettings = field(default_factory=SpoolSettings)
+    checkpoint_bytes: int = 128 * 2**20
+    """Published segments of so many bytes are let go of before the minute is over."""
 
-
-class Storage:
-    """Raises `lock.Locked`, `segment.Newer`, `checkpoint.Unreadable`, OSError."""
-
-    def __init__(
-        self,
-        settings: config.Config,
-        disk: Disk,
-        reactor: Any,
-        decoders: Mapping[str, Decode],
-        told: Told,
-        *,
-        remembering: bool,
-    ) -> None:
-        """Open it; *remembering* is whether a protocol that is served has a memory."""
-        self.directories = Directories.of(settings)
-        self._settings = settings
-        self._disk = disk
-        self._reactor = reactor
-        self._told = told
-        disk.make_directory(self.directories.root)
-        self._lock = lock(self.directories.root / "lock", f"gateway {settings.node}")
-        self._open(decoders, remembering=remembering)
-
-    def _open(self, decoders: Mapping[str, Decode], *, remembering: bool) -> None:
-        at, disk, node = self.directories, self._disk, self._settings.node
-        journal, state = at.journal_of(node), at.state_of(node)
-        for path in (journal, at.spool, at.archive, state):
-            disk.make_directory(path)
-        self.remembered = known(state, disk)
-        """Whose state is there; it must be kept, whether they are served or not."""
-        catalog = Catalog(journal, disk)
-        found = recover(journal, disk, unpublished=catalog.unpublished)
-        self.losses: Sequence[Loss] = found.losses
-        publisher = Publisher(
-            node,
-            at.spool,
-            catalog,
-            disk,
-            decoders,
-            self._settings.spool.compression,
-            keep=remembering or bool(self.remembered),
-        )
-        self._found = found.segments
-        self._left = publisher.recover(found.segments)
-        # The names outlive a journal directory that was lost: no lsn is given twice.
-        given = last_lsn(node, [*disk.names(at.spool), *disk.names(at.archive)])
-        published = (
-            self._left[0].first_lsn - 1 if self._left else max(catalog.last_lsn, given)
-        )
-        self.spool = self._make_spool(publisher, published)
-        self.journal = self._make_journal(
-            max(found.next_lsn, catalog.last_lsn + 1, given + 1)
-        )
-
-    def _make_spool(self, publisher: Publisher, published_lsn: int) -> Spool:
-        spool = self._settings.spool
-        return Spool(
-            self.directories.spool,
-            self.directories.archive,
-            publisher,
-            SpoolSettings(
-                max_bytes=spool.max_bytes,
-                compression=spool.compression,
-                retention=spool.retention,
-            ),
-            self._disk,
-            self._reactor,
-            published_lsn=published_lsn,
-            on_published=self._told.published,
-            on_done=self._done,
-            on_expired=self._told.expired,
-            also_reserved=lambda: self.checkpoint.reserved_bytes,
-        )
-
-    def _make_journal(self, next_lsn: int) -> Journal:
-        journal, spool = self._settings.journal, self._settings.spool
-        return Journal(
-            Log(
-                self.directories.journal_of(self._settings.node),
-                self._disk,
-                next_lsn,
-                reserve=lambda: self.spool.reserved_bytes,
-            ),
-            JournalSettings(
+    @classmethod
+    def of(cls, settings: config.Config) -> Settings:
+        """As configured."""
+        journal, spool = settings.journal, settings.spool
+        return cls(
+            node=settings.node,
+            directories=Directories.of(settings),
+            journal=JournalSettings(
                 commit_interval=journal.commit_interval,
                 memory_bytes=journal.memory_bytes,
                 segment_bytes=journal.segment_bytes,
                 roll_interval=spool.roll_interval,
                 roll_events=spool.roll_events,
                 roll_bytes=spool.roll_bytes,
-                acknowledge_when_published=self._settings.ack == "spool",
+                acknowledge_when_published=settings.ack == "spool",
             ),
-            self._reactor,
+            spool=SpoolSettings(
+                max_bytes=spool.max_bytes,
+                compression=spool.compression,
+                retention=spool.retention,
+            ),
+        )
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCallbacks:
+    """Whom the storage tells of what happens."""
+
+    durable: Callable[[list[Stored]], None] = _ignore
+    """In the reactor's thread, once a group."""
+    committed: Callable[[Commit], None] = _ignore
+    """In the journal's thread."""
+    published: Callable[[Published], None] = _ignore
+    """In the spool's thread."""
+    expired: Callable[[], None] = lambda: None
+    """The archive has dropped files; in the spool's thread."""
+    fatal: Callable[[str], None]
+    """The journal is lost: the daemon must end."""
+
+
+class Storage:
+    """Journal, spool and checkpoint of one node.
+
+    Making one opens it; then `recover`, `start` and `stop`, once each.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        reactor: Any,
+        decoders: Mapping[str, Decode],
+        callbacks: StorageCallbacks,
+        *,
+        remembering: bool,
+        in_thread: Callable[..., Deferred[Any]] = deferToThread,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """*remembering* is whether a protocol that is served has a memory.
+
+        The directories are not locked: see `open`.  Raises `segment.Newer`, OSError.
+        """
+        self.directories = settings.directories
+        self._settings = settings
+        self._disk = disk
+        self._reactor = reactor
+        self._in_thread = in_thread
+        self._opened = opened = open_node(
+            settings.node,
+            settings.directories,
+            disk,
+            decoders,
+            remembering=remembering,
+            compression=settings.spool.compression,
+            reserve=lambda: self.spool.reserved_bytes,
+            clock=clock,
+        )
+        self.losses: Sequence[Loss] = opened.losses
+        self.remembered = opened.remembered
+        """Protocols whose state is kept, whether they are served or not."""
+        self.spool = Spool(
+            self.directories.spool,
+            self.directories.archive,
+            opened.publisher,
+            settings.spool,
+            disk,
+            reactor,
+            published_lsn=opened.published_lsn,
+            on_published=callbacks.published,
+            on_done=self._done,
+            on_expired=callbacks.expired,
+            also_reserved=lambda: self.checkpoint.reserved_bytes,
+        )
+        self.journal = Journal(
+            opened.log,
+            settings.journal,
+            reactor,
             on_sealed=self.spool.publish,
-            on_fatal=self._told.fatal,
-            on_durable=self._told.durable,
-            on_commit=self._told.committed,
+            on_fatal=callbacks.fatal,
+            on_durable=callbacks.durable,
+            on_commit=callbacks.committed,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        settings: config.Config,
+        disk: Disk,
+        reactor: Any,
+        decoders: Mapping[str, Decode],
+        callbacks: StorageCallbacks,
+        *,
+        remembering: bool,
+    ) -> Storage:
+        """As configured, with its data directory locked until the process ends.
+
+        Raises `lock.Locked`, `segment.Newer`, OSError.
+        """
+        root = settings.data_dir
+        disk.make_directory(root)
+        lock(root / "lock", f"gateway {settings.node}")
+        return cls(
+            Settings.of(settings),
+            disk,
+            reactor,
+            decoders,
+            callbacks,
+            remembering=remembering,
         )
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)
 
     def recover(self, memories: Mapping[str, Memory]) -> None:
-        """Give *memories* back what they knew; before `start`, once."""
+        """Give *memories*, by protocol, back what they knew.
+
+        Raises `checkpoint.Unreadable`, OSError.
+        """
+        settings = self._settings
         self.checkpoint = Checkpoint(
-            self.directories.state_of(self._settings.node),
+            self.directories.state_of(settings.node),
             memories,
             self._disk,
             self._reactor,
-            deferToThread,
+            self._in_thread,
+            most_bytes=settings.checkpoint_bytes,
         )
-        self.checkpoint.recover(self._found, self._left)
+        self.checkpoint.recover(self._opened.segments, self._opened.unpublished)
 
     @property
     def journal_bytes(self) -> int:
@@ -170,7 +208,7 @@ class Storage:
     def start(self) -> None:
         """Take batches, publish what the last run left."""
         self.journal.start()
-        self.spool.start(self.journal, self._left)
+        self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()
 
     async def stop(self) -> None:

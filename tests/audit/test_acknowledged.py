@@ -14,6 +14,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log
 from gateway.store.spool import file_name, parquet
+from gateway.store.spool.decoding import Decoder
 
 
 def split(body: bytes) -> Rows:
@@ -51,9 +52,8 @@ def spool(places: Directories, first: int, *names: str) -> None:
             [Stored(batch(*names), first)],
             sink,
             node="gw",
-            decoders=DECODERS,
+            decoder=Decoder(DECODERS),
             compression="zstd",
-            on_undecodable=lambda stored, why: None,
         )
 
 

@@ -22,8 +22,10 @@ from gateway.plugins import installed
 from gateway.protocol import Context
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, Segment
-from gateway.store.spool import Catalog, Publisher, file_name, parquet
+from gateway.store.journal import Segment
+from gateway.store.opening import open_node
+from gateway.store.spool import file_name, parquet
+from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection, ManualJournal
 from gateway.testing.settings import settings
 
@@ -36,17 +38,17 @@ def split(body: bytes) -> Rows:
 class Node:
     """One gateway process: a journal, and a publisher into the common spool."""
 
-    def __init__(self, root: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str, *, remembers: bool) -> None:
         self.name = name
         self.root = root
-        self.disk = RealDisk()
-        self.journal = root / "journal" / name
-        self.spool, self.archive = root / "spool", root / "archive"
-        for directory in (self.journal, self.spool, self.archive):
-            directory.mkdir(parents=True, exist_ok=True)
-        self.catalog = Catalog(self.journal, self.disk)
-        self.log = Log(self.journal, self.disk, 1)
+        directories = Directories.under(root)
+        self.journal = directories.journal_of(name)
+        self.spool, self.archive = directories.spool, directories.archive
         self.decoders = {"plain": split}
+        opened = open_node(
+            name, directories, RealDisk(), self.decoders, remembering=remembers
+        )
+        self.log, self.publisher = opened.log, opened.publisher
 
     def store(self, *payloads: bytes, count: int = 0) -> None:
         """Make a batch durable: these payloads, or *count* small ones."""
@@ -65,19 +67,10 @@ class Node:
         origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
         self.log.commit([Batch(origin, 5_000_000, 0, body, 0)])
 
-    def publish(self, *payloads: bytes, count: int = 0, keep: bool = False) -> Path:
+    def publish(self, *payloads: bytes, count: int = 0) -> Path:
         """Store, seal, publish; returns the file in the spool."""
         self.store(*payloads, count=count)
-        publisher = Publisher(
-            self.name,
-            self.spool,
-            self.catalog,
-            self.disk,
-            self.decoders,
-            "zstd",
-            keep=keep,
-        )
-        published = publisher.publish(self.seal())
+        published = self.publisher.publish(self.seal())
         assert published is not None
         return published.path
 
@@ -106,8 +99,9 @@ class System:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def node(self, name: str = "gw-1") -> Node:
-        return Node(self.root, name)
+    def node(self, name: str = "gw-1", *, remembers: bool = False) -> Node:
+        """One that *remembers* keeps its segments until a checkpoint covers them."""
+        return Node(self.root, name, remembers=remembers)
 
     def spooled(
         self,
@@ -131,9 +125,8 @@ class System:
                 [Stored(batch, first)],
                 sink,
                 node=node,
-                decoders={"plain": split},
+                decoder=Decoder({"plain": split}),
                 compression="zstd",
-                on_undecodable=lambda stored, why: None,
             )
         return path
 

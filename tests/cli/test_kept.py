@@ -16,9 +16,9 @@ def look(gateway: Run) -> dict[str, Any]:
 
 def test_audit_counts_a_kept_event_where_it_is_going(system: Any, gateway: Run) -> None:
     """An event is in the spool or in the lake, not in the journal and not doubled."""
-    node = system.node()
+    node = system.node(remembers=True)
     node.remember()
-    path = node.publish(count=3, keep=True)
+    path = node.publish(count=3)
     node.store(count=2)
     node.remember()
     report = look(gateway)
@@ -34,8 +34,8 @@ def test_audit_counts_a_kept_event_where_it_is_going(system: Any, gateway: Run) 
 
 def test_a_kept_segment_does_not_hide_a_lost_file(system: Any, gateway: Run) -> None:
     """Nobody publishes it again, so its events are missing though they lie there."""
-    node = system.node()
-    path = node.publish(count=3, keep=True)
+    node = system.node(remembers=True)
+    path = node.publish(count=3)
     path.unlink()
     report = look(gateway)
     assert not report["complete"]
@@ -48,8 +48,8 @@ def test_a_file_that_a_crash_left_hidden_is_still_to_come(
     system: Any, gateway: Run
 ) -> None:
     """The next start makes it public; until then the journal has its events."""
-    node = system.node()
-    path = node.publish(count=3, keep=True)
+    node = system.node(remembers=True)
+    path = node.publish(count=3)
     path.rename(path.with_name(f".{path.name}"))
     report = look(gateway)
     assert report["complete"]
@@ -58,8 +58,8 @@ def test_a_file_that_a_crash_left_hidden_is_still_to_come(
 
 def test_spool_ls_shows_what_waits(system: Any, gateway: Run) -> None:
     """Kept segments and metadata are not waiting; the events of others are."""
-    node = system.node()
-    node.publish(count=3, keep=True)
+    node = system.node(remembers=True)
+    node.publish(count=3)
     node.remember()
     node.seal()
     assert [e["where"] for e in json.loads(gateway("spool", "ls", "--json")[1])] == [
@@ -76,8 +76,8 @@ def test_spool_ls_shows_what_waits(system: Any, gateway: Run) -> None:
 
 def test_spool_cat_prints_each_event_once(system: Any, gateway: Run) -> None:
     """From a lsn on, through files and journal, though a segment has them as well."""
-    node = system.node()
-    node.publish(b"1", b"2", keep=True)
+    node = system.node(remembers=True)
+    node.publish(b"1", b"2")
     node.remember()
     node.store(b"3")
     status, out, _ = gateway("spool", "cat", "--lsn", "1", "-n", "9")
@@ -90,9 +90,9 @@ def test_acknowledged_ids_are_searched_past_metadata(
     system: Any, gateway: Run, tmp_path: Any
 ) -> None:
     """A batch without events is no event with an id."""
-    node = system.node()
+    node = system.node(remembers=True)
     node.remember(b'{"event":{"id":"x"}}')
-    node.publish(b'{"event":{"id":"a"}}', keep=True)
+    node.publish(b'{"event":{"id":"a"}}')
     node.store(b'{"event":{"id":"b"}}')
     said = tmp_path / "acknowledged"
     said.write_text("a\nb\n")

@@ -20,14 +20,19 @@ from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.journal import Log, log, recover
-from gateway.store.spool import Catalog, Publisher, parquet, parse_file_name
+from gateway.store.directories import Directories
+from gateway.store.journal import log
+from gateway.store.opening import open_node
+from gateway.store.spool import parquet, parse_file_name
 from gateway.testing.crashes import crashes
 from gateway.testing.disk import Fault, RecordingDisk
 
 T = TypeVar("T")
-JOURNAL, SPOOL, ARCHIVE = Path("/gw/journal"), Path("/gw/spool"), Path("/gw/archive")
-STATE = Path("/gw/state")
+DIRECTORIES = Directories.under(Path("/gw"))
+JOURNAL, SPOOL, ARCHIVE = (
+    DIRECTORIES.journal_of("gw"), DIRECTORIES.spool, DIRECTORIES.archive
+)  # fmt: skip
+REMEMBERS = "a mark: the node has a memory"
 
 
 @dataclass(frozen=True)
@@ -78,60 +83,14 @@ class Ledger:
         return succeed(b" ".join(b"%d %d" % pair for pair in self.counts.items()))
 
 
-class Gateway:
-    """One life of the daemon, as gateway.daemon.service builds it; *tries* before it gives up.
+class Senders:
+    """Makes batches, and notes which of them are acknowledged."""
 
-    It remembers if the disk has a directory for that.
-    """
-
-    def __init__(self, disk: RecordingDisk, *, life: int = 1, tries: int = 1) -> None:
+    def __init__(self, disk: RecordingDisk, ledger: Ledger, *, life: int = 1) -> None:
         self.disk = disk
-        self.tries = tries
-        self.catalog = Catalog(JOURNAL, disk)
-        found = recover(JOURNAL, disk, unpublished=self.catalog.unpublished)
-        assert found.losses == []
-        self.ledger = Ledger()
-        remembers = disk.exists(STATE)
-        self.publisher = Publisher(
-            "gw",
-            SPOOL,
-            self.catalog,
-            disk,
-            {"plain": split},
-            "none",
-            keep=remembers,
-            clock=clock,
-        )
-        self.sealed = self.publisher.recover(found.segments)
-        self.clock = Clock()
-        self.checkpoint = Checkpoint(
-            STATE,
-            {"ledger": self.ledger} if remembers else {},
-            disk,
-            self.clock,
-            maybeDeferred,
-        )
-        self.checkpoint.recover(found.segments, self.sealed)
-        self.checkpoint.start()
-        next_lsn = max(found.next_lsn, self.catalog.last_lsn + 1)
-        self.log = Log(JOURNAL, disk, next_lsn, clock=clock)
+        self.ledger = ledger
         self.origin = Origin("plain", "l", f"s-{life}", "[::1]:9")
         self._numbers = itertools.count(life * 100)
-
-    def commit(self, *counts: int, size: int = 20) -> None:
-        """A group of batches of so many events, acknowledged when this returns."""
-        batches = [self.batch(count, size) for count in counts]
-        lsn = self._insist(lambda: self.log.commit(batches))
-        self.sealed += self.log.abandoned()
-        for batch in batches:
-            self.acknowledge(Stored(batch, lsn))
-            lsn += batch.count
-
-    def acknowledge(self, stored: Stored) -> None:
-        """It is durable: whoever sent it is told, and remembered."""
-        batch = stored.batch
-        self.ledger.replay(stored)
-        self.disk.mark(Acknowledged(stored.lsn, batch.body, batch.count))
 
     def batch(self, count: int, size: int = 20) -> Batch:
         """Every event of it tells the batch and its place in it; none is metadata."""
@@ -141,6 +100,57 @@ class Gateway:
             for n in range(max(1, count))
         )
         return Batch(self.origin, 5_000_000, count, body, len(body))
+
+    def acknowledge(self, stored: Stored) -> None:
+        """It is durable: whoever sent it is told, and remembered."""
+        batch = stored.batch
+        self.ledger.replay(stored)
+        self.disk.mark(Acknowledged(stored.lsn, batch.body, batch.count))
+
+
+class Gateway:
+    """One life of the daemon without its threads; *tries* before it gives up.
+
+    It remembers if the disk is marked so.
+    """
+
+    def __init__(self, disk: RecordingDisk, *, life: int = 1, tries: int = 1) -> None:
+        self.disk = disk
+        self.tries = tries
+        self.ledger = Ledger()
+        remembers = REMEMBERS in disk.marks
+        opened = open_node(
+            "gw",
+            DIRECTORIES,
+            disk,
+            {"plain": split},
+            remembering=remembers,
+            compression="none",
+            clock=clock,
+        )
+        assert opened.losses == []
+        self.log, self.publisher = opened.log, opened.publisher
+        self.sealed = list(opened.unpublished)
+        self.clock = Clock()
+        self.checkpoint = Checkpoint(
+            DIRECTORIES.state_of("gw"),
+            {"ledger": self.ledger} if remembers else {},
+            disk,
+            self.clock,
+            maybeDeferred,
+        )
+        self.checkpoint.recover(opened.segments, self.sealed)
+        self.checkpoint.start()
+        self.senders = Senders(disk, self.ledger, life=life)
+
+    def commit(self, *counts: int, size: int = 20) -> None:
+        """A group of batches of so many events, acknowledged when this returns."""
+        batches = [self.senders.batch(count, size) for count in counts]
+        lsn = self._insist(lambda: self.log.commit(batches))
+        self.sealed += self.log.abandoned()
+        for batch in batches:
+            self.senders.acknowledge(Stored(batch, lsn))
+            lsn += batch.count
 
     def roll(self) -> None:
         """Seal the open segment."""
@@ -177,24 +187,24 @@ class Gateway:
 
 
 def new_disk(fault: Fault | None = None, *, remembers: bool = False) -> RecordingDisk:
-    """Empty, with the directories of one node."""
+    """Empty, with the directories of one node, which *remembers* or does not."""
     disk = RecordingDisk(fault)
-    for path in (JOURNAL, SPOOL, ARCHIVE, *([STATE] if remembers else [])):
+    for path in (JOURNAL, SPOOL, ARCHIVE):
         disk.make_directory(path)
+    if remembers:
+        disk.mark(REMEMBERS)
     return disk
 
 
 def write_lines(
-    batches: Iterable[Stored], sink: Any, *, decoders: Any, **_: Any
+    batches: Iterable[Stored], sink: Any, *, decoder: Any, **_: Any
 ) -> parquet.Written:
     """In place of Parquet where thousands of files are made; as easy to find torn."""
     rows = [
         (stored.lsn + n, payload)
         for stored in batches
         if stored.batch.count
-        for n, payload in enumerate(
-            decoders[stored.batch.origin.protocol](stored.batch.body).payloads
-        )
+        for n, payload in enumerate(decoder.rows(stored).payloads)
     ]
     sink.write(b"".join(b"%d %s\n" % row for row in rows) + b"end")
     return parquet.Written(len(rows))
@@ -273,7 +283,7 @@ def check(disk: RecordingDisk) -> None:
             whole = b",".join(rows.get(lsn, b"(lost)") for lsn in there)
             assert whole == mark.body, f"acknowledged batch at {mark.lsn} is not there"
     batches = assert_whole([rows[lsn] for lsn in sorted(rows)])
-    if disk.exists(STATE):
+    if REMEMBERS in marks:
         assert_remembered(remembered, batches, marks)
         assert Gateway(disk).ledger.counts == remembered, "a checkpoint forgets"
 
@@ -387,11 +397,13 @@ def crash(fixed_salts: None) -> SimpleNamespace:
     """All of the above, for tests in several files."""
     return SimpleNamespace(
         Gateway=Gateway,
-        Acknowledged=Acknowledged,
+        Ledger=Ledger,
+        Senders=Senders,
+        clock=clock,
+        directories=DIRECTORIES,
         journal=JOURNAL,
         spool=SPOOL,
-        archive=ARCHIVE,
-        state=STATE,
+        split=split,
         check=check,
         new_disk=new_disk,
         survey=survey,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import queue
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from gateway.interfaces import NotStored
 from gateway.store.journal import Journal, Settings
 from gateway.store.journal import journal as journal_module
 from gateway.testing.disk import Fault, RecordingDisk
+from gateway.testing.reactor import QueuedReactor
 
 FAULTS: dict[str, dict[str, Any]] = {
     "full": {"number": errno.ENOSPC},
@@ -163,43 +163,32 @@ class Running:
         self.disk = crash.new_disk()
         self.gateway = crash.Gateway(self.disk, tries=TRIES)
         self.disk.fault = fault
-        self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
-            queue.Queue()
-        )
+        self.reactor = QueuedReactor()
+        self.run = self.reactor.run
         self.fatal: list[str] = []
         self.acknowledged = 0
         self.journal = Journal(
             self.gateway.log,
             Settings(commit_interval=0.0, roll_events=4, roll_interval=1e6),
-            self,
+            self.reactor,
             on_sealed=self.gateway.sealed.append,
             on_fatal=self.fatal.append,
         )
         self.journal.start()
 
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
-        self.calls.put((f, args))
-
     def submit(self, *counts: int) -> None:
         for count in counts:
-            batch = self.gateway.batch(count)
+            batch = self.gateway.senders.batch(count)
             done = self.journal.submit(batch)
             done.addCallback(self.stored).addErrback(lambda why: why.trap(NotStored))
 
     def stored(self, stored: Any) -> None:
         """An acknowledgement: a power cut right now must not take the batch."""
         self.acknowledged += 1
-        self.gateway.acknowledge(stored)
-
-    def run(self, until: Callable[[], bool]) -> None:
-        while not until():
-            f, args = self.calls.get(timeout=20)
-            f(*args)
+        self.gateway.senders.acknowledge(stored)
 
     def stop(self) -> None:
-        ended: list[None] = []
-        self.journal.stop().addCallback(ended.append)
-        self.run(lambda: bool(ended))
+        self.reactor.wait(self.journal.stop())
 
 
 @pytest.fixture

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
-from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store.checkpoint import Checkpoint
+from gateway.store.directories import Directories
 from gateway.store.disk import Disk, RealDisk
-from gateway.store.journal import Journal, Log, Settings, recover
+from gateway.store.journal import Log
+from gateway.store.journal import Settings as JournalSettings
 from gateway.store.journal import journal as journal_module
-from gateway.store.spool import Catalog, Publisher, Spool
-from gateway.store.spool import Settings as SpoolSettings
 from gateway.store.spool import spool as spool_module
+from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.testing.reactor import QueuedReactor
+
+ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 
 
 @pytest.fixture
@@ -76,100 +77,54 @@ class Large:
 
 
 class Running:
-    """Journal and spool with their threads, as gateway.store.storage joins them."""
+    """The storage as the daemon has it; the test is its reactor."""
 
     def __init__(self, root: Path, disk: Disk, memory: Large | None = None) -> None:
-        self.root = root
-        for name in ("journal", "spool", "archive", "state"):
-            disk.make_directory(root / name)
-        self.clock = Clock()
-        memories = {} if memory is None else {"large": memory}
-        self.checkpoint = Checkpoint(
-            root / "state", memories, disk, self.clock, maybeDeferred
-        )
-        self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
-            queue.Queue()
-        )
+        self.directories = Directories.under(root)
+        self.reactor = QueuedReactor()
+        self.run = self.reactor.run
         self.stored: dict[int, bytes] = {}
         self.submitted = 0
         self.fatal: list[str] = []
         self._random = random.Random(1)
-        self._origin = Origin("plain", "l", "s-1", "[::1]:9")
-        catalog = Catalog(root / "journal", disk)
-        found = recover(root / "journal", disk, unpublished=catalog.unpublished)
-        publisher = Publisher(
-            "gw",
-            root / "spool",
-            catalog,
-            disk,
-            {"plain": split},
-            "zstd",
-            keep=memory is not None,
-        )
-        left = publisher.recover(found.segments)
-        self.checkpoint.recover(found.segments, left)
-        self.spool = Spool(
-            root / "spool",
-            root / "archive",
-            publisher,
-            SpoolSettings(),
-            disk,
-            self,
-            published_lsn=catalog.last_lsn,
-            on_done=self.checkpoint.published,
-            also_reserved=lambda: self.checkpoint.reserved_bytes,
-        )
-        self.journal = Journal(
-            Log(
-                root / "journal",
-                disk,
-                max(found.next_lsn, catalog.last_lsn + 1),
-                reserve=lambda: self.spool.reserved_bytes,
+        self.storage = Storage(
+            Settings(
+                node="gw",
+                directories=self.directories,
+                journal=JournalSettings(roll_interval=0.05),
             ),
-            Settings(roll_interval=0.05),
-            self,
-            on_sealed=self.spool.publish,
-            on_fatal=self.fatal.append,
+            disk,
+            self.reactor,
+            {"plain": split},
+            StorageCallbacks(fatal=self.fatal.append),
+            remembering=memory is not None,
+            in_thread=maybeDeferred,
         )
-        self.journal.start()
-        self.spool.start(self.journal, left)
-        self.checkpoint.start()
-
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
-        self.calls.put((f, args))
-
-    def run(self, until: Callable[[], object]) -> None:
-        while not until():
-            self.turn()
-
-    def turn(self) -> None:
-        f, args = self.calls.get(timeout=30)
-        f(*args)
+        self.journal, self.spool = self.storage.journal, self.storage.spool
+        self.storage.recover({} if memory is None else {"large": memory})
+        self.storage.start()
 
     def submit(self) -> None:
         """A batch of 128 KiB that become 64 in a file, four events."""
         events = [self._random.randbytes(2**14).hex().encode() for _ in range(4)]
         body = b",".join(events)
         self.submitted += 1
-        batch = Batch(self._origin, 5_000_000, 4, body, len(body))
+        batch = Batch(ORIGIN, 5_000_000, 4, body, len(body))
         self.journal.submit(batch).addCallback(self._keep)
 
     def _keep(self, stored: Any) -> None:
         self.stored[stored.lsn] = stored.batch.body
 
     def stop(self) -> None:
-        for part in (self.journal, self.spool, self.checkpoint):
-            ended: list[None] = []
-            part.stop().addCallback(ended.append)
-            self.run(lambda ended=ended: ended)
+        self.reactor.wait(Deferred.fromCoroutine(self.storage.stop()))
 
     def published(self) -> dict[int, bytes]:
         """lsn to payload, of what is public; fails on doubles."""
-        return self._read(list((self.root / "spool").glob("events-*.parquet")))
+        return self._read(list(self.directories.spool.glob("events-*.parquet")))
 
     def take(self) -> dict[int, bytes]:
         """The same, removed."""
-        files = list((self.root / "spool").glob("events-*.parquet"))
+        files = list(self.directories.spool.glob("events-*.parquet"))
         rows = self._read(files)
         for path in files:
             path.unlink()
@@ -205,7 +160,9 @@ def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
     for lsn, body in running.stored.items():
         assert b",".join(rows[n] for n in range(lsn, lsn + 4)) == body
     assert not running.fatal
-    assert [p.name for p in (running.root / "journal").iterdir()] == ["catalog"]
+    assert [p.name for p in running.directories.journal_of("gw").iterdir()] == [
+        "catalog"
+    ]
 
 
 @pytest.mark.parametrize("at_once", [1, 50, 300])
@@ -218,14 +175,14 @@ def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> Non
             running.submit()
         count = running.submitted
         running.run(lambda n=count: len(running.stored) == n or running.journal.full)
-        running.run(running.calls.empty)
+        running.run(lambda: running.reactor.idle)
     why = str(running.journal.why_full)
     assert "No space left" in why or "the disk of" in why
     running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
     assert running.published()
     taken: dict[int, bytes] = {}
     while len(running.stored) < running.submitted or running.journal.full:
-        running.turn()
+        running.reactor.turn()
         running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
         taken |= running.take()
     for _ in range(10):
@@ -278,11 +235,11 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
             )
             running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
             running.spool._watch()
-            running.run(running.calls.empty)
-        kept = running.checkpoint.kept_bytes
+            running.run(lambda: running.reactor.idle)
+        kept = running.storage.checkpoint.kept_bytes
         assert kept > 2 * 2**20
-        running.clock.advance(60)
-        assert running.checkpoint.kept_bytes < kept
+        running.reactor.advance(60)
+        assert running.storage.checkpoint.kept_bytes < kept
         taken |= running.take()
         running.run(lambda: not running.journal.full)
     running.run(lambda: len(running.stored) == running.submitted)
@@ -300,7 +257,7 @@ def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
     fill(small / "ballast", leave=160 * 2**10)
     running.submit()
     running.run(lambda: len(running.stored) == 1)
-    running.run(lambda: running.spool._complained)
+    running.run(lambda: running.spool._failing)
     (small / "ballast").unlink()
     running.run(lambda: running.spool.published_lsn == 4)
     running.stop()
@@ -314,8 +271,8 @@ def test_a_full_disk_does_not_prevent_a_start(small: Path) -> None:
         first.submit()
     first.run(lambda: len(first.stored) == 4)
     first.stop()
-    log = Log(small / "journal", RealDisk(), 17)
-    log.commit([Batch(first._origin, 1, 4, b"a,b,c,d", 7)])
+    log = Log(first.directories.journal_of("gw"), RealDisk(), 17)
+    log.commit([Batch(ORIGIN, 1, 4, b"a,b,c,d", 7)])
     fill(small / "ballast")
     second = Running(small, RealDisk())
     second.run(lambda: "the disk of" in str(second.journal.why_full))

@@ -56,12 +56,12 @@ def side_by_side(gateway: Any) -> None:
 def a_failed_sync(gateway: Any) -> None:
     """Each sync of the journal's records fails once, and Spark takes the files."""
     for nth in (2, 1, 3):
-        gateway.store.disk.fault = Fault(nth, calls=frozenset({"sync"}))
+        gateway.disk.fault = Fault(nth, calls=frozenset({"sync"}))
         gateway.commit(1, 2)
         gateway.commit(3, 1)
         gateway.roll()
         gateway.publish()
-    gateway.store.disk.fault = None
+    gateway.disk.fault = None
     gateway.take(keep=True)
     gateway.commit(1)
 
@@ -70,7 +70,7 @@ def a_full_disk(gateway: Any) -> None:
     """Writes end in the middle and are taken back, then the segment is sealed."""
     gateway.commit(2)
     for _ in range(2):
-        gateway.store.disk.fault = Fault(1, 28, calls=frozenset({"write"}), short=True)
+        gateway.disk.fault = Fault(1, 28, calls=frozenset({"write"}), short=True)
         gateway.commit(1, 2, size=300)
         gateway.roll()
         gateway.commit(1)
@@ -118,13 +118,13 @@ def metadata_and_failed_syncs(gateway: Any) -> None:
     """Groups of both kinds whose sync fails, in segments of both kinds."""
     for group in ((0,), (0, 1), (1, 0, 0), (0, 0)):
         gateway.commit(0)
-        gateway.store.disk.fault = Fault(1, calls=frozenset({"sync"}))
+        gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
         gateway.commit(*group)
     gateway.roll()
     gateway.publish()
-    gateway.store.disk.fault = Fault(1, calls=frozenset({"sync"}))
+    gateway.disk.fault = Fault(1, calls=frozenset({"sync"}))
     gateway.save()
-    gateway.store.disk.fault = None
+    gateway.disk.fault = None
     gateway.commit(1)
 
 

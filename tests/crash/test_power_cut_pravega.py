@@ -18,8 +18,8 @@ from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.segments import Change
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.journal import Log, recover
-from gateway.store.spool import Catalog, Publisher, parse_file_name
+from gateway.store.opening import open_node
+from gateway.store.spool import parse_file_name
 
 W = b"w" * 16
 OPEN = "#transaction.0000000000000000000000000000000a"
@@ -32,28 +32,28 @@ class Daemon:
 
     def __init__(self, crash: Any, disk: Any) -> None:
         self.crash, self.disk = crash, disk
-        catalog = Catalog(crash.journal, disk)
-        found = recover(crash.journal, disk, unpublished=catalog.unpublished)
-        assert found.losses == []
-        self.publisher = Publisher(
+        opened = open_node(
             "gw",
-            crash.spool,
-            catalog,
+            crash.directories,
             disk,
             {"pravega": decode},
-            "none",
-            keep=True,
-            clock=lambda: 1_763_700_000.0,
+            remembering=True,
+            compression="none",
+            clock=crash.clock,
         )
-        self.sealed = self.publisher.recover(found.segments)
+        assert opened.losses == []
+        self.log, self.publisher = opened.log, opened.publisher
+        self.sealed = list(opened.unpublished)
         self.clock = Clock()
         self.container = Container(self, self.clock)  # type: ignore[arg-type]
         self.checkpoint = Checkpoint(
-            crash.state, {"pravega": self.container}, disk, self.clock, maybeDeferred
+            crash.directories.state_of("gw"),
+            {"pravega": self.container},
+            disk,
+            self.clock,
+            maybeDeferred,
         )
-        self.checkpoint.recover(found.segments, self.sealed)
-        next_lsn = max(found.next_lsn, catalog.last_lsn + 1)
-        self.log = Log(crash.journal, disk, next_lsn, clock=self.clock.seconds)
+        self.checkpoint.recover(opened.segments, self.sealed)
         self.state = self.container.state
         self.checkpoint.start()
 

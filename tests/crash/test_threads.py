@@ -6,23 +6,19 @@ the order in which three threads call the reactor (`gateway.store.checkpoint`).
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 
 from gateway.interfaces import NotStored
 from gateway.store import checkpoint
-from gateway.store.checkpoint import Checkpoint
-from gateway.store.journal import Journal, Settings
-from gateway.store.spool import Settings as SpoolSettings
-from gateway.store.spool import Spool
+from gateway.store.journal import Settings as JournalSettings
+from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing.disk import RecordingDisk
+from gateway.testing.reactor import QueuedReactor
 
 
 class Serial:
@@ -45,77 +41,47 @@ class Serial:
 
 
 class Running:
-    """The three of them; the test is their reactor."""
+    """The storage as the daemon has it; the test is its reactor."""
 
     def __init__(self, crash: Any, **settings: Any) -> None:
         self.recorded: RecordingDisk = crash.new_disk(remembers=True)
         disk = Serial(self.recorded)
-        self.gateway = crash.Gateway(disk)
-        self.calls: queue.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = (
-            queue.Queue()
-        )
+        self.reactor = QueuedReactor()
+        self.run = self.reactor.run
         self.fatal: list[str] = []
         self.acknowledged = 0
-        self.checkpoint = Checkpoint(
-            crash.state,
-            {"ledger": self.gateway.ledger},
+        ledger = crash.Ledger()
+        self.senders = crash.Senders(disk, ledger)
+        self.storage = Storage(
+            Settings(
+                node="gw",
+                directories=crash.directories,
+                journal=JournalSettings(
+                    commit_interval=0.0, roll_interval=1e6, **settings
+                ),
+                checkpoint_bytes=1,
+            ),
             disk,
-            Clock(),
-            self.in_thread,
-            most_bytes=1,
+            self.reactor,
+            {"plain": crash.split},
+            StorageCallbacks(fatal=self.fatal.append),
+            remembering=True,
+            in_thread=self.reactor.in_thread,
+            clock=crash.clock,
         )
-        self.checkpoint.recover([], [])
-        self.spool = Spool(
-            crash.spool,
-            crash.archive,
-            self.gateway.publisher,
-            SpoolSettings(),
-            disk,
-            self,
-            published_lsn=0,
-            on_done=self.checkpoint.published,
-        )
-        self.journal = Journal(
-            self.gateway.log,
-            Settings(commit_interval=0.0, roll_interval=1e6, **settings),
-            self,
-            on_sealed=self.spool.publish,
-            on_fatal=self.fatal.append,
-        )
-        self.journal.start()
-        self.spool.start(self.journal, [])
-        self.checkpoint.start()
-
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
-        self.calls.put((f, args))
-
-    def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        done: Deferred[Any] = Deferred()
-
-        def run() -> None:
-            self.callFromThread(done.callback, call(*args))
-
-        threading.Thread(target=run, daemon=True).start()
-        return done
+        self.storage.recover({"ledger": ledger})
+        self.storage.start()
 
     def submit(self, count: int) -> None:
-        done = self.journal.submit(self.gateway.batch(count))
+        done = self.storage.journal.submit(self.senders.batch(count))
         done.addCallback(self.stored).addErrback(lambda why: why.trap(NotStored))
 
     def stored(self, stored: Any) -> None:
         self.acknowledged += 1
-        self.gateway.acknowledge(stored)
-
-    def run(self, until: Callable[[], bool]) -> None:
-        while not until():
-            f, args = self.calls.get(timeout=20)
-            f(*args)
+        self.senders.acknowledge(stored)
 
     def stop(self) -> None:
-        for part in (self.journal, self.spool, self.checkpoint):
-            ended: list[None] = []
-            part.stop().addCallback(ended.append)
-            self.run(lambda ended=ended: bool(ended))  # type: ignore[misc]
+        self.reactor.wait(Deferred.fromCoroutine(self.storage.stop()))
 
 
 @pytest.mark.parametrize("acknowledge_when_published", [False, True])

@@ -22,7 +22,7 @@ from gateway.store import finder
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import log
-from gateway.store.spool import Catalog, Publisher
+from gateway.store.opening import open_node
 
 ORIGINS = [
     Origin("good", "one", f"s-{n}", "192.0.2.1:1", attributes={"n": str(n)})
@@ -81,19 +81,10 @@ class World:
         self.root = root
         self.directories = Directories.under(root)
         self.journal = self.directories.journal_of("n")
-        for place in (self.journal, self.directories.spool, self.directories.archive):
-            place.mkdir(parents=True)
-        self.disk = RealDisk()
-        self.log = log.Log(self.journal, self.disk, 1)
-        self.publisher = Publisher(
-            "n",
-            self.directories.spool,
-            Catalog(self.journal, self.disk),
-            self.disk,
-            DECODERS,
-            "zstd",
-            keep=True,
+        opened = open_node(
+            "n", self.directories, RealDisk(), DECODERS, remembering=True
         )
+        self.log, self.publisher = opened.log, opened.publisher
         self.sealed: list[log.Segment] = []
         self.published: list[log.Segment] = []
         self.clock = Clock()

@@ -10,12 +10,12 @@ from typing import Any
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.feeds import columns, encoding, lines
 from gateway.feeds.query import Query
-from gateway.store.spool.parquet import Columns
+from gateway.store.spool.columns import Columns
 
 TEXT = st.text(max_size=5)
 PAYLOAD = st.one_of(
@@ -70,6 +70,7 @@ def table(stored: Stored, rows: Rows) -> pa.RecordBatch:
     return collected.batch()
 
 
+@settings(deadline=None)
 @given(batches())
 def test_both_ways_give_the_same(batch: tuple[Stored, Rows]) -> None:
     """A line is the same whether its event comes from a batch or from a file."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from gateway.event import Batch, Stored
+from gateway.event import Batch, Rows, Stored
 from gateway.feeds.publisher import Fault
 from gateway.protocols.rsio import wire
 
@@ -139,6 +140,38 @@ def test_a_batch_that_can_not_be_decoded(world: Any) -> None:
     [event] = tap.events
     assert event["flaw"] == "undecodable"
     assert event["payload_base64"] == "wQ=="
+
+
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+@pytest.mark.parametrize("broken", ["raises", "too few", "no text"])
+def test_a_broken_decoder_breaks_nobody_else(
+    world: Any, monkeypatch: pytest.MonkeyPatch, broken: str, shape: str
+) -> None:
+    """Its events are shown as the spool stores them, and those of others as ever: live,
+    and read back from the journal."""
+
+    def decode(body: bytes) -> Rows:
+        if broken == "raises":
+            raise RuntimeError("a bug")
+        count = msgspec.msgpack.decode(body)
+        return Rows(count[1:] if broken == "too few" else [b""] * 3, channel="\ud800")
+
+    monkeypatch.setitem(world.live.decoders, "other", decode)
+    tap = world.subscribe(f"tap?format={shape}")
+    good = world.subscribe(f"tap?protocol=good&format={shape}")
+    for each in (tap, good):
+        each.want(UNBOUNDED)
+    world.commit(3, 3, 3)
+    world.settle()
+    events = world.subscribe(f"events?from=1&to=9&format={shape}")
+    events.want(UNBOUNDED)
+    world.settle()
+    for reader in (tap, events):
+        assert reader.lsns == list(range(1, 10))
+        flaws = [event.get("flaw") for event in reader.events]
+        assert flaws == [None] * 6 + ["undecodable"] * 3
+    assert good.lsns == list(range(1, 7))
+    assert good.gaps == tap.gaps == []
 
 
 def test_queries_have_a_limit(world: Any) -> None:

@@ -378,8 +378,11 @@ def test_a_later_format_is_not_damage(place: Place) -> None:
 def test_the_state_of_somebody_unknown_is_not_ignored(place: Place) -> None:
     """Going on without would let segments go that it needs."""
     place.running()
-    with pytest.raises(Unreadable, match="does not know 'words'"):
+    with pytest.raises(Unreadable, match=r"words\.state: no protocol 'words'.*install"):
         place.checkpoint("others")[0].recover([], [])
+    nobody = Checkpoint(place.state, {}, place.disk, place.clock, place.in_thread)
+    with pytest.raises(Unreadable, match=r"gateway\.protocols"):
+        nobody.recover([], [])
 
 
 def test_a_file_under_another_name_is_not_taken(place: Place) -> None:

@@ -8,7 +8,7 @@ row by row: a reader that catches up asks for millions of events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
+from gateway.store.spool.columns import numbers
 
 __all__ = ["Group", "Run", "of_batches"]
 
@@ -219,13 +220,7 @@ def _take_all(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
     position = len(data)
     data += more
     lsns = lsn + np.arange(rows.count)
-    _extend(run, position, np.diff(starts), _numbers(rows.seqs), lsns)
-
-
-def _numbers(seqs: Sequence[int]) -> _Numbers:
-    if isinstance(seqs, range):  # which numpy would count one by one
-        return np.arange(seqs.start, seqs.stop, seqs.step, dtype=np.int64)
-    return np.asarray(seqs, np.int64)
+    _extend(run, position, np.diff(starts), numbers(rows.seqs), lsns)
 
 
 def _begun(runs: dict[str, Run], channel: str) -> tuple[Run, bytearray]:

@@ -50,6 +50,8 @@ class Recovered:
     """Oldest first; none takes any more."""
     next_lsn: int = 1
     losses: list[Loss] = field(default_factory=list)
+    protocols: dict[Path, set[str]] = field(default_factory=dict)
+    """Whose batches each segment has."""
 
 
 def recover(
@@ -112,6 +114,7 @@ def _recover_one(
     finally:
         file.close()
     found.segments.append(Segment(path, first, end - 1, scan.end))
+    found.protocols[path] = scan.protocols
 
 
 def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) -> None:

@@ -150,7 +150,6 @@ class Encoder:
     def __init__(self, header: Header) -> None:
         self.salt = header.salt
         self._origins: dict[Origin, int] = {}
-        self._numbers = 0
 
     def batch(self, batch: Batch, lsn: int, synced: int) -> list[bytes]:
         """The record of a batch, behind that of its origin if that is new.
@@ -160,8 +159,7 @@ class Encoder:
         number = self._origins.get(batch.origin)
         chunks: list[bytes] = []
         if number is None:
-            number = self._origins[batch.origin] = self._numbers
-            self._numbers += 1
+            number = self._origins[batch.origin] = len(self._origins)
             chunks += self._record(
                 _ORIGIN, lsn, 0, synced, _pack_origin(number, batch.origin), b""
             )
@@ -173,9 +171,19 @@ class Encoder:
         """The last record: everything before *lsn* is durable, in *synced* bytes."""
         return self._record(_SEAL, lsn, 0, synced, b"", b"")
 
-    def forget(self, batch: Batch) -> None:
-        """The origin record went with a failed write; write it again next time."""
-        self._origins.pop(batch.origin, None)
+    @property
+    def origins(self) -> int:
+        """How many origins it has written."""
+        return len(self._origins)
+
+    def rewind(self, origins: int) -> None:
+        """Forget all but the first so many: their records went with a failed write.
+
+        Written again, in the same order, they get the same numbers.  So a crash may
+        leave parts of both writes, and a number means the same origin in either.
+        """
+        while len(self._origins) > origins:
+            self._origins.popitem()
 
     def _record(
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
@@ -221,6 +229,8 @@ class Scan:
         self.batches = 0
         """How many it has, with those that have no event."""
         self.sealed = False
+        self.protocols: set[str] = set()
+        """Whose batches it has, as far as `survey` has read."""
         self._data = data
         self._before = before
         self._origins: dict[int, Origin] = {}
@@ -228,15 +238,17 @@ class Scan:
     def __iter__(self) -> Iterator[Stored]:
         for record in self._records():
             if record.kind == _ORIGIN:
-                self._learn(record)
+                number, origin = self._origin(record)
+                self._origins[number] = origin
             elif record.kind == _BATCHED:
                 yield self._batch(record)
         self._origins.clear()
 
     def survey(self) -> Scan:
-        """Read without keeping anything; for recovery."""
-        for _ in self._records():
-            pass
+        """Read without keeping batches; for recovery."""
+        for record in self._records():
+            if record.kind == _ORIGIN:
+                self.protocols.add(self._origin(record)[1].protocol)
         return self
 
     def _records(self) -> Iterator[_Record]:
@@ -293,9 +305,9 @@ class Scan:
             return None
         return _Record(kind, lsn, count, synced, start, end)
 
-    def _learn(self, record: _Record) -> None:
+    def _origin(self, record: _Record) -> tuple[int, Origin]:
         fields = msgspec.msgpack.decode(self._data[record.start : record.end])
-        self._origins[fields[0]] = Origin(*fields[1:])
+        return fields[0], Origin(*fields[1:])
 
     def _batch(self, record: _Record) -> Stored:
         number, received_at, payload_bytes = _BATCH.unpack_from(

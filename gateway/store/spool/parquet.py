@@ -1,4 +1,4 @@
-"""Batches to Parquet: the only place where events become columns.
+"""Batches to a Parquet file for Spark.
 
 One file holds one journal segment.  It is written row group by row group, so memory
 does not grow with the file.  Every data page carries a CRC, because Spark believes
@@ -8,275 +8,20 @@ flipped bits otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import LOST, SCHEMA, Batch, Decode, Origin, Rows, Stored
+from gateway.event import SCHEMA, Stored
+from gateway.store.spool.columns import Columns
+from gateway.store.spool.decoding import Decoder
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "rows_of", "write"]
-
-GROUP_ROWS = 1 << 15
-GROUP_BYTES = 24 * 2**20
-
-# Small payloads that lie in one piece (`Rows.block`) cost no object each, and four
-# times less to write in groups of this size.
-_BLOCK_GROUP_ROWS = 1 << 17
-_MANY = 64  # an array of its own costs as much as so many objects, about
-
-# pyarrow keeps the interpreter to itself while it reads a list: 0.1 µs an item, and
-# whoever acknowledges waits for that long.
-_AT_ONCE = 2048
+__all__ = ["Written", "write"]
 
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
-
-
-class _Names:
-    """A dictionary column: one code per batch (or per row), each name once."""
-
-    def __init__(self) -> None:
-        self.codes: list[int] = []
-        self.nulls = False
-        self._numbers: dict[str | None, int] = {}
-
-    def number(self, name: str | None) -> int:
-        """The code of *name*; -1 is null."""
-        if name is None:
-            self.nulls = True
-            return -1
-        return self._numbers.setdefault(name, len(self._numbers))
-
-    def array(self, codes: np.ndarray[Any, Any]) -> pa.Array:
-        """The column for these codes."""
-        names = pa.array(list(self._numbers), pa.string())
-        mask = codes < 0 if self.nulls else None
-        indices = pa.array(codes, pa.int32(), mask=mask)
-        return pa.DictionaryArray.from_arrays(indices, names, safe=False)
-
-
-@dataclass
-class Columns:
-    """Collects decoded batches until they are worth a row group."""
-
-    node: str
-    rows: int = 0
-    payload_bytes: int = 0
-    _objects: int = 0
-    flaws: Counter[str] = field(default_factory=Counter)
-    _lsns: list[int] = field(default_factory=list)
-    _counts: list[int] = field(default_factory=list)
-    _times: list[int] = field(default_factory=list)
-    _payloads: list[bytes] = field(default_factory=list)
-    _payload_arrays: list[pa.Array] = field(default_factory=list)
-    _seqs: list[np.ndarray[Any, Any] | None] = field(default_factory=list)
-    _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
-    _per_batch: dict[str, _Names] = field(
-        default_factory=lambda: {
-            name: _Names()
-            for name in (
-                "protocol",
-                "listener",
-                "session",
-                "peer",
-                "principal",
-                "channel",
-                "kind",
-            )
-        }
-    )
-    _types: _Names = field(default_factory=_Names)
-    _odd_types: dict[int, int] = field(default_factory=dict)
-    _odd: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Rows that differ from their batch in a column that is mostly one per batch."""
-    _flaws: _Names = field(default_factory=_Names)
-    _flaw_codes: dict[int, int] = field(default_factory=dict)
-
-    def add(self, stored: Stored, rows: Rows) -> None:
-        """Append a batch; *rows* holds exactly `stored.batch.count` events."""
-        origin = stored.batch.origin
-        count = rows.count
-        self._lsns.append(stored.lsn)
-        self._counts.append(count)
-        self._times.append(stored.batch.received_at)
-        if rows.size and count >= _MANY:
-            self._gather_payloads()
-            self._payload_arrays.append(_sliced(rows.block, rows.size))
-        else:
-            self._objects += count
-            self._payloads += rows.each() if rows.size else rows.payloads
-            if len(self._payloads) >= _AT_ONCE:
-                self._gather_payloads()
-        self._seqs.append(None if rows.seqs is None else _numbers(rows.seqs))
-        self._attributes.append(tuple({**origin.attributes, **rows.attributes}.items()))
-        names = self._per_batch
-        for column, name in (
-            ("protocol", origin.protocol),
-            ("listener", origin.listener),
-            ("session", origin.session),
-            ("peer", origin.peer),
-            ("principal", origin.principal),
-            ("channel", rows.channel),
-            ("kind", rows.kind),
-        ):
-            names[column].codes.append(names[column].number(name))
-        self._types.codes.append(self._types.number(rows.content_type))
-        for row, name in rows.content_types.items():
-            self._odd_types[self.rows + row] = self._types.number(name)
-        for column, odd in (("channel", rows.channels), ("kind", rows.kinds)):
-            for row, name in odd.items():
-                differ = self._odd.setdefault(column, {})
-                differ[self.rows + row] = names[column].number(name)
-        for row, flaw in rows.flaws.items():
-            self._flaw_codes[self.rows + row] = self._flaws.number(flaw)
-        self.flaws.update(rows.flaws.values())
-        self.rows += count
-        self.payload_bytes += stored.batch.payload_bytes
-
-    @property
-    def enough(self) -> bool:
-        """Whether to write a row group now."""
-        return (
-            self._objects >= GROUP_ROWS
-            or self.rows >= _BLOCK_GROUP_ROWS
-            or self.payload_bytes >= GROUP_BYTES
-        )
-
-    def batch(self) -> pa.RecordBatch:
-        """The events so far, in `SCHEMA`."""
-        counts = np.array(self._counts, np.int64)
-        first = np.cumsum(counts) - counts
-        within = np.arange(self.rows) - np.repeat(first, counts)
-        columns: dict[str, pa.Array] = {
-            column: names.array(
-                _scatter(
-                    np.repeat(np.array(names.codes, np.int32), counts),
-                    self._odd.get(column, {}),
-                )
-            )
-            for column, names in self._per_batch.items()
-        }
-        columns["node"] = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(self.rows, np.int32)), pa.array([self.node])
-        )
-        columns["lsn"] = pa.array(np.repeat(np.array(self._lsns), counts) + within)
-        columns["received_at"] = pa.array(
-            np.repeat(np.array(self._times, np.int64), counts)
-        ).cast(SCHEMA.field("received_at").type)
-        columns["content_type"] = self._types.array(
-            _scatter(
-                np.repeat(np.array(self._types.codes, np.int32), counts),
-                self._odd_types,
-            )
-        )
-        columns["flaw"] = self._flaws.array(
-            _scatter(
-                np.full(self.rows, self._flaws.number(None), np.int32), self._flaw_codes
-            )
-        )
-        self._gather_payloads()
-        columns["payload"] = pa.concat_arrays(self._payload_arrays)
-        columns["seq"] = self._seq(counts)
-        columns["attributes"] = self._maps(counts)
-        return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
-
-    def _gather_payloads(self) -> None:
-        payloads, self._payloads = self._payloads, []
-        for at in range(0, len(payloads), _AT_ONCE):  # one batch alone may be many
-            some = payloads[at : at + _AT_ONCE]
-            self._payload_arrays.append(pa.array(some, pa.binary()))
-
-    def _seq(self, counts: np.ndarray[Any, Any]) -> pa.Array:
-        null = np.array([seqs is None for seqs in self._seqs])
-        values = [
-            np.zeros(count, np.int64) if seqs is None else seqs
-            for seqs, count in zip(self._seqs, counts, strict=True)
-        ]
-        mask = np.repeat(null, counts) if null.any() else None
-        return pa.array(np.concatenate(values), pa.int64(), mask=mask)
-
-    def _maps(self, counts: np.ndarray[Any, Any]) -> pa.Array:
-        numbers: dict[tuple[tuple[str, str], ...], int] = {}
-        codes = [numbers.setdefault(pairs, len(numbers)) for pairs in self._attributes]
-        kind = SCHEMA.field("attributes").type
-        if not any(numbers):
-            return pa.nulls(self.rows, kind)
-        distinct = pa.array([list(pairs) or None for pairs in numbers], kind)
-        return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
-
-
-def _sliced(block: bytes, size: int) -> pa.Array:
-    """One payload for each *size* bytes, without a copy or an object for each."""
-    ends = np.arange(0, len(block) + 1, size, dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(block)]
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
-
-
-def _numbers(seqs: Sequence[int]) -> np.ndarray[Any, Any]:
-    if isinstance(seqs, range):  # which numpy would count one by one
-        return np.arange(seqs.start, seqs.stop, seqs.step, dtype=np.int64)
-    return np.asarray(seqs, np.int64)
-
-
-#: Where events come from that the journal has lost.
-_NOWHERE = Origin("unknown", "unknown", "unknown", "unknown")
-
-
-def gapless(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stored]:
-    """Batches that hold each lsn from *first* to *last*, lost ones as such.
-
-    A file must have the events that its name promises: Spark's job relies on it, and
-    a reader sees a loss as a row in quarantine instead of seeing nothing.
-    """
-    expected, received_at = first, 0
-    for stored in batches:
-        if stored.lsn < first:
-            continue
-        received_at = stored.batch.received_at
-        if stored.lsn > expected:
-            yield _lost(expected, stored.lsn - expected, received_at)
-        yield stored
-        expected = stored.lsn + stored.batch.count
-    if expected <= last:
-        yield _lost(expected, last - expected + 1, received_at)
-
-
-def _lost(lsn: int, count: int, received_at: int) -> Stored:
-    return Stored(Batch(_NOWHERE, received_at, count, b"", 0), lsn)
-
-
-def rows_of(
-    stored: Stored,
-    decoders: Mapping[str, Decode],
-    on_undecodable: Callable[[Stored, Exception], None],
-) -> Rows:
-    """Decode a batch.
-
-    Replay must be total: a body that its decoder can not read (a damaged origin, a
-    decoder that changed) is kept as it is, in the batch's first row, and flawed.
-    """
-    batch = stored.batch
-    if batch.origin is _NOWHERE:
-        return _flawed([b""] * batch.count, LOST)
-    try:
-        rows = decoders[batch.origin.protocol](batch.body)
-        if rows.count == batch.count:
-            return rows
-        raise ValueError(f"{rows.count} events decoded, not {batch.count}")
-    except Exception as why:  # whatever it is, it must not stop the replay
-        on_undecodable(stored, why)
-    return _flawed([bytes(batch.body)] + [b""] * (batch.count - 1), "undecodable")
-
-
-def _flawed(payloads: list[bytes], flaw: str) -> Rows:
-    return Rows(
-        payloads,
-        content_type="application/octet-stream",
-        flaws=dict.fromkeys(range(len(payloads)), flaw),
-    )
 
 
 @dataclass(slots=True)
@@ -293,9 +38,8 @@ def write(
     sink: Any,
     *,
     node: str,
-    decoders: Mapping[str, Decode],
+    decoder: Decoder,
     compression: str,
-    on_undecodable: Callable[[Stored, Exception], None],
 ) -> Written:
     """Write a whole file to *sink* (a writable binary file object)."""
     done = Written()
@@ -323,7 +67,7 @@ def write(
         for stored in batches:
             if stored.batch.count == 0:
                 continue
-            columns.add(stored, rows_of(stored, decoders, on_undecodable))
+            columns.add(stored, decoder.rows(stored))
             if columns.enough:
                 _flush(columns, writer, done)
                 columns = Columns(node)
@@ -336,11 +80,3 @@ def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
     writer.write_batch(columns.batch(), row_group_size=columns.rows)
     done.events += columns.rows
     done.flaws.update(columns.flaws)
-
-
-def _scatter(
-    codes: np.ndarray[Any, Any], odd: Mapping[int, int]
-) -> np.ndarray[Any, Any]:
-    if odd:
-        codes[list(odd)] = list(odd.values())
-    return codes

@@ -21,14 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from twisted.logger import Logger
-
-from gateway.event import Decode, Stored
+from gateway.event import Decode
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.spool import parquet
 from gateway.store.spool.catalog import Catalog, Entry
+from gateway.store.spool.decoding import Decoder, fill_gaps
 from gateway.store.spool.names import file_name, parse_file_name
 
 __all__ = ["Published", "Publisher"]
@@ -48,8 +47,6 @@ class Published:
 
 class Publisher:
     """Turns one segment at a time into a file.  Blocking; raises OSError."""
-
-    _log = Logger()
 
     def __init__(
         self,
@@ -145,17 +142,27 @@ class Publisher:
             self._disk.unlink(sealed.path)
 
     def _write(self, sealed: Segment, path: Path) -> Counter[str]:
+        try:
+            return self._write_file(sealed, path, Decoder(self._decoders))
+        except (MemoryError, OSError):
+            raise
+        except Exception:  # rows that can not be columns: find out whose they are
+            decoder = Decoder(self._decoders, careful=True)
+            return self._write_file(sealed, path, decoder)
+
+    def _write_file(
+        self, sealed: Segment, path: Path, decoder: Decoder
+    ) -> Counter[str]:
         self._disk.unlink(path)
         scan = segment.Scan(self._disk.read(sealed.path), before=sealed.last_lsn + 1)
         sink = _Sink(self._disk.create(path))
         try:
             written = parquet.write(
-                parquet.gapless(scan, sealed.first_lsn, sealed.last_lsn),
+                fill_gaps(scan, sealed.first_lsn, sealed.last_lsn),
                 sink,
                 node=self._node,
-                decoders=self._decoders,
+                decoder=decoder,
                 compression=self._compression,
-                on_undecodable=self._undecodable,
             )
             sink.flush()
             sink.file.sync()
@@ -168,18 +175,12 @@ class Publisher:
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
+        decoder.log_failures()
         return written.flaws
 
     def _is_ours(self, name: str) -> bool:
         parsed = parse_file_name(name)
         return parsed is not None and parsed[0] == self._node
-
-    def _undecodable(self, stored: Stored, why: Exception) -> None:
-        self._log.error(
-            "Batch at lsn {lsn} can not be decoded ({why}); its bytes are kept, flawed",
-            lsn=stored.lsn,
-            why=f"{type(why).__name__}: {why}",
-        )
 
 
 class _Sink(io.RawIOBase):

@@ -22,7 +22,8 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Gone
 from gateway.store.journal import log, segment
-from gateway.store.spool import Catalog, Publisher, parquet
+from gateway.store.opening import open_node
+from gateway.store.spool import columns
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 OTHER = Origin("other", "o", "1", "192.0.2.1:1")
@@ -41,27 +42,19 @@ class Places:
         self.root = root
         self.directories = Directories.under(root)
         self.journal = self.directories.journal_of("n")
-        for place in (self.journal, self.directories.spool, self.directories.archive):
-            place.mkdir(parents=True)
-        self.log = log.Log(self.journal, self.disk, 1)
-        self.catalog = Catalog(self.journal, self.disk)
-        self.publisher = self.make_publisher()
+        self.open()
         self.state = Segments()
         for name in ("s", "t"):
             self.commit(self.state.create(name, 0))
         self.bytes = {"s": b"", "t": b""}
         self.numbers = {"s": NEVER, "t": NEVER}
 
-    def make_publisher(self, *, keep: bool = False) -> Publisher:
-        return Publisher(
-            "n",
-            self.root / "spool",
-            self.catalog,
-            self.disk,
-            {"pravega": records.decode, "other": records.decode},
-            "zstd",
-            keep=keep,
+    def open(self, *, remembering: bool = False) -> None:
+        decoders = {"pravega": records.decode, "other": records.decode}
+        opened = open_node(
+            "n", self.directories, self.disk, decoders, remembering=remembering
         )
+        self.log, self.publisher = opened.log, opened.publisher
 
     def commit(self, change: Any, origin: Origin = ORIGIN) -> None:
         batch = Batch(origin, 0, change.count, change.body, change.payload_bytes)
@@ -147,8 +140,7 @@ def test_segments_that_stay_though_they_are_published(
 ) -> None:
     """With metadata alone in some of them: the bytes are the bytes, each once; even if
     a file has gone before its segment."""
-    places.publisher = places.make_publisher(keep=True)
-    places.log.seal()
+    places.open(remembering=True)
     for n in range(3):
         places.commit(places.state.create(f"m{n}", 0))
         places.log.seal()
@@ -265,7 +257,7 @@ def test_the_first_files_of_all(places: Places) -> None:
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of a few events."""
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 4)
+    monkeypatch.setattr(columns, "GROUP_ROWS", 4)
 
 
 @pytest.mark.usefixtures("small_groups")

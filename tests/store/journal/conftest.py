@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.event import Batch, Origin
+from gateway.testing.reactor import QueuedReactor
 
 
 @pytest.fixture
@@ -31,24 +31,6 @@ def directory(tmp_path: Path) -> Path:
     return path
 
 
-class Turns:
-    """`callFromThread` collects; the test runs the turns."""
-
-    def __init__(self) -> None:
-        import queue
-
-        self.calls: queue.Queue[tuple[Any, tuple[Any, ...]]] = queue.Queue()
-
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
-        self.calls.put((f, args))
-
-    def run(self, until: Callable[[], bool]) -> None:
-        """Run turns until the condition holds (the test's own time-out bounds it)."""
-        while not until():
-            f, args = self.calls.get(timeout=20)
-            f(*args)
-
-
 @pytest.fixture
-def turns() -> Turns:
-    return Turns()
+def turns() -> QueuedReactor:
+    return QueuedReactor()

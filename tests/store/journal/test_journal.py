@@ -88,9 +88,7 @@ class Running:
         self.turns.run(lambda: len(self.stored) >= count)
 
     def stop(self) -> None:
-        ended: list[None] = []
-        self.journal.stop().addCallback(ended.append)
-        self.turns.run(lambda: bool(ended))
+        self.turns.wait(self.journal.stop())
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,15 +75,3 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-@pytest.fixture
-def until() -> Callable[..., None]:
-    """Run queued reactor turns until a condition holds."""
-
-    def until(turns: Any, condition: Callable[[], bool]) -> None:
-        while not condition():
-            f, args = turns.get(timeout=20)
-            f(*args)
-
-    return until

@@ -7,7 +7,9 @@ import io
 import pyarrow.parquet as pq
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store.spool.parquet import Columns, write
+from gateway.store.spool.columns import Columns
+from gateway.store.spool.decoding import Decoder
+from gateway.store.spool.parquet import write
 
 ORIGIN = Origin("rsio", "rs", "s-1", "127.0.0.1:9")
 
@@ -64,9 +66,8 @@ def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
         ),
         sink,
         node="gw",
-        decoders={"rsio": lambda _: Rows([], block=bytes(count), size=1)},
+        decoder=Decoder({"rsio": lambda _: Rows([], block=bytes(count), size=1)}),
         compression="zstd",
-        on_undecodable=lambda stored, why: None,
     )
     assert written.events == count * batches
     groups = pq.ParquetFile(sink).metadata

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import queue
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
 from gateway.store.spool import Settings, Spool
+from gateway.testing.reactor import QueuedReactor
 
 
 class Held:
@@ -26,11 +26,6 @@ class Held:
 
     def published(self, last_lsn: int) -> None:
         self.last = last_lsn
-
-
-class Turns(queue.Queue[Any]):
-    def callFromThread(self, f: Callable[..., Any], *args: Any) -> None:
-        self.put((f, args))
 
 
 class Full(RealDisk):
@@ -56,8 +51,8 @@ def start(
     on_expired: Callable[[], None] = lambda: None,
     also_reserved: int = 0,
     **settings: Any,
-) -> tuple[Spool, Held, Turns]:
-    turns, held = Turns(), Held()
+) -> tuple[Spool, Held, QueuedReactor]:
+    turns, held = QueuedReactor(), Held()
     spool = Spool(
         place.spool,
         place.archive,
@@ -73,30 +68,20 @@ def start(
     return spool, held, turns
 
 
-def stop(spool: Spool, turns: Turns, until: Callable[..., None]) -> None:
-    ended: list[None] = []
-    spool.stop().addCallback(ended.append)
-    until(turns, lambda: bool(ended))
-
-
-def test_segments_are_published_in_order(
-    place: Any, until: Callable[..., None]
-) -> None:
+def test_segments_are_published_in_order(place: Any) -> None:
     """What the last run left comes first, then what is sealed now."""
     left, now = place.sealed(b"a,b"), place.sealed(b"c")
     spool, held, turns = start(place)
     spool.start(held, [left])
     spool.publish(now)
-    until(turns, lambda: held.last == 3)
-    stop(spool, turns, until)
+    turns.run(lambda: held.last == 3)
+    turns.wait(spool.stop())
     assert len(place.public()) == 2
     assert spool.published_lsn == 3
     assert spool.backlog_bytes == 0
 
 
-def test_the_end_of_every_segment_is_told(
-    place: Any, until: Callable[..., None]
-) -> None:
+def test_the_end_of_every_segment_is_told(place: Any) -> None:
     """In order, after the journal knows; of those without events too."""
     told: list[tuple[Segment, int]] = []
     spool, held, turns = start(place, on_done=lambda s: told.append((s, held.last)))
@@ -104,86 +89,82 @@ def test_the_end_of_every_segment_is_told(
     place.log.commit([place.metadata()])
     two, three = place.log.seal(), place.sealed(b"c")
     spool.start(held, [one, two, three])
-    until(turns, lambda: len(told) == 3)
-    stop(spool, turns, until)
+    turns.run(lambda: len(told) == 3)
+    turns.wait(spool.stop())
     assert told == [(one, 2), (two, 2), (three, 3)]
     assert len(place.public()) == 2
     assert spool.published_lsn == 3
 
 
-def test_room_for_checkpoints_is_reserved_too(
-    place: Any, until: Callable[..., None]
-) -> None:
+def test_room_for_checkpoints_is_reserved_too(place: Any) -> None:
     """State files that can not be written would keep the journal from shrinking."""
     place.disk = Full()
     place.disk.free_bytes = 50 << 20
     spool, held, turns = start(place, also_reserved=60 << 20)
     spool.start(held, [])
-    until(turns, lambda: bool(held.holds.get("disk")))
+    turns.run(lambda: bool(held.holds.get("disk")))
     assert spool.reserved_bytes > 60 << 20
-    stop(spool, turns, until)
+    turns.wait(spool.stop())
 
 
-def test_a_failure_is_tried_again(place: Any, until: Callable[..., None]) -> None:
+def test_a_failure_is_tried_again(place: Any) -> None:
     """No room for a file: the segment stays, and the next try publishes it once."""
     place.disk = Full()
     place.disk.fail_renames = 1
     spool, held, turns = start(place)
     spool.start(held, [place.sealed(b"a,b")])
-    until(turns, lambda: held.last == 2)
-    stop(spool, turns, until)
+    turns.run(lambda: held.last == 2)
+    turns.wait(spool.stop())
     assert len(place.public()) == 1
 
 
-def test_stopping_with_a_sick_disk_leaves_the_segment(
-    place: Any, until: Callable[..., None]
-) -> None:
+def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
     """A stop does not wait for a disk that fails; the next start finds everything."""
     place.disk = Full()
     place.disk.fail_renames = 10**9
     sealed = place.sealed(b"a,b")
     spool, held, turns = start(place)
     spool.start(held, [sealed])
-    stop(spool, turns, until)
+    turns.wait(spool.stop())
     assert sealed.path.exists()
     place.disk.fail_renames = 0
     assert place.publisher().recover([sealed]) == []
     assert len(place.public()) == 1
 
 
-def test_a_full_spool_holds_the_journal(place: Any, until: Callable[..., None]) -> None:
+def test_a_full_spool_holds_the_journal(place: Any) -> None:
     """At `spool.max_bytes` the journal takes nothing, until Spark has made room."""
     spool, held, turns = start(place, max_bytes=10)
     spool.start(held, [place.sealed(b"a,b")])
-    until(turns, lambda: bool(held.holds.get("spool")) and held.last == 2)
+    turns.run(lambda: bool(held.holds.get("spool")) and held.last == 2)
     assert "spool.max_bytes" in (held.holds["spool"] or "")
     for path in place.spool.iterdir():
         path.rename(place.archive / path.name)
-    until(turns, lambda: held.holds["spool"] is None)
-    stop(spool, turns, until)
+    turns.run(lambda: held.holds["spool"] is None)
+    turns.wait(spool.stop())
 
 
-def test_a_full_disk_holds_the_journal(place: Any, until: Callable[..., None]) -> None:
+def test_a_full_disk_holds_the_journal(place: Any) -> None:
     """Without room for the files to come nothing more is taken; room heals it."""
     place.disk = Full()
     place.disk.free_bytes = 0
     spool, held, turns = start(place)
     spool.start(held, [])
-    until(turns, lambda: bool(held.holds.get("disk")))
+    turns.run(lambda: bool(held.holds.get("disk")))
     place.disk.free_bytes = 1 << 40
-    until(turns, lambda: held.holds["disk"] is None)
-    stop(spool, turns, until)
+    turns.run(lambda: held.holds["disk"] is None)
+    turns.wait(spool.stop())
 
 
-def test_a_backlog_makes_larger_files(place: Any, until: Callable[..., None]) -> None:
+def test_a_backlog_makes_larger_files(place: Any) -> None:
     """The further Spark is behind, the longer a segment stays open."""
     spool, held, turns = start(place)
     spool.start(held, [place.sealed(b"%d" % n) for n in range(40)])
-    until(turns, lambda: held.last == 40 and held.roll_factor > 4)
-    stop(spool, turns, until)
+    turns.run(lambda: held.last == 40 and held.roll_factor > 4)
+    turns.wait(spool.stop())
 
 
-def test_the_archive_expires(place: Any, until: Callable[..., None]) -> None:
+def test_the_archive_expires(place: Any) -> None:
     """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
     import os
     import time
@@ -202,8 +183,8 @@ def test_the_archive_expires(place: Any, until: Callable[..., None]) -> None:
         on_expired=lambda: left.append({each.name for each in place.archive.iterdir()}),
     )
     spool.start(held, [])
-    until(turns, lambda: left)
-    stop(spool, turns, until)
+    turns.run(lambda: left)
+    turns.wait(spool.stop())
     assert left == [{new.name, foreign.name}]
     assert not old.exists()
     assert new.exists()

@@ -1,0 +1,125 @@
+"""Opens the journal and the spool of one node: recovery, before any thread runs.
+
+    1. read the catalog: which segments are files already
+    2. recover the journal (`gateway.store.journal.recovery`)
+    3. finish what was being published (`Publisher.recover`)
+    4. go on behind every lsn that was ever given: the journal's, the catalog's and those
+       in file names, which outlive a journal directory that was lost
+
+`gateway.store.storage` gives what is opened its threads; tests use it without any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.event import Decode
+from gateway.store.checkpoint import Unreadable, known
+from gateway.store.directories import Directories
+from gateway.store.disk import Disk
+from gateway.store.journal import Log, Loss, Recovered, Segment, recover
+from gateway.store.spool import Catalog, Publisher, last_lsn
+
+__all__ = ["MissingProtocol", "Opened", "open_node"]
+
+
+class MissingProtocol(Unreadable):
+    """There are batches that no installed protocol can decode."""
+
+    def __init__(self, directory: Path, protocols: Iterable[str]) -> None:
+        names = " and ".join(map(repr, sorted(protocols)))
+        super().__init__(
+            f"{directory} has batches of protocol {names}, which is not installed: "
+            f"install the package that brings protocol {names} (an entry point in the "
+            "group gateway.protocols) and start again; until then nothing is lost"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a start finds."""
+
+    log: Log
+    """Appends behind all that is there."""
+    publisher: Publisher
+    segments: Sequence[Segment]
+    """All that the journal holds, oldest first."""
+    unpublished: Sequence[Segment]
+    """Those with something to publish."""
+    published_lsn: int
+    """Everything up to this lsn has been given to Spark."""
+    losses: Sequence[Loss]
+    """What was acknowledged and the journal can not give back."""
+    remembered: Sequence[str]
+    """Protocols with a state file: their memories are kept, served or not."""
+
+
+def open_node(
+    node: str,
+    directories: Directories,
+    disk: Disk,
+    decoders: Mapping[str, Decode],
+    *,
+    remembering: bool,
+    compression: str = "zstd",
+    reserve: Callable[[], int] = lambda: 0,
+    clock: Callable[[], float] = time.time,
+) -> Opened:
+    """Open it; *decoders* by protocol.
+
+    *remembering*: a protocol that is served has a memory, so published segments stay
+    until a checkpoint covers them.  *reserve*: see `Log`.  Raises `MissingProtocol`,
+    `segment.Newer`, OSError.
+    """
+    journal, state = directories.journal_of(node), directories.state_of(node)
+    for path in (journal, directories.spool, directories.archive, state):
+        disk.make_directory(path)
+    remembered = known(state, disk)
+    catalog = Catalog(journal, disk)
+    found = recover(journal, disk, unpublished=catalog.unpublished)
+    keep = remembering or bool(remembered)
+    if missing := _needed(found, catalog, keep=keep) - decoders.keys():
+        raise MissingProtocol(journal, missing)
+    publisher = Publisher(
+        node,
+        directories.spool,
+        catalog,
+        disk,
+        decoders,
+        compression,
+        keep=keep,
+        clock=clock,
+    )
+    unpublished = publisher.recover(found.segments)
+    names = [*disk.names(directories.spool), *disk.names(directories.archive)]
+    given = max(catalog.last_lsn, last_lsn(node, names))
+    return Opened(
+        log=Log(
+            journal,
+            disk,
+            max(found.next_lsn, given + 1),
+            reserve=reserve,
+            clock=clock,
+        ),
+        publisher=publisher,
+        segments=found.segments,
+        unpublished=unpublished,
+        published_lsn=unpublished[0].first_lsn - 1 if unpublished else given,
+        losses=found.losses,
+        remembered=remembered,
+    )
+
+
+def _needed(found: Recovered, catalog: Catalog, *, keep: bool) -> set[str]:
+    """The protocols of batches that are still to be published or remembered."""
+    return {
+        protocol
+        for each in found.segments
+        if keep
+        or not each.events
+        or catalog.unpublished(each.first_lsn) <= each.last_lsn
+        for protocol in found.protocols[each.path]
+    }

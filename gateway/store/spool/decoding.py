@@ -1,0 +1,171 @@
+"""Stored batches to rows, whatever their decoders do: an event that was acknowledged is
+published, and one bad batch stops no other.
+
+A batch that its protocol's decoder can not read (the decoder raises or is missing, or
+gives rows that are not the batch's) becomes as many rows as it has events, all of them
+with the flaw `undecodable`: the first has the batch's body as it is, the others are
+empty.  An event that the journal has lost becomes a row with the flaw `lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from twisted.logger import Logger
+
+from gateway.event import LOST, Batch, Decode, Rows, Stored
+from gateway.store.journal.segment import UNKNOWN
+from gateway.store.spool.columns import Columns
+
+__all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
+
+UNDECODABLE = "undecodable"
+
+#: Where lost events come from; a batch with just this object is lost.
+_LOST = replace(UNKNOWN)
+
+
+@dataclass(slots=True)
+class Failure:
+    """Batches of one protocol that could not be decoded."""
+
+    protocol: str
+    lsn: int
+    """Of the first event of the first of them."""
+    why: str
+    """What was wrong with that one."""
+    batches: int = 0
+    events: int = 0
+
+
+class Decoder:
+    """Decodes the batches of all protocols, and remembers which could not be."""
+
+    _log = Logger()
+
+    def __init__(
+        self, decoders: Mapping[str, Decode], *, careful: bool = False
+    ) -> None:
+        """*decoders* by protocol.
+
+        *careful*: make columns of each batch alone, to find the one whose rows can not
+        be columns.  It costs as much again.
+        """
+        self.failures: dict[str, Failure] = {}
+        """By protocol."""
+        self._decoders = decoders
+        self._careful = careful
+
+    def rows(self, stored: Stored) -> Rows:
+        """As many rows as the batch has events.  Raises MemoryError, nothing else."""
+        batch = stored.batch
+        if batch.origin is _LOST:
+            return _flawed([b""] * batch.count, LOST)
+        protocol = batch.origin.protocol
+        decode = self._decoders.get(protocol)
+        if decode is None:
+            self._failed(stored, f"no decoder for protocol {protocol!r} is installed")
+        else:
+            try:
+                rows = decode(batch.body)
+                _check(rows, batch.count)
+                if self._careful:
+                    _make_columns(stored, rows)
+            except MemoryError:
+                raise  # it may do with more memory
+            except Exception as why:  # whatever it is, the others must be published
+                self._failed(stored, f"{type(why).__name__}: {why}")
+            else:
+                return rows
+        payloads = [bytes(batch.body), *[b""] * (batch.count - 1)]
+        return _flawed(payloads, UNDECODABLE)
+
+    def _failed(self, stored: Stored, why: str) -> None:
+        protocol = stored.batch.origin.protocol
+        failure = self.failures.get(protocol)
+        if failure is None:
+            failure = self.failures[protocol] = Failure(protocol, stored.lsn, why)
+        failure.batches += 1
+        failure.events += stored.batch.count
+
+    def log_failures(self) -> None:
+        """One line for each protocol that failed since the last call."""
+        for failure in self.failures.values():
+            self._log.error(
+                "{events} events of protocol {protocol!r} can not be decoded; the bytes "
+                "of their {batches} batches are kept, flawed undecodable.  At lsn {lsn}: "
+                "{why}",
+                events=failure.events,
+                protocol=failure.protocol,
+                batches=failure.batches,
+                lsn=failure.lsn,
+                why=failure.why,
+            )
+        self.failures.clear()
+
+
+def _check(rows: Rows, count: int) -> None:
+    """Raise ValueError if these can not be the rows of a batch of *count* events."""
+    if rows.count != count:
+        raise ValueError(f"{rows.count} events decoded, not {count}")
+    if rows.seqs is not None and len(rows.seqs) != count:
+        raise ValueError(f"{len(rows.seqs)} numbers for {count} events")
+    texts: list[Collection[object]] = [(rows.kind, rows.content_type)]
+    for name, odd in (
+        ("flaws", rows.flaws),
+        ("content_types", rows.content_types),
+        ("channels", rows.channels),
+        ("kinds", rows.kinds),
+    ):
+        if odd:
+            if min(odd) < 0 or max(odd) >= count:
+                raise ValueError(f"{name} of rows beyond the {count} that there are")
+            texts.append(odd.values())
+    if not _are(chain.from_iterable(texts), str):
+        raise ValueError("a name that is no text")
+
+
+def _make_columns(stored: Stored, rows: Rows) -> None:
+    """Raise whatever says why these rows can not be columns."""
+    if not _are(rows.payloads, bytes, bytearray, memoryview):
+        raise ValueError("a payload that is not bytes")
+    columns = Columns("")
+    columns.add(stored, rows)
+    columns.batch()
+
+
+def _are(objects: Iterable[object], *types: type) -> bool:
+    return all(issubclass(each, types) for each in set(map(type, objects)))
+
+
+def _flawed(payloads: list[bytes], flaw: str) -> Rows:
+    return Rows(
+        payloads,
+        content_type="application/octet-stream",
+        flaws=dict.fromkeys(range(len(payloads)), flaw),
+    )
+
+
+def fill_gaps(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stored]:
+    """Batches that hold each lsn from *first* to *last*, lost ones as such.
+
+    A file must have the events that its name promises: Spark's job relies on it, and
+    a reader sees a loss as a row in quarantine instead of seeing nothing.
+    """
+    expected, received_at = first, 0
+    for stored in batches:
+        if stored.lsn < first:
+            continue
+        received_at = stored.batch.received_at
+        if stored.lsn > expected:
+            yield _lost(expected, stored.lsn - expected, received_at)
+        yield stored
+        expected = stored.lsn + stored.batch.count
+    if expected <= last:
+        yield _lost(expected, last - expected + 1, received_at)
+
+
+def _lost(lsn: int, count: int, received_at: int) -> Stored:
+    return Stored(Batch(_LOST, received_at, count, b"", 0), lsn)

@@ -1,0 +1,128 @@
+"""Whatever a decoder does, its batches are published, and those of others too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from twisted.logger import globalLogPublisher
+
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.store.spool.decoding import Decoder
+
+
+def fail(body: bytes) -> Rows:
+    raise RuntimeError("a bug")
+
+
+def rows(payloads: Any = (b"x", b"y"), **differently: Any) -> Callable[[bytes], Rows]:
+    return lambda _: Rows(list(payloads), **differently)
+
+
+#: Decoders of a batch with two events.
+BROKEN: dict[str, Any] = {
+    "raises": fail,
+    "too few rows": rows([b"x"]),
+    "too many rows": rows([b"x", b"y", b"z"]),
+    "no rows at all": lambda _: None,
+    "a block of another size": rows([], block=b"abc", size=1),
+    "too few numbers": rows(seqs=[1]),
+    "too many numbers": rows(seqs=range(3)),
+    "numbers that are none": rows(seqs=["a", "b"]),
+    "a flaw of the next batch": rows(flaws={2: "not mine"}),
+    "a channel of the batch before": rows(channels={-1: "not mine"}),
+    "a kind that is none": rows(kinds={0: None}),
+    "no kind": rows(kind=None),
+    "a channel that is a number": rows(channel=7),
+    "a channel that is no text": rows(channel="\ud800"),
+    "attributes that are no texts": rows(attributes={"a": 1}),
+    "payloads that are texts": rows(["x", "y"], channel="\ud800"),
+    "no payload": rows([b"x", None]),
+}
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What is logged as an error."""
+    events: list[Any] = []
+    texts: list[str] = []
+
+    def observe(event: Any) -> None:
+        if event["log_level"].name == "error":
+            texts.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    yield texts
+    globalLogPublisher.removeObserver(observe)
+    events.clear()
+
+
+@pytest.mark.parametrize("why", BROKEN)
+def test_a_broken_decoder_blocks_nothing(place: Any, said: list[str], why: str) -> None:
+    """Its batches keep their bytes and their lsns, flawed; the batches around them are as
+    they should be.  One line in the log tells how many, whose, and why."""
+    place.decoders["broken"] = BROKEN[why]
+    for protocol in ("plain", "broken", "plain", "broken", "broken"):
+        place.log.commit([place.batch(b"one,two", protocol)])
+    done = place.publisher().publish(place.log.seal())
+    [name] = place.public()
+    found = pq.read_table(place.spool / name).to_pylist()
+    assert [row["lsn"] for row in found] == list(range(1, 11))
+    bad = [row for row in found if row["protocol"] == "broken"]
+    assert [row["payload"] for row in bad] == [b"one,two", b""] * 3
+    assert {row["flaw"] for row in bad} == {"undecodable"}
+    assert {row["content_type"] for row in bad} == {"application/octet-stream"}
+    good = [row for row in found if row["protocol"] == "plain"]
+    assert [row["payload"] for row in good] == [b"one", b"two"] * 2
+    assert {row["flaw"] for row in good} == {None}
+    assert done.flaws == {"undecodable": 6}
+    [line] = said
+    assert line.startswith("6 events of protocol 'broken' can not be decoded")
+    assert "3 batches" in line
+    assert "At lsn 3: " in line
+
+
+def test_a_protocol_without_decoder_blocks_nothing_either(
+    place: Any, said: list[str]
+) -> None:
+    """The start has looked for that; should it come to it, the bytes are kept."""
+    place.publisher().publish(place.sealed(b"one,two", protocol="gone"))
+    [name] = place.public()
+    assert [row["flaw"] for row in pq.read_table(place.spool / name).to_pylist()] == [
+        "undecodable"
+    ] * 2
+    assert "no decoder for protocol 'gone' is installed" in said[0]
+
+
+def test_each_file_is_told_of_once(place: Any, said: list[str]) -> None:
+    """A protocol, a publication: a line; one that is tried again says it once."""
+    place.decoders |= {"one": fail, "two": rows([])}
+    publisher = place.publisher()
+    for _ in range(2):
+        place.log.commit([place.batch(b"a", name) for name in ("one", "two", "plain")])
+        publisher.publish(place.log.seal())
+    assert [line.split("'")[1] for line in said] == ["one", "two"] * 2
+
+
+def test_too_little_memory_is_no_flaw(place: Any) -> None:
+    """What may succeed a moment later is tried again, not given up."""
+
+    def scarce(body: bytes) -> Rows:
+        raise MemoryError
+
+    place.decoders["scarce"] = scarce
+    sealed = place.sealed(b"a", protocol="scarce")
+    with pytest.raises(MemoryError):
+        place.publisher().publish(sealed)
+    place.decoders["scarce"] = place.decoders["plain"]
+    assert place.publisher().publish(sealed).flaws == {}
+
+
+def test_good_rows_are_what_the_decoder_gave() -> None:
+    """Nothing is copied, whether each batch is looked at alone or not."""
+    good = Rows([b"x", memoryview(b"y")], [1, 2], "c", channels={1: "d"})  # type: ignore[list-item]
+    stored = Stored(Batch(Origin("p", "l", "s", "p"), 0, 2, b"", 2), 1)
+    for careful in (False, True):
+        assert Decoder({"p": lambda _: good}, careful=careful).rows(stored) is good

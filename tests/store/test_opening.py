@@ -1,0 +1,145 @@
+"""What a start finds, before anything runs; and when it must not go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Config
+from gateway.event import Batch, Origin, Rows
+from gateway.store.checkpoint import Unreadable
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.lock import Locked
+from gateway.store.opening import MissingProtocol, Opened, open_node
+from gateway.store.spool import file_name
+from gateway.store.storage import Storage, StorageCallbacks
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b","))
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> Directories:
+    return Directories.under(tmp_path)
+
+
+@pytest.fixture
+def start(directories: Directories) -> Callable[..., Opened]:
+    """Opens the node with decoders for some protocols."""
+
+    def start(*protocols: str, remembering: bool = False) -> Opened:
+        decoders = dict.fromkeys(protocols, split)
+        return open_node(
+            "gw", directories, RealDisk(), decoders, remembering=remembering
+        )
+
+    return start
+
+
+def store(opened: Opened, protocol: str, *bodies: bytes, count: int = 1) -> None:
+    """Make batches durable, in a segment of their own."""
+    origin = Origin(protocol, "l", "s-1", "[::1]:9")
+    opened.log.commit([Batch(origin, 1, count, each, len(each)) for each in bodies])
+    opened.log.seal()
+
+
+def public(directories: Directories) -> list[str]:
+    return sorted(path.name for path in directories.spool.iterdir())
+
+
+def test_nothing_is_there(start: Callable[..., Opened]) -> None:
+    """The first start of all makes the directories, and begins with lsn 1."""
+    opened = start()
+    assert (opened.log.next_lsn, opened.published_lsn) == (1, 0)
+    assert opened.segments == opened.unpublished == opened.losses == []
+    assert opened.remembered == []
+
+
+@pytest.mark.parametrize("where", ["spool", "archive"])
+def test_file_names_outlive_the_journal(
+    start: Callable[..., Opened], directories: Directories, where: str
+) -> None:
+    """Where the journal's directory was lost, no lsn is given twice."""
+    start()
+    (directories.root / where / file_name("gw", 5, 9)).touch()
+    (directories.root / where / file_name("other", 5, 99)).touch()
+    opened = start()
+    assert (opened.log.next_lsn, opened.published_lsn) == (10, 9)
+
+
+@pytest.mark.parametrize("count", [1, 0])
+def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
+    start: Callable[..., Opened], directories: Directories, count: int
+) -> None:
+    """With events or with metadata alone.  The sentence says which protocol, where, and
+    what to do; with the package installed everything is still there."""
+    opened = start("plain")
+    store(opened, "syslog", b"a", b"b", count=count)
+    store(opened, "mqtt", b"c", count=count)
+    store(opened, "plain", b"d")
+    for _ in range(2):
+        with pytest.raises(MissingProtocol) as failed:
+            start("plain")
+    said = str(failed.value)
+    assert str(directories.journal_of("gw")) in said
+    assert re.search("install the package that brings protocol 'mqtt' and 'sys", said)
+    assert "gateway.protocols" in said
+    assert isinstance(failed.value, Unreadable), "the daemon says it, and ends"
+    again = start("plain", "syslog", "mqtt")
+    assert again.log.next_lsn == 3 * count + 2
+    for sealed in again.unpublished:
+        again.publisher.publish(sealed)
+    assert len(public(directories)) == 2 * count + 1
+    assert start("plain").segments == []
+
+
+def test_what_is_published_and_kept_is_needed_too(start: Callable[..., Opened]) -> None:
+    """No checkpoint may have it: a memory that is not installed would forget it."""
+    opened = start("syslog", remembering=True)
+    store(opened, "syslog", b"a")
+    again = start("syslog", remembering=True)
+    again.publisher.publish(again.unpublished[0])
+    assert start("syslog", remembering=True).unpublished == []
+    with pytest.raises(MissingProtocol, match="'syslog'"):
+        start("plain", remembering=True)
+    assert start("plain").segments != [], "not needed, for nothing remembers"
+
+
+def test_damage_is_no_protocol(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """Batches whose origin the disk did not give back stop nothing."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    [path] = directories.journal_of("gw").glob("*.journal")
+    path.write_bytes(path.read_bytes().replace(b"plain", b"plaim"))
+    assert start("plain").log.next_lsn == 2
+    assert start().log.next_lsn == 2
+
+
+def test_one_daemon_at_a_time(tmp_path: Path) -> None:
+    """A data directory that is in use is left alone; who uses it is said."""
+    listener = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    settings = Config.model_validate(
+        {"node": "gw", "data_dir": str(tmp_path / "data"), "listeners": [listener]}
+    )
+
+    def start() -> Any:
+        return Storage.open(
+            settings,
+            RealDisk(),
+            None,
+            {},
+            StorageCallbacks(fatal=lambda _: None),
+            remembering=False,
+        )
+
+    start()
+    with pytest.raises(Locked, match="in use by gateway gw, pid"):
+        start()
