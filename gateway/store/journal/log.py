@@ -130,7 +130,6 @@ class Log:
         self._check_room(sum(len(batch.body) for batch in batches))
         current = self._open or self._begin()
         first = lsn = self.next_lsn
-        origins = current.encoder.origins
         chunks: list[bytes] = []
         payload_bytes = 0
         for batch in batches:
@@ -140,7 +139,7 @@ class Log:
         try:
             current.file.write(chunks)
         except OSError:
-            self._cut_back(current, origins)
+            self._cut_back(current, batches)
             raise
         try:
             with _syncing(current.path):
@@ -210,13 +209,14 @@ class Log:
         taken = [parsed for parsed in (*there, self._last) if parsed is not None]
         return 1 + max((n for lsn, n in taken if lsn == self.next_lsn), default=-1)
 
-    def _cut_back(self, current: _Open, origins: int) -> None:
+    def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
         try:
             current.file.truncate(current.bytes)
         except OSError:
             self._abandon(current)
             return
-        current.encoder.rewind(origins)
+        for batch in batches:
+            current.encoder.forget(batch)
 
     def _abandon(self, current: _Open) -> None:
         self._open = None

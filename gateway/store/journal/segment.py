@@ -59,6 +59,7 @@ _SYNC_BYTES = struct.pack("<I", _SYNC)
 _RECORD = struct.Struct("<IBBHIIqQI")
 _UNSUMMED = struct.Struct("<IBBHIIqQ")
 _BATCH = struct.Struct("<IqQ")
+_U32 = struct.Struct("<I")
 _ORIGIN, _BATCHED, _SEAL = 1, 2, 3
 
 _crc = google_crc32c.extend
@@ -150,6 +151,7 @@ class Encoder:
     def __init__(self, header: Header) -> None:
         self.salt = header.salt
         self._origins: dict[Origin, int] = {}
+        self._numbers = 0
 
     def batch(self, batch: Batch, lsn: int, synced: int) -> list[bytes]:
         """The record of a batch, behind that of its origin if that is new.
@@ -159,7 +161,8 @@ class Encoder:
         number = self._origins.get(batch.origin)
         chunks: list[bytes] = []
         if number is None:
-            number = self._origins[batch.origin] = len(self._origins)
+            number = self._origins[batch.origin] = self._numbers
+            self._numbers += 1
             chunks += self._record(
                 _ORIGIN, lsn, 0, synced, _pack_origin(number, batch.origin), b""
             )
@@ -171,19 +174,13 @@ class Encoder:
         """The last record: everything before *lsn* is durable, in *synced* bytes."""
         return self._record(_SEAL, lsn, 0, synced, b"", b"")
 
-    @property
-    def origins(self) -> int:
-        """How many origins it has written."""
-        return len(self._origins)
+    def forget(self, batch: Batch) -> None:
+        """The origin record went with a failed write; write it again next time.
 
-    def rewind(self, origins: int) -> None:
-        """Forget all but the first so many: their records went with a failed write.
-
-        Written again, in the same order, they get the same numbers.  So a crash may
-        leave parts of both writes, and a number means the same origin in either.
+        It gets another number then: a crash may leave parts of both writes, and no
+        number may mean two origins (`Scan`).
         """
-        while len(self._origins) > origins:
-            self._origins.popitem()
+        self._origins.pop(batch.origin, None)
 
     def _record(
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
@@ -230,25 +227,23 @@ class Scan:
         """How many it has, with those that have no event."""
         self.sealed = False
         self.protocols: set[str] = set()
-        """Whose batches it has, as far as `survey` has read."""
+        """Whose batches it has, once `survey` has read them."""
         self._data = data
         self._before = before
         self._origins: dict[int, Origin] = {}
 
     def __iter__(self) -> Iterator[Stored]:
         for record in self._records():
-            if record.kind == _ORIGIN:
-                number, origin = self._origin(record)
-                self._origins[number] = origin
-            elif record.kind == _BATCHED:
+            if record.kind == _BATCHED:
                 yield self._batch(record)
         self._origins.clear()
 
     def survey(self) -> Scan:
         """Read without keeping batches; for recovery."""
-        for record in self._records():
-            if record.kind == _ORIGIN:
-                self.protocols.add(self._origin(record)[1].protocol)
+        for _ in self._records():
+            pass
+        self.protocols = {origin.protocol for origin in self._origins.values()}
+        self._origins.clear()
         return self
 
     def _records(self) -> Iterator[_Record]:
@@ -256,10 +251,14 @@ class Scan:
         while (record := self._next(at)) is not None:
             if self._is_elsewhere(record):
                 return
-            if record.start != at + _RECORD.size or record.lsn != self.next_lsn:
+            if not self._follows(record, at):
                 lost = record.lsn - self.next_lsn
                 size = record.start - _RECORD.size - at
                 self.damage.append(Damage(at, size, self.next_lsn, lost))
+            if record.kind == _ORIGIN:
+                self._learn(record)
+            elif record.kind == _BATCHED and self._is_stray(record):
+                return
             at = self.end = record.end
             self.next_lsn = record.lsn + record.count
             self.sealed = record.kind == _SEAL
@@ -271,10 +270,22 @@ class Scan:
             return False
         return record.count > 0 or record.lsn > self._before
 
+    def _follows(self, record: _Record, at: int) -> bool:
+        return record.start == at + _RECORD.size and record.lsn == self.next_lsn
+
+    def _is_stray(self, record: _Record) -> bool:
+        """Whether a batch is left of a write that failed.
+
+        An origin is written before its batches.  Where nothing is damaged and it is not
+        there, a later write has begun to replace it, and was torn behind the new one.
+        """
+        (number,) = _U32.unpack_from(self._data, record.start)
+        return number not in self._origins and not self.damage
+
     def _next(self, at: int) -> _Record | None:
         """The record at *at*, or the one behind the damage there, if that is damage."""
         record = self._record(at) or self._find(at + 1)
-        if record is None or record.start == at + _RECORD.size:
+        if record is None or self._follows(record, at):
             return record
         witness: _Record | None = record
         while witness is not None:
@@ -305,9 +316,9 @@ class Scan:
             return None
         return _Record(kind, lsn, count, synced, start, end)
 
-    def _origin(self, record: _Record) -> tuple[int, Origin]:
+    def _learn(self, record: _Record) -> None:
         fields = msgspec.msgpack.decode(self._data[record.start : record.end])
-        return fields[0], Origin(*fields[1:])
+        self._origins[fields[0]] = Origin(*fields[1:])
 
     def _batch(self, record: _Record) -> Stored:
         number, received_at, payload_bytes = _BATCH.unpack_from(
