@@ -30,7 +30,7 @@ from twisted.internet.defer import Deferred
 from gateway.config import Limits
 from gateway.protocol import Protocol
 from gateway.store.journal.segment import Encoder, Header, Scan
-from gateway.store.spool.parquet import Columns
+from gateway.store.spool.columns import Columns
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, Row, rows_of
 from gateway.testing.streams import damaged, sliced
