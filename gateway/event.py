@@ -85,6 +85,8 @@ class Batch:
     """The journal writes it, or has: set by the journal only."""
     withdrawn: bool = False
     """It is not to be stored any more: `Journal.withdraw`."""
+    submitted_at: float = 0.0
+    """By a clock that is never set (seconds): set by the journal only."""
 
 
 @dataclass(slots=True)

@@ -288,6 +288,11 @@ def _stores(status: Status) -> Iterator[Metric]:
         journal.why_full is not None,
     )
     yield _gauge(
+        "gateway_journal_oldest_wait_seconds",
+        "How long the oldest batch has waited to be acknowledged.",
+        journal.oldest_wait_seconds,
+    )
+    yield _gauge(
         "gateway_spool_published_lsn",
         "The newest event in a Parquet file.",
         spool.published_lsn,

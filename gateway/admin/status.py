@@ -53,7 +53,9 @@ class JournalStatus:
     bytes: int
     """On disk, sealed and open segments together."""
     why_full: str | None = None
-    """Why it takes no more batches, or None while it does."""
+    """Why it takes no more batches, or stores none, or None while it does."""
+    oldest_wait_seconds: float = 0.0
+    """How long the oldest batch has waited to be acknowledged; 0 if none waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,10 @@ class Journal(Section):
         default=256 * MiB,
         description="Stop reading sockets with this much waiting for the disk (size)",
     )
+    stall_after: Seconds = Field(
+        default=5.0,
+        description="Not ready while a batch waits this long for the disk (time)",
+    )
 
 
 class Spool(Section):

@@ -58,6 +58,7 @@ __all__ = ["Gateway", "Options", "makeService"]
 
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
+_CHECK_SECONDS = 1.0
 EXIT_DISK = 74
 
 
@@ -116,7 +117,7 @@ class Gateway(MultiService):
         self._disk = disk
         self._begun = time.time()
         self._phase: str | None = "starting"
-        self._watchdog = LoopingCall(notify.watchdog)
+        self._loops: list[LoopingCall] = []
         self.metrics = Metrics(self.status)
         self.protocols = Protocols(
             plugins.installed(), settings.listeners, self.metrics.protocol_failed
@@ -143,6 +144,7 @@ class Gateway(MultiService):
         except CannotListenError as why:
             _leave(f"gateway can not start: admin: {why}")
         self.storage.start()
+        self._every(_CHECK_SECONDS, self.storage.journal.check)
         try:
             self.protocols.start()
         except Broken as why:
@@ -151,7 +153,7 @@ class Gateway(MultiService):
             listener.start()
         self._phase = None
         if (seconds := notify.watchdog_seconds()) is not None:
-            self._watchdog.start(seconds, now=False)
+            self._every(seconds, notify.watchdog)
         signal.signal(signal.SIGHUP, self._hangup)
         # The spool's thread decodes in Python; nobody waits for it longer than this.
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -166,6 +168,14 @@ class Gateway(MultiService):
             admin=self.admin.address,
         )
         notify.ready(f"taking events: {where}")
+
+    def _every(self, seconds: float, do: Callable[[], object]) -> None:
+        loop = LoopingCall(do)
+        loop.clock = self._reactor
+        loop.start(seconds, now=False).addErrback(
+            lambda why: self._log.failure("{what} failed", why, what=do.__qualname__)
+        )
+        self._loops.append(loop)
 
     def _open(self) -> None:
         settings = self.settings
@@ -285,6 +295,7 @@ class Gateway(MultiService):
                 journal.durable_lsn,
                 self.storage.journal_bytes,
                 journal.why_full,
+                journal.oldest_wait_seconds,
             ),
             spool=SpoolStatus(
                 spool.published_lsn,
@@ -346,8 +357,6 @@ class Gateway(MultiService):
         self._phase = "stopping"
         notify.stopping()
         self.live.stop()
-        if self._watchdog.running:
-            self._watchdog.stop()
         for listener in self.listeners:
             await listener.stop()
         await self.protocols.stop()
@@ -356,6 +365,9 @@ class Gateway(MultiService):
             await one
         self.protocols.close()
         await self.storage.stop()
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
         self._log.info(
             "Stopped: everything acknowledged (lsn {lsn}) is published",
             lsn=self.storage.journal.durable_lsn,

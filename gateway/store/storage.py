@@ -56,6 +56,7 @@ class Settings:
             journal=JournalSettings(
                 commit_interval=journal.commit_interval,
                 memory_bytes=journal.memory_bytes,
+                stall_after=journal.stall_after,
                 segment_bytes=journal.segment_bytes,
                 roll_interval=spool.roll_interval,
                 roll_events=spool.roll_events,

@@ -224,7 +224,7 @@ def test_where_pravega_clients_are_sent(
             "for more, start more gateways with a data_dir each (line 1)"),
         ),
         ("journal: []", ("journal: must be a mapping of directory, commit_interval, "
-         "segment_bytes, memory_bytes, not a list (line 1)")),
+         "segment_bytes, memory_bytes, stall_after, not a list (line 1)")),
         ("spark: {ui: yes}", "spark.ui: must be true or false, not 'yes' (line 1)"),
         ("spark: {sink: orc}", "spark.sink: must be parquet, not 'orc' (line 1)"),
         ("spark: {conf: {a: [1]}}", ("spark.conf.a: must be text, a number or a boolean, "

@@ -13,6 +13,9 @@ stops (`full`), and the commit is tried again every second: a disk that has room
 again heals everything.  Two syncs that fail in a row, for any reason but want of room,
 are not followed by a third: `on_fatal` ends the daemon, and the senders still hold
 what was not acknowledged.
+
+A disk that does not answer fails nothing.  So `check`, due every second, looks how long
+the oldest batch has waited: after `stall_after` the journal says so (`why_full`).
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from dataclasses import dataclass
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
+from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.log import Log, Segment, SyncFailed
 
 __all__ = ["Commit", "Journal", "Settings"]
@@ -52,6 +55,8 @@ class Settings:
     roll_bytes: int = 128 * 2**20
     acknowledge_when_published: bool = False
     """`ack: spool`: a batch's Deferred waits for its Parquet file."""
+    stall_after: float = 5.0
+    """Seconds that a batch may wait before `why_full` tells."""
 
 
 @dataclass(slots=True)
@@ -69,11 +74,13 @@ class _Waiting:
     done: Deferred[Stored]
     lsn: int = 0
 
+    @property
+    def last_lsn(self) -> int:
+        return self.lsn + self.batch.count - 1
+
 
 class Journal:
     """Implements `gateway.interfaces.Journal`; call it from the reactor's thread."""
-
-    _log = Logger()
 
     def __init__(
         self,
@@ -103,6 +110,15 @@ class Journal:
         self._held = 0
         self._reserved = 0
         self._holds: dict[str, str] = {}
+        self._crowded_since: float | None = None
+        """Since when memory is full, as `check` has seen it; None: it is not."""
+        self._holding_log = HoldingLog(clock)
+        self._segment_bytes = settings.segment_bytes
+        if settings.acknowledge_when_published:
+            # What waits for its file takes memory: do not wait until there is none.
+            self._segment_bytes = min(
+                settings.segment_bytes, settings.memory_bytes // 4
+            )
         self._room: list[Deferred[None]] = []
         self._unpublished: deque[_Waiting] = deque()
         self._published = self.durable_lsn
@@ -141,12 +157,31 @@ class Journal:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory that wait for the disk."""
+        """Bytes in memory that wait to be acknowledged: for the disk, or for a file."""
         return self._held
 
     @property
     def _crowded(self) -> bool:
         return self._held + self._reserved >= self._settings.memory_bytes
+
+    @property
+    def oldest_wait_seconds(self) -> float:
+        """How long the oldest batch has waited for its acknowledgement; 0: none waits."""
+        return max(self._waited_for_disk, self._waited_for_file)
+
+    @property
+    def _waited_for_disk(self) -> float:
+        with self._condition:
+            for waiting in self._queue:
+                if not waiting.batch.withdrawn:
+                    return self._clock() - waiting.batch.submitted_at
+        return 0.0
+
+    @property
+    def _waited_for_file(self) -> float:
+        if not self._unpublished:
+            return 0.0
+        return self._clock() - self._unpublished[0].batch.submitted_at
 
     @property
     def full(self) -> bool:
@@ -155,19 +190,50 @@ class Journal:
 
     @property
     def why_full(self) -> str | None:
-        """Why nothing is taken, for `/readyz`; None while commits go on."""
-        for reason in self._holds.values():
-            return reason
-        since = self._busy_since
-        if self._crowded and since is not None:
-            stalled = self._clock() - since
-            if stalled > _RETRY_SECONDS:
-                return (
-                    f"the disk has not answered for {stalled:.0f} s and "
-                    f"{self._held} bytes wait, limit {self._settings.memory_bytes} "
-                    "(journal.memory_bytes)"
-                )
+        """Why nothing is taken, or nothing acknowledged, for `/readyz`; None: all is well."""
+        return next(iter(self._reasons().values()), None)
+
+    def _reasons(self) -> dict[str, str]:
+        """Who holds the journal, and why."""
+        if self._holds:  # what is slow is slow because of these
+            return self._holds
+        if crowded := self._why_crowded():
+            return {"memory": crowded}
+        if stalled := self._why_stalled():
+            return {"stall": stalled}
+        return {}
+
+    def _why_crowded(self) -> str | None:
+        if not self._crowded:
+            return None
+        now, settings = self._clock(), self._settings
+        limit = f"limit {settings.memory_bytes} (journal.memory_bytes)"
+        busy, crowded = self._busy_since, self._crowded_since
+        if busy is not None and now - busy > _RETRY_SECONDS:
+            return (
+                f"the disk has not answered for {now - busy:.0f} s and {self._held} "
+                f"bytes wait, {limit}"
+            )
+        if crowded is not None and now - crowded >= settings.stall_after:
+            return f"{self._held + self._reserved} bytes wait in memory, {limit}"
         return None
+
+    def _why_stalled(self) -> str | None:
+        patience = self._settings.stall_after
+        limit = f"limit {patience:g} s (journal.stall_after)"
+        waited = self._waited_for_disk
+        if waited >= patience:
+            return f"a batch has waited {waited:.0f} s for the disk, {limit}"
+        waited = self._waited_for_file - self._settings.roll_interval * self.roll_factor
+        if waited >= patience:
+            return f"a spool file is late by {waited:.0f} s, {limit}"
+        return None
+
+    def check(self) -> None:
+        """Look whether senders are held back, and tell the log; due every second."""
+        if self._crowded and self._crowded_since is None:
+            self._crowded_since = self._clock()
+        self._holding_log.update(self._reasons())
 
     def hold(self, who: str, why: str | None) -> None:
         """Take no more while *why* is not None (spool at its limit, disk full, …)."""
@@ -176,6 +242,7 @@ class Journal:
             self._make_room()
         else:
             self._holds[who] = why
+        self._holding_log.update(self._holds)
 
     def when_room(self) -> Deferred[None]:
         """See `gateway.interfaces.Journal`."""
@@ -199,6 +266,7 @@ class Journal:
             waiting.done.errback(NotStored("the gateway is stopping"))
             return waiting.done
         self._held += len(batch.body)
+        batch.submitted_at = self._clock()
         with self._condition:
             self._queue.append(waiting)
             if len(self._queue) == 1:
@@ -220,40 +288,37 @@ class Journal:
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
         self._published = max(self._published, last_lsn)
-        while self._unpublished:
-            head = self._unpublished[0]
-            if head.lsn + head.batch.count - 1 > self._published:
-                return
-            self._unpublished.popleft()
+        waiting = self._unpublished
+        while waiting and waiting[0].last_lsn <= self._published:
+            head = waiting.popleft()
+            self._held -= len(head.batch.body)
             head.done.callback(Stored(head.batch, head.lsn))
+        self._make_room()
 
     def _durable(self, group: list[_Waiting]) -> None:
-        for waiting in group:
-            self._held -= len(waiting.batch.body)
-        last = group[-1]
-        self.durable_lsn = last.lsn + last.batch.count - 1
-        if self._holds.pop("commit", None):
-            self._log.info("Commits succeed again; reading goes on")
+        self.durable_lsn = group[-1].last_lsn
+        if "commit" in self._holds:
+            self.hold("commit", None)
+        stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
         if self._settings.acknowledge_when_published:
             self._unpublished.extend(group)
             # Of metadata nothing is published; behind what is, it need not wait.
             self.published(self._published)
-        stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
-        if not self._settings.acknowledge_when_published:
+        else:
             for waiting, what in zip(group, stored, strict=True):
+                self._held -= len(waiting.batch.body)
                 waiting.done.callback(what)
         self._on_durable(stored)
         self._make_room()
 
     def _make_room(self) -> None:
+        if not self._crowded:
+            self._crowded_since = None
         while self._room and not self.full:
             self._room.pop(0).callback(None)
 
     def _failed(self, why: OSError) -> None:
-        reason = f"the journal can not be written: {why}"
-        if "commit" not in self._holds:
-            self._log.error("{reason}; nothing is acknowledged", reason=reason)
-        self._holds["commit"] = reason
+        self.hold("commit", f"the journal can not be written: {why}")
 
     def _ended(self, left: list[_Waiting]) -> None:
         for waiting in left:
@@ -363,7 +428,7 @@ class Journal:
 
     def _due(self) -> bool:
         log, settings = self._store, self._settings
-        if log.bytes >= settings.segment_bytes:
+        if log.bytes >= self._segment_bytes:
             return True
         # Metadata alone makes no file: its segment stays open and is added to.
         return log.events > 0 and (

@@ -1,0 +1,262 @@
+"""Who waits is told why: in the log, on /readyz, in the metrics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.logger import formatEvent, globalLogPublisher
+
+from gateway.event import Batch
+from gateway.store.disk import File, RealDisk
+from gateway.store.journal import Journal, Log, Segment, Settings
+from gateway.store.journal.holding import HoldingLog
+
+Make = Callable[..., Batch]
+
+BEGIN = "Senders are held back since 2023-11-14T22:13:20Z"
+END = "Senders go on: nothing holds them back any more, after"
+
+
+class Clock:
+    """Seconds that the test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Hanging(RealDisk):
+    """Its files are synced only while `answers` is set."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.answers.set()
+        self.asked = threading.Event()
+
+    def create(self, path: Path) -> File:
+        return _HangingFile(super().create(path), self)
+
+
+class _HangingFile:
+    def __init__(self, file: File, disk: Hanging) -> None:
+        self._file, self._disk = file, disk
+        self.truncate, self.close, self.rewrite = (
+            file.truncate,
+            file.close,
+            file.rewrite,
+        )
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        self._file.write(chunks)
+
+    def sync(self) -> None:
+        self._disk.asked.set()
+        assert self._disk.answers.wait(60)
+        self._file.sync()
+
+
+class World:
+    """A journal whose disk, clock and reactor are the test's."""
+
+    def __init__(self, directory: Path, turns: Any, **settings: Any) -> None:
+        self.clock, self.disk, self.turns = Clock(), Hanging(), turns
+        self.sealed: list[Segment] = []
+        self.journal = Journal(
+            Log(directory, self.disk, 1, clock=self.clock),
+            Settings(commit_interval=0.0, **settings),
+            turns,
+            on_sealed=self.sealed.append,
+            on_fatal=pytest.fail,
+            clock=self.clock,
+        )
+        self.stored: list[Any] = []
+
+    def submit(self, batch: Batch) -> None:
+        self.journal.submit(batch).addCallback(self.stored.append)
+
+    def durable(self, lsn: int) -> None:
+        self.turns.run(lambda: self.journal.durable_lsn == lsn)
+
+    def pass_time(self, seconds: int) -> None:
+        """As the daemon does: a look every second."""
+        for _ in range(seconds):
+            self.clock.now += 1
+            self.journal.check()
+
+    def stop(self) -> None:
+        self.disk.answers.set()
+        ended: list[None] = []
+        self.journal.stop().addCallback(ended.append)
+        self.turns.run(lambda: bool(ended))
+
+
+@pytest.fixture
+def start(directory: Path, turns: Any) -> Iterator[Callable[..., World]]:
+    made: list[World] = []
+
+    def start(**settings: Any) -> World:
+        world = World(directory, turns, **settings)
+        made.append(world)
+        world.journal.start()
+        return world
+
+    yield start
+    for world in made:
+        world.stop()
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What is logged, each with its level."""
+    found: list[str] = []
+
+    def observe(event: dict[str, Any]) -> None:
+        found.append(f"{event['log_level'].name}: {formatEvent(event)}")
+
+    globalLogPublisher.addObserver(observe)
+    yield found
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_a_disk_that_hangs_is_told_after_five_seconds(
+    start: Callable[..., World], make: Make, lines: list[str]
+) -> None:
+    """However little waits for it: one line when it begins, one when it is over."""
+    world = start()
+    world.disk.answers.clear()
+    world.submit(make(b"x"))
+    assert world.disk.asked.wait(60)
+    world.pass_time(4)
+    assert world.journal.oldest_wait_seconds == 4
+    assert world.journal.why_full is None
+    assert not lines
+    world.pass_time(3)
+    assert world.journal.why_full == (
+        "a batch has waited 7 s for the disk, limit 5 s (journal.stall_after)"
+    )
+    assert not world.journal.full, "others may submit; memory has its own limit"
+    assert len(lines) == 1
+    assert lines[0].startswith("error: Senders are held back since ")
+    assert "waited 5 s for the disk, limit 5 s (journal.stall_after)" in lines[0]
+    world.disk.answers.set()
+    world.durable(1)
+    assert world.journal.oldest_wait_seconds == 0
+    assert world.journal.why_full is None
+    world.pass_time(5)
+    assert lines[1:] == [
+        f"info: {END} 2 s (stall)",
+    ]
+
+
+def test_a_withdrawn_batch_does_not_wait(
+    start: Callable[..., World], make: Make
+) -> None:
+    """Nobody waits for it any more; the next one counts."""
+    world = start()
+    world.disk.answers.clear()
+    world.submit(make(b"in the commit group"))
+    assert world.disk.asked.wait(60)
+    gone, waits = make(b"gone"), make(b"waits")
+    world.submit(gone)
+    world.clock.now += 2
+    world.submit(waits)
+    world.journal.withdraw(gone)
+    world.clock.now += 1
+    assert world.journal.oldest_wait_seconds == 3
+    world.disk.answers.set()
+    world.durable(2)
+
+
+def test_what_waits_for_its_file_takes_memory(
+    start: Callable[..., World], make: Make
+) -> None:
+    """`ack: spool`: it is neither free before it is published nor for ever taken."""
+    world = start(acknowledge_when_published=True, memory_bytes=100, roll_interval=60.0)
+    world.submit(make(b"x" * 90))
+    world.durable(1)
+    assert world.journal.held_bytes == 90
+    world.submit(make(b"y" * 10))
+    world.durable(2)
+    assert world.journal.full
+    room: list[None] = []
+    world.journal.when_room().addCallback(room.append)
+    world.journal.published(1)
+    assert room == [None]
+    assert world.journal.held_bytes == 10
+    world.journal.published(2)
+    assert world.journal.held_bytes == 0
+
+
+def test_memory_does_not_wait_for_the_clock(
+    start: Callable[..., World], make: Make
+) -> None:
+    """`ack: spool`: a quarter of it is published, whatever `spool.roll_interval` says."""
+    world = start(
+        acknowledge_when_published=True, memory_bytes=4000, roll_interval=3600.0
+    )
+    world.submit(make(b"x" * 1000))
+    world.durable(1)
+    world.submit(make(b"y"))
+    world.durable(2)
+    assert [sealed.last_lsn for sealed in world.sealed] == [1]
+
+
+def test_a_file_that_is_late_is_told(start: Callable[..., World], make: Make) -> None:
+    """`ack: spool`: beyond the time that files take by themselves."""
+    world = start(acknowledge_when_published=True, roll_interval=10.0)
+    world.submit(make(b"x"))
+    world.durable(1)
+    world.pass_time(14)
+    assert world.journal.oldest_wait_seconds == 14
+    assert world.journal.why_full is None
+    world.pass_time(1)
+    assert "a spool file is late by 5 s" in str(world.journal.why_full)
+    world.journal.published(1)
+    assert world.journal.why_full is None
+
+
+def test_memory_that_is_full_for_a_moment_is_no_news(
+    start: Callable[..., World], make: Make, lines: list[str]
+) -> None:
+    """For as long as the disk may be silent it is; it is told with its limit."""
+    world = start(memory_bytes=10)
+    world.disk.answers.clear()
+    world.submit(make(b"x" * 20))
+    assert world.disk.asked.wait(60)
+    world.pass_time(1)
+    assert world.journal.full
+    assert not lines
+    world.pass_time(1)
+    assert "limit 10 (journal.memory_bytes)" in str(world.journal.why_full)
+    assert len(lines) == 1
+
+
+def test_a_hold_is_told_once_however_it_flutters(lines: list[str]) -> None:
+    """A disk at its last byte fails and works every second: that is two lines."""
+    clock = Clock()
+    log = HoldingLog(clock, lambda: 1_700_000_000.0)
+    for _ in range(60):
+        log.update({"commit": "the journal can not be written: no room"})
+        clock.now += 1
+        log.update({})
+        clock.now += 1
+    log.update({"commit": "again", "spool": "the spool is full"})
+    clock.now += 5
+    log.update({"spool": "the spool is full"})
+    log.update({})
+    assert lines == [
+        f"error: {BEGIN}: the journal can not be written: no room",
+        f"warn: {BEGIN}: the spool is full",
+    ]
+    clock.now += 3
+    log.update({})
+    log.update({})
+    assert lines[2:] == [
+        f"info: {END} 125 s (commit, spool)",
+    ]
