@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser
     from pathlib import Path
 
     from gateway.admin.site import Post
@@ -236,8 +236,8 @@ class Sender:
     description: str
     examples: str
     add_options: Callable[[ArgumentParser], None]
-    run: Callable[[Namespace], Any]
-    """Makes a `gateway.cli.sending.Sending` of the parsed arguments."""
+    sending: str
+    """`MODULE:CLASS` of its `gateway.cli.sending.Sending`, imported when it is run."""
     websocket: bool = True
     """It sends over WebSocket, too."""
 

@@ -10,6 +10,7 @@ Nothing counts as sent before it is acknowledged.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     target.check(args)
     if args.rate is not None and not args.rate > 0:
         raise WrongUse("--rate must be above 0")
-    totals = _senders()[args.speak].run(args).run()
+    module, _, name = _senders()[args.speak].sending.partition(":")
+    totals = getattr(importlib.import_module(module), name)(args).run()
     if args.json:
         print(json.dumps(asdict(totals)))
     else:

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, core_schema
 __all__ = [
     "PLACEHOLDER_PATTERN",
     "Number",
+    "Quantity",
     "Size",
     "Time",
     "format_size",
@@ -119,71 +120,57 @@ def format_time(seconds: float) -> str:
     return f"{micros}us" if micros else "0s"
 
 
-def _as_text(write: Callable[[Any], str]) -> core_schema.SerSchema:
-    return core_schema.plain_serializer_function_ser_schema(write, when_used="json")
-
-
 def _text_schema(pattern: str) -> JsonSchemaValue:
     return {"type": "string", "pattern": f"^{pattern}$|{PLACEHOLDER_PATTERN}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """Marks an int of bytes: `Annotated[int, Size(low="4KiB")]`."""
+class Quantity:
+    """Marks a number with a unit, which people write as text, between two bounds."""
 
-    low: str = "1B"
-    high: str = "1024TiB"
+    unit: str
+    read: Callable[[object], Any]
+    write: Callable[[Any], str]
+    schema: JsonSchemaValue
+    low: str
+    high: str
 
-    def parse(self, value: object) -> int:
-        """Bytes within the bounds, or ValueError."""
-        size = parse_size(value)
-        if parse_size(self.low) <= size <= parse_size(self.high):
-            return size
+    def parse(self, value: object) -> Any:
+        """The value in its unit within the bounds, or ValueError."""
+        number = self.read(value)
+        if self.read(self.low) <= number <= self.read(self.high):
+            return number
         raise ValueError(
-            f"must be between {self.low} and {self.high}, not {format_size(size)}"
+            f"must be between {self.low} and {self.high}, not {self.write(number)}"
         )
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
+        text = core_schema.plain_serializer_function_ser_schema(
+            self.write, when_used="json"
+        )
         return core_schema.no_info_plain_validator_function(
-            self.parse, serialization=_as_text(format_size)
+            self.parse, serialization=text
         )
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        texts = _text_schema(_SIZE.pattern)
-        return {"unit": "size", "anyOf": [{"type": "integer", "minimum": 0}, texts]}
+        return {"unit": self.unit, **self.schema}
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
-    """Marks a float of seconds: `Annotated[float, Time(low="1s", high="10s")]`."""
+def Size(low: str = "1B", high: str = "1024TiB") -> Quantity:
+    """Marks an int of bytes, between these bounds."""
+    texts = _text_schema(_SIZE.pattern)
+    schema = {"anyOf": [{"type": "integer", "minimum": 0}, texts]}
+    return Quantity("size", parse_size, format_size, schema, low, high)
 
-    low: str = "1ms"
-    high: str = "3650d"
 
-    def parse(self, value: object) -> float:
-        """Seconds within the bounds, or ValueError."""
-        seconds = parse_time(value)
-        if parse_time(self.low) <= seconds <= parse_time(self.high):
-            return seconds
-        raise ValueError(
-            f"must be between {self.low} and {self.high}, not {format_time(seconds)}"
-        )
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            self.parse, serialization=_as_text(format_time)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"unit": "time", **_text_schema(_TIME.pattern)}
+def Time(low: str = "1ms", high: str = "3650d") -> Quantity:
+    """Marks a float of seconds, between these bounds."""
+    schema = _text_schema(_TIME.pattern)
+    return Quantity("time", parse_time, format_time, schema, low, high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser
 
 from gateway.cli.target import positive
 from gateway.protocol import Sender
-
-if TYPE_CHECKING:
-    from gateway.cli.sending import Sending
 
 __all__ = ["SENDER"]
 
@@ -25,12 +21,6 @@ def _add_options(parser: ArgumentParser) -> None:
     add("--v1", action="store_true", help="speak the old version")
 
 
-def _run(args: Namespace) -> Sending:
-    from gateway.protocols.lumberjack.sending import Sending
-
-    return Sending(args)
-
-
 SENDER = Sender(
     help="Lumberjack v1 or v2, as Beats speak it",
     description="Send events as a Beats shipper would.",
@@ -40,5 +30,5 @@ SENDER = Sender(
   tail -F app.log | gateway send lumberjack 127.0.0.1:5044 --stdin
 """,
     add_options=_add_options,
-    run=_run,
+    sending="gateway.protocols.lumberjack.sending:Sending",
 )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser
 
 from gateway.cli.target import positive
 from gateway.protocol import Sender
-
-if TYPE_CHECKING:
-    from gateway.cli.sending import Sending
 
 __all__ = ["SENDER"]
 
@@ -26,12 +22,6 @@ def _add_options(parser: ArgumentParser) -> None:
         help="what the gateway asks for (options.token, or JWT)")  # fmt: skip
 
 
-def _run(args: Namespace) -> Sending:
-    from gateway.protocols.pomelo.sending import Sending
-
-    return Sending(args)
-
-
 SENDER = Sender(
     help="Pomelo, as game clients speak it",
     description="Send requests as a game client would; 200 is an acknowledgement.",
@@ -41,5 +31,5 @@ SENDER = Sender(
   gateway send pomelo 127.0.0.1:3010 --websocket /
 """,
     add_options=_add_options,
-    run=_run,
+    sending="gateway.protocols.pomelo.sending:Sending",
 )

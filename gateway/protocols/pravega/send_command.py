@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser
 
 from gateway.cli.target import positive
 from gateway.protocol import Sender
-
-if TYPE_CHECKING:
-    from gateway.cli.sending import Sending
 
 __all__ = ["SENDER"]
 
@@ -28,12 +24,6 @@ def _add_options(parser: ArgumentParser) -> None:
         help="a delegation token of the controller, where one is required")  # fmt: skip
 
 
-def _run(args: Namespace) -> Sending:
-    from gateway.protocols.pravega.sending import Sending
-
-    return Sending(args)
-
-
 SENDER = Sender(
     help="appends to a segment of Pravega's segment store",
     description="Append events to a segment, each exactly once even if the connection breaks.\n"
@@ -44,6 +34,6 @@ SENDER = Sender(
   gateway send pravega 127.0.0.1:12345 --segment plant/meters/0.#epoch.0 --stdin
 """,
     add_options=_add_options,
-    run=_run,
+    sending="gateway.protocols.pravega.sending:Sending",
     websocket=False,
 )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser
 
 from gateway.cli.target import positive
 from gateway.protocol import Sender
-
-if TYPE_CHECKING:
-    from gateway.cli.sending import Sending
 
 __all__ = ["SENDER"]
 
@@ -27,12 +23,6 @@ def _add_options(parser: ArgumentParser) -> None:
     add("--compress", action="store_true", help="if the gateway can")
 
 
-def _run(args: Namespace) -> Sending:
-    from gateway.protocols.rsio.sending import Sending
-
-    return Sending(args)
-
-
 SENDER = Sender(
     help="Reactive Streams IO, as a publisher speaks it",
     description="Publish events as the gateway asks for them; that it asks for more is the\n"
@@ -45,5 +35,5 @@ SENDER = Sender(
   gateway send rsio unix:/run/gateway/rsio.sock --stdin
 """,
     add_options=_add_options,
-    run=_run,
+    sending="gateway.protocols.rsio.sending:Sending",
 )
