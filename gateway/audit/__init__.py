@@ -1,9 +1,9 @@
-"""The proof: is every acknowledged event exactly once in lake, spool and journal?
+"""The audit, read only: is every acknowledged event in lake, spool or journal, once?
 
     report = audit(Directories.under(data_dir))
     assert report.complete
 
-It only reads, and may do so while the gateway and the Spark job are at work.
+The gateway and the Spark job may be at work meanwhile.
 
     ranges   sets of lsns
     counts   how often each lsn was seen

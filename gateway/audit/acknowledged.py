@@ -1,4 +1,4 @@
-"""Is every event that the senders had acknowledged there?
+"""Searches journal, spool and tables for the events that senders had acknowledged.
 
 A sender knows nothing of lsns.  It puts an id into each event, as `event.id` of the
 JSON (ECS), and writes down the ids that were acknowledged.  Here the payloads are

@@ -32,7 +32,7 @@ class JournalContent:
     last: int = 0
     """The greatest lsn that it knows to have been acknowledged."""
     published: list[catalog.Entry] = field(default_factory=list)
-    set_aside: list[tuple[int, int, Path]] = field(default_factory=list)
+    damaged: list[tuple[int, int, Path]] = field(default_factory=list)
     """Damaged segments: first lsn, last lsn that it can have held, file."""
     problems: list[Problem] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ def scans(
                 continue
             try:
                 scan = file.scan()
-            except segment.Foreign as why:
+            except segment.InvalidSegment as why:
                 problems.append(Problem(str(file.path), str(why)))
                 continue
             yield file.path, scan
@@ -101,7 +101,7 @@ def _read_node(directory: Path) -> JournalContent:
         parsed = segment.parse_name(path.name.removesuffix(".damaged"))
         if parsed and path.suffix == ".damaged":
             last = parsed[0] + path.stat().st_size - 1
-            seen.set_aside.append((parsed[0], last, path))
+            seen.damaged.append((parsed[0], last, path))
     return seen
 
 

@@ -1,4 +1,4 @@
-"""Which events are in the tables, and how often.
+"""Counts the events in the tables: which lsns are there, and how often.
 
 Only the columns `node` and `lsn` are read, straight from the files that a reader of
 the tables would see: names that start with `.` or `_` are not there.  A file under a

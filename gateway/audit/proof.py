@@ -1,4 +1,4 @@
-"""Every acknowledged event exactly once: looked at from outside, nothing believed.
+"""The audit: checks that every acknowledged event is in lake, spool or journal, once.
 
 An event moves journal → spool → lake, and is in its next place before it leaves the
 one before.  One look goes through the places in that order, so an event that moves
@@ -233,7 +233,7 @@ class _View:
         if hole.archive:
             return
         seen = self._journal.get(name, JournalContent())
-        for first, last, path in seen.set_aside:
+        for first, last, path in seen.damaged:
             if first <= hole.last and hole.first <= last:
                 hole.note = f"{path}, which was found damaged, may have held them"
                 return

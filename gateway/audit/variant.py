@@ -1,4 +1,4 @@
-"""One string out of a VARIANT, as Spark writes it to Parquet.
+"""Reads one string out of a VARIANT value, as Spark writes it to Parquet.
 
 The binary form is Parquet's "Variant Binary Encoding": metadata holds the keys, a
 value refers to them by number.  Only what `look_up` needs is here: objects, strings

@@ -1,4 +1,4 @@
-"""Is each spool file what its name promises?
+"""Verifies spool files: does each hold what its name promises?
 
 Every byte is read: names, footers, the checksum of every page, the schema, and that
 the lsns are those of the name, each once and in order.  Nothing is written.

@@ -132,7 +132,7 @@ class Gateway(MultiService):
             self._bind()
         except (
             Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
-            segment.Newer, Unreadable, Unusable,
+            segment.NewerFormat, Unreadable, Unusable,
         ) as why:  # fmt: skip
             _leave(f"gateway can not start: {why}")
         super().privilegedStartService()

@@ -1,4 +1,4 @@
-"""Batches and tables to elements, for one query."""
+"""Encodes events as the elements that one query asks for: JSON lines or Arrow streams."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Events as they become durable, for whoever wants to see them: the publisher `tap`.
+"""The publisher `tap`: a live view of events as they become durable.
 
     journal ─ durable ─► pending ─ in a thread ─► ring per query ─► its followers
                          (bounded)  decode once    (bounded)         (own pace)
                                     encode once a query
 
-With nobody there it costs an `if`.  Nobody can slow the journal down: what is too much
-for this process, or for one follower, is skipped, and the follower is told.
+Without subscribers it costs an `if`.  No subscriber can slow the journal down: what is
+too much for this process, or for one follower, is skipped, and the follower is told.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gateway.event import Decode, Stored
 from gateway.feeds import encoding
 from gateway.feeds.encoding import Encoded
 from gateway.feeds.publisher import Elements, Fault, Request
-from gateway.feeds.query import Query, parse, refuse_others
-from gateway.feeds.ring import Behind, Follower, Piece, Ring
+from gateway.feeds.query import Query, parse, reject_unknown_keys
+from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.store.spool.decoding import Decoder
 
-__all__ = ["Live", "Skipping", "Tap"]
+__all__ = ["Live", "Tap", "TapSource"]
 
 _MiB = 2**20
 _QUERIES = 64
 _JOB_BYTES = _MiB
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 _PAUSE_SECONDS = 0.01  # small commits are shown together
-_PIECE_BYTES = 1 << 17
-_PIECE_ELEMENTS = 512
+_CHUNK_BYTES = 1 << 17
+_CHUNK_ELEMENTS = 512
 
 
 class Live:
@@ -154,7 +154,7 @@ class Live:
         if job:
             done = self._in_thread(self._make, job, list(self._rings))
             done.addCallbacks(self._made, self._failed, callbackArgs=(job,))
-            done.addBoth(self._rest)
+            done.addBoth(self._continue)
 
     def _make(self, job: list[Stored], queries: list[Query]) -> dict[Query, Encoded]:
         """In a thread: decode once, encode once for each query."""
@@ -180,13 +180,13 @@ class Live:
         for query, encoded in made.items():
             ring = self._rings.get(query)
             if ring is not None:
-                for piece in _pieces(first, end, encoded):
-                    ring.add(piece)
+                for chunk in _chunks(first, end, encoded):
+                    ring.add(chunk)
         while sum(ring.bytes for ring in self._rings.values()) > self._ring_bytes:
             max(self._rings.values(), key=lambda ring: ring.bytes).drop()
         self._wake()
 
-    def _rest(self, _: object) -> None:
+    def _continue(self, _: object) -> None:
         pause = 0 if self._size >= _JOB_BYTES else _PAUSE_SECONDS
         self._clock.callLater(pause, self._work)
 
@@ -204,24 +204,24 @@ def _cost(stored: Stored) -> int:
     return max(batch.payload_bytes, len(batch.body)) + _EVENT_BYTES * batch.count
 
 
-def _pieces(first: int, end: int, encoded: Encoded) -> list[Piece]:
+def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:
     """Of moderate size: one of them is what a follower takes at once."""
     elements, lasts = encoded
-    found: list[Piece] = []
+    found: list[Chunk] = []
     begin = size = 0
     for at, element in enumerate(elements):
         if at > begin and (
-            size + len(element) > _PIECE_BYTES or at - begin >= _PIECE_ELEMENTS
+            size + len(element) > _CHUNK_BYTES or at - begin >= _CHUNK_ELEMENTS
         ):
             behind = lasts[at - 1] + 1
-            found.append(Piece(first, behind, elements[begin:at], lasts[begin:at]))
+            found.append(Chunk(first, behind, elements[begin:at], lasts[begin:at]))
             first, begin, size = behind, at, 0
         size += len(element)
-    found.append(Piece(first, end, elements[begin:], lasts[begin:]))
+    found.append(Chunk(first, end, elements[begin:], lasts[begin:]))
     return found
 
 
-class Skipping:
+class TapSource:
     """What a tap's subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
 
     size = 0
@@ -241,7 +241,7 @@ class Skipping:
         follower = self._follower
         try:
             first = follower.gap
-        except Behind:
+        except Lagged:
             return self.skip()
         missed = None
         if first is not None:
@@ -275,10 +275,10 @@ class Tap:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def subscribe(self, request: Request, wake: Callable[[], None]) -> Skipping:
+    def subscribe(self, request: Request, wake: Callable[[], None]) -> TapSource:
         """See `gateway.feeds.publisher.Publisher`."""
-        refuse_others(request.query)
+        reject_unknown_keys(request.query)
         query = parse(request.query)
         if request.offset:
             raise Fault(416, "a tap begins now; events?from=LSN begins where you say")
-        return Skipping(self._live, query, wake)
+        return TapSource(self._live, query, wake)

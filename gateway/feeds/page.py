@@ -17,7 +17,7 @@ from zope.interface import implementer
 
 from gateway.admin.site import AdminRequest, Answer, Page
 from gateway.event import Origin
-from gateway.feeds.live import Skipping, Tap
+from gateway.feeds.live import Tap, TapSource
 from gateway.feeds.publisher import Elements, Fault, Request
 
 __all__ = ["tap_page"]
@@ -56,7 +56,7 @@ def _view(
     if len(viewers) >= _VIEWERS:
         raise Fault(503, f"{_VIEWERS} are looking already")
     peer = Origin("admin", "admin", "", "")
-    source = tap.subscribe(Request("tap", given, None, peer), _no_hurry)
+    source = tap.subscribe(Request("tap", given, None, peer), _ignore)
     viewer = _Viewer(request, source, clock, rate)
     viewers.add(viewer)
 
@@ -80,7 +80,7 @@ def _rate(text: str) -> int:
     raise Fault(400, f"rate={text[:20]}: events a second, 1 to {_MOST_RATE}")
 
 
-def _no_hurry() -> None:
+def _ignore() -> None:
     """There are new events; the next tick will do."""
 
 
@@ -89,7 +89,7 @@ class _Viewer:
     """One who looks."""
 
     def __init__(
-        self, request: AdminRequest, source: Skipping, clock: IReactorTime, rate: int
+        self, request: AdminRequest, source: TapSource, clock: IReactorTime, rate: int
     ) -> None:
         self._request: Any = request
         self._source = source

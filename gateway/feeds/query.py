@@ -1,4 +1,4 @@
-"""What a subscriber of `tap` or `events` asks for."""
+"""The query of a subscriber of `tap` or `events`: which events, and in which format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from gateway.event import Origin, Rows
 from gateway.feeds.publisher import Fault
 
-__all__ = ["ARROW", "JSON", "Query", "parse", "refuse_others"]
+__all__ = ["ARROW", "JSON", "Query", "parse", "reject_unknown_keys"]
 
 JSON = "json"
 ARROW = "arrow"
@@ -72,7 +72,7 @@ def parse(given: Mapping[str, str]) -> Query:
     return query
 
 
-def refuse_others(given: Mapping[str, str], *known: str) -> None:
+def reject_unknown_keys(given: Mapping[str, str], *known: str) -> None:
     """Raise `Fault` if there is a key that means nothing: a typo shows no wrong events."""
     for name in given:
         if name not in (*_NAMES, *known):

@@ -1,4 +1,4 @@
-"""One subscriber's way through the files: from an lsn on, piece by piece."""
+"""Reads stored events for one subscriber of `events`, from an lsn on, in chunks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gateway.event import SCHEMA, Rows, Stored
 from gateway.feeds import encoding
 from gateway.feeds.files import EventFiles
 from gateway.feeds.query import Query
-from gateway.feeds.ring import Piece
+from gateway.feeds.ring import Chunk
 from gateway.store.finder import Gone
 
 __all__ = ["Reader"]
 
-_PIECE_BYTES = 1 << 19
+_CHUNK_BYTES = 1 << 19
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 
 
@@ -28,10 +28,10 @@ class Reader:
         self._tables: Iterator[pa.RecordBatch] | None = None
         self._at = 0
 
-    def read(self, lsn: int, end: int) -> Piece:
+    def read(self, lsn: int, end: int) -> Chunk:
         """Elements of some events from *lsn* on, and before *end*.
 
-        There may be no element in the piece, but it has one event at least.  *lsn* 0 is
+        There may be no element in the chunk, but it has one event at least.  *lsn* 0 is
         the oldest event, or *end* if there is none.  Raises `Gone`, OSError.
         """
         if lsn:
@@ -39,7 +39,7 @@ class Reader:
         while True:
             oldest = self._files.oldest()
             if oldest is None or oldest >= end:
-                return Piece(end, end, [], [])
+                return Chunk(end, end, [], [])
             try:
                 return self._read(oldest, end)
             except Gone:
@@ -49,24 +49,24 @@ class Reader:
         """Hold no file open."""
         self._tables = None
 
-    def _read(self, lsn: int, end: int) -> Piece:
+    def _read(self, lsn: int, end: int) -> Chunk:
         if self._tables is not None and self._at == lsn:
-            piece = self._from_file(self._tables, lsn, end)
-            if piece is not None:
-                return piece
+            chunk = self._from_file(self._tables, lsn, end)
+            if chunk is not None:
+                return chunk
         self._tables = None
         found = self._files.find(lsn, end)
         if isinstance(found, Sequence):
             return self._from_journal(found, lsn, end)
         self._tables = found
-        piece = self._from_file(found, lsn, end)
-        if piece is None:
+        chunk = self._from_file(found, lsn, end)
+        if chunk is None:
             raise OSError(f"lsn {lsn} is not in the file whose name says so")
-        return piece
+        return chunk
 
     def _from_file(
         self, tables: Iterator[pa.RecordBatch], lsn: int, end: int
-    ) -> Piece | None:
+    ) -> Chunk | None:
         for table in tables:
             lsns = table.column("lsn").to_numpy()
             begin, stop = (int(at) for at in lsns.searchsorted((lsn, end)))
@@ -77,10 +77,10 @@ class Reader:
                 events = events.cast(SCHEMA)
             self._at = int(lsns[stop - 1]) + 1
             elements, lasts = encoding.of_events(events, self._query)
-            return Piece(lsn, self._at, elements, lasts)
+            return Chunk(lsn, self._at, elements, lasts)
         return None
 
-    def _from_journal(self, batches: Sequence[Stored], lsn: int, end: int) -> Piece:
+    def _from_journal(self, batches: Sequence[Stored], lsn: int, end: int) -> Chunk:
         try:
             return self._encode(batches, lsn, end, careful=False)
         except Exception:  # rows that can not be elements: find out whose they are
@@ -88,9 +88,9 @@ class Reader:
 
     def _encode(
         self, batches: Sequence[Stored], lsn: int, end: int, *, careful: bool
-    ) -> Piece:
+    ) -> Chunk:
         wanted: list[tuple[Stored, Rows]] = []
-        left, at = _PIECE_BYTES, lsn
+        left, at = _CHUNK_BYTES, lsn
         for stored in batches:
             if left <= 0 or at >= end:
                 break
@@ -102,7 +102,7 @@ class Reader:
             at = stop
         node = self._files.node
         elements, lasts = encoding.of_batches(node, wanted, self._query)
-        return Piece(lsn, at, elements, lasts)
+        return Chunk(lsn, at, elements, lasts)
 
 
 def _fitting(rows: Rows, begin: int, end: int, room: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-"""Every event from a given one on: the publisher `events`.
+"""The publisher `events`: every event from a given lsn on, from files and then live.
 
-    archive, spool, journal ──read as wanted──► pieces ──┐
+    archive, spool, journal ──read as wanted──► chunks ──┐
                                                          ├─► elements, each lsn once
     what becomes durable meanwhile ──► ring ─────────────┘
 
@@ -22,9 +22,9 @@ from twisted.python.failure import Failure
 from gateway.feeds.files import EventFiles
 from gateway.feeds.live import Live
 from gateway.feeds.publisher import Elements, Fault, Finished, Request
-from gateway.feeds.query import JSON, Query, parse, refuse_others
+from gateway.feeds.query import JSON, Query, parse, reject_unknown_keys
 from gateway.feeds.reading import Reader
-from gateway.feeds.ring import Behind, Follower, Piece
+from gateway.feeds.ring import Chunk, Follower, Lagged
 from gateway.store.directories import Directories
 from gateway.store.finder import Gone
 
@@ -53,12 +53,12 @@ class Replay:
         self.files = EventFiles(live.node, directories, live.decoders)
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(_READS)
-        self._sources: set[Complete] = set()
+        self._sources: set[ReplaySource] = set()
 
-    def subscribe(self, request: Request, wake: Callable[[], None]) -> Complete:
+    def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
         """See `gateway.feeds.publisher.Publisher`."""
         given, live = request.query, self.live
-        refuse_others(given, "node", "from", "to")
+        reject_unknown_keys(given, "node", "from", "to")
         query = parse(given)
         if given.get("node", live.node) != live.node:
             raise Fault(
@@ -74,7 +74,7 @@ class Replay:
             raise Fault(
                 416, f"lsn {first} is still to come; {live.durable_lsn} is last"
             )
-        source = Complete(self, query, first, last, wake)
+        source = ReplaySource(self, query, first, last, wake)
         self._sources.add(source)
         return source
 
@@ -83,17 +83,17 @@ class Replay:
         """Who read, or follow."""
         return len(self._sources)
 
-    def read(self, source: Complete, reader: Reader, end: int) -> Deferred[Piece]:
+    def read(self, source: ReplaySource, reader: Reader, end: int) -> Deferred[Chunk]:
         """The next events before lsn *end*, when it is the turn of *source*."""
 
-        def begin() -> Deferred[Piece]:
+        def begin() -> Deferred[Chunk]:
             if source not in self._sources:
-                return succeed(Piece(end, end, [], []))
+                return succeed(Chunk(end, end, [], []))
             return self._in_thread(reader.read, source.lsn, end)
 
         return self._reads.run(begin)
 
-    def closed(self, source: Complete) -> None:
+    def closed(self, source: ReplaySource) -> None:
         """It reads no more."""
         self._sources.discard(source)
         if not self._sources:
@@ -117,7 +117,7 @@ def _counted(query: Query, offset: int) -> int:
     return offset
 
 
-class Complete:
+class ReplaySource:
     """What one subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
 
     size = 0
@@ -140,7 +140,7 @@ class Complete:
         self._wake = wake
         self._reader = Reader(replay.files, query)
         self._reading = self._closed = False
-        self._piece: Piece | None = None
+        self._chunk: Chunk | None = None
         self._index = 0
         self._follower: Follower | None = None
         self._fault: Fault | None = None
@@ -155,8 +155,8 @@ class Complete:
             raise Finished
         if self._reading or not most:
             return None
-        if self._piece is not None:
-            return self._from_files(self._piece, most)
+        if self._chunk is not None:
+            return self._from_files(self._chunk, most)
         if self._may_follow():
             return self._from_ring(most)
         self._read()
@@ -165,7 +165,7 @@ class Complete:
     def close(self) -> None:
         """See `Source`."""
         self._closed = True
-        self._piece = None
+        self._chunk = None
         self._unfollow()
         if not self._reading:
             self._reader.close()
@@ -180,7 +180,7 @@ class Complete:
             return False
         try:
             hole = follower.gap is not None
-        except Behind:
+        except Lagged:
             hole = True
         # The ring does not know of our last event.
         ends = self._last is not None and self._live.durable_lsn >= self.lsn
@@ -209,13 +209,13 @@ class Complete:
 
     # -- the files --------------------------------------------------------------------
 
-    def _from_files(self, piece: Piece, most: int) -> Elements:
+    def _from_files(self, chunk: Chunk, most: int) -> Elements:
         begin = self._index
-        end = self._index = min(begin + most, len(piece.elements))
-        if end == len(piece.elements):
-            self._piece, self._index = None, 0
-            self.lsn = piece.end
-        return Elements(piece.elements[begin:end])
+        end = self._index = min(begin + most, len(chunk.elements))
+        if end == len(chunk.elements):
+            self._chunk, self._index = None, 0
+            self.lsn = chunk.end
+        return Elements(chunk.elements[begin:end])
 
     def _read(self) -> None:
         """Read more, unless there is no more."""
@@ -232,12 +232,12 @@ class Complete:
             done.addCallbacks(self._there, self._failed)
             done.addBoth(self._turn)
 
-    def _there(self, piece: Piece) -> None:
-        if piece.elements and not self._closed:
-            self._piece = piece
-            self.lsn = piece.first
+    def _there(self, chunk: Chunk) -> None:
+        if chunk.elements and not self._closed:
+            self._chunk = chunk
+            self.lsn = chunk.first
         else:
-            self.lsn = piece.end
+            self.lsn = chunk.end
 
     def _failed(self, why: Failure) -> None:
         if isinstance(why.value, Gone):

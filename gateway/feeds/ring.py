@@ -1,11 +1,11 @@
-"""The latest elements of one query, shared by all who follow it.
+"""A bounded ring of the latest elements of one query, shared by all its subscribers.
 
-    piece   piece   piece   piece          elements, encoded once
+    chunk   chunk   chunk   chunk          elements, encoded once
       ^               ^        ^
     slow            quick    quick         followers; what all have passed is dropped
 
-A follower that is too slow finds that its place is gone.  What becomes of it is for its
-stream to say: `tap` tells of a gap, `events` goes back to the files.
+A follower that is too slow finds that its place is gone (`Lagged`).  Then `tap` tells
+its subscriber of a gap, and `events` goes back to the files.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gateway.feeds import columns
 from gateway.feeds.publisher import Elements
 from gateway.feeds.query import ARROW, Query
 
-__all__ = ["Behind", "Follower", "Piece", "Ring"]
+__all__ = ["Chunk", "Follower", "Lagged", "Ring"]
 
 _OVERHEAD = 120  # bytes of Python objects that an element needs
 _ENCODED_BYTES = 1 << 16  # larger elements leave in parts, and nobody keeps those
 
 
-class Behind(Exception):
+class Lagged(Exception):
     """What a follower wants is not in the ring any more."""
 
 
-class Piece:
+class Chunk:
     """Elements of the events from lsn `first` to before `end` that a query wants."""
 
     __slots__ = ("_shared", "elements", "end", "first", "lasts", "size", "waiting")
@@ -65,59 +65,59 @@ class Ring:
         self.end = start
         """Everything before this lsn has been looked at."""
         self.since = start
-        """Of the events from here to `end`, behind all pieces, none was wanted."""
+        """Of the events from here to `end`, behind all chunks, none was wanted."""
         self.bytes = 0
         self.followers: set[Follower] = set()
-        self._pieces: deque[Piece] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._gone = 0
-        """How many pieces there were before the first that is here."""
+        """How many chunks there were before the first that is here."""
 
-    def add(self, piece: Piece) -> None:
-        """The next piece.  A hole before it is one that followers will notice."""
-        if piece.end <= self.end:
+    def add(self, chunk: Chunk) -> None:
+        """The next chunk.  A hole before it is one that followers will notice."""
+        if chunk.end <= self.end:
             return  # from before it began
-        if piece.first > self.end:
-            self.since = piece.first
-        self.end = piece.end
-        if piece.elements and self.followers:
-            piece.first, self.since = self.since, piece.end
-            piece.waiting = len(self.followers)
-            self._pieces.append(piece)
-            self.bytes += piece.size
+        if chunk.first > self.end:
+            self.since = chunk.first
+        self.end = chunk.end
+        if chunk.elements and self.followers:
+            chunk.first, self.since = self.since, chunk.end
+            chunk.waiting = len(self.followers)
+            self._chunks.append(chunk)
+            self.bytes += chunk.size
 
     def drop(self) -> None:
-        """Forget the oldest piece, whoever still wants it."""
-        self.bytes -= self._pieces.popleft().size
+        """Forget the oldest chunk, whoever still wants it."""
+        self.bytes -= self._chunks.popleft().size
         self._gone += 1
 
     def enter(self, follower: Follower) -> None:
         """Let it have what comes from now on."""
-        follower.number = self._gone + len(self._pieces)
+        follower.number = self._gone + len(self._chunks)
         follower.lsn = self.end
         self.followers.add(follower)
 
-    def at(self, number: int) -> Piece | None:
-        """The piece of this number, None if it is still to come.  Raises `Behind`."""
+    def at(self, number: int) -> Chunk | None:
+        """The chunk of this number, None if it is still to come.  Raises `Lagged`."""
         if number < self._gone:
-            raise Behind
+            raise Lagged
         at = number - self._gone
-        return self._pieces[at] if at < len(self._pieces) else None
+        return self._chunks[at] if at < len(self._chunks) else None
 
     def passed(self, number: int) -> None:
-        """A follower needs this piece no more."""
+        """A follower needs this chunk no more."""
         if number >= self._gone:
-            self._pieces[number - self._gone].waiting -= 1
+            self._chunks[number - self._gone].waiting -= 1
             self._drop_unwanted()
 
     def leave(self, follower: Follower) -> None:
-        """A follower needs no piece any more."""
+        """A follower needs no chunk any more."""
         self.followers.discard(follower)
-        for at in range(max(follower.number - self._gone, 0), len(self._pieces)):
-            self._pieces[at].waiting -= 1
+        for at in range(max(follower.number - self._gone, 0), len(self._chunks)):
+            self._chunks[at].waiting -= 1
         self._drop_unwanted()
 
     def _drop_unwanted(self) -> None:
-        while self._pieces and not self._pieces[0].waiting:
+        while self._chunks and not self._chunks[0].waiting:
             self.drop()
 
 
@@ -130,7 +130,7 @@ class Follower:
         self.lsn = 0
         """What comes next is of this lsn or a later one, unless it is behind."""
         self.number = 0
-        """Of the piece that it takes from."""
+        """Of the chunk that it takes from."""
         self.wake = wake
         self._ring = ring
         self._index = 0
@@ -138,36 +138,36 @@ class Follower:
 
     @property
     def gap(self) -> int | None:
-        """The lsn that comes next, if events before it are missing.  Raises `Behind`."""
-        piece = self._ring.at(self.number)
-        first = self._ring.since if piece is None else piece.first
+        """The lsn that comes next, if events before it are missing.  Raises `Lagged`."""
+        chunk = self._ring.at(self.number)
+        first = self._ring.since if chunk is None else chunk.first
         return first if first > self.lsn else None
 
     def take(self, most: int, wanted: int = 0) -> Elements | None:
         """The next elements, *most* at most, of events from lsn *wanted* on.
 
-        None if there are none yet.  Raises `Behind`.  Does not tell of a `gap`.
+        None if there are none yet.  Raises `Lagged`.  Does not tell of a `gap`.
         """
         ring = self._ring
-        while (piece := ring.at(self.number)) is not None:
-            lasts = piece.lasts
+        while (chunk := ring.at(self.number)) is not None:
+            lasts = chunk.lasts
             begin = bisect_right(lasts, wanted - 1, self._index)
             if begin == len(lasts):
-                self._pass(piece)
+                self._pass(chunk)
                 continue
             if not most:
                 return None
             if ring.query.format == ARROW and self.lsn < wanted:
                 # It may begin with events that are not wanted.
                 end = begin + 1
-                found = Elements([columns.since(piece.elements[begin], wanted)])
+                found = Elements([columns.since(chunk.elements[begin], wanted)])
             else:
                 end = min(begin + most, len(lasts))
-                found = piece.cut(begin, end)
+                found = chunk.cut(begin, end)
             self._index = end
             self.lsn = lasts[end - 1] + 1
             if end == len(lasts):
-                self._pass(piece)
+                self._pass(chunk)
             return found
         self.lsn = max(self.lsn, ring.end)
         return None
@@ -184,8 +184,8 @@ class Follower:
         """Follow no more."""
         self._ring.leave(self)
 
-    def _pass(self, piece: Piece) -> None:
-        self.lsn = piece.end
+    def _pass(self, chunk: Chunk) -> None:
+        self.lsn = chunk.end
         self._index = 0
         self.number += 1
         self._ring.passed(self.number - 1)

@@ -1,28 +1,30 @@
-"""What protocols remember beside their events, saved so that the journal can shrink.
+"""Checkpoints: state files of what protocols remember beside their events, so that the
+journal can shrink.
 
 A protocol whose state is more than its events (which streams there are, how far each
 sender is) has a `Memory`.  It is rebuilt at a start from its *state file* and from
 what the journal still holds.  So a segment of the journal may only go when it is
 published and every memory has been saved with all that the segment holds.
 
-    1. ask every memory for a snapshot, in one turn of the reactor; the segments whose
-       publication the reactor has heard of by then are covered by it
+    1. ask every memory for a snapshot, in one turn of the reactor; the segments that
+       `published` was called with before are covered by it
     2. when all snapshots have come (all in them is durable): for each, write
        `.<name>.state`; sync it; rename it to `<name>.state`
     3. sync the directory
     4. remove the segments that are covered
 
-A crash anywhere leaves the old or the new file of each memory, and with an old one all
-of the segments.  Those that it leaves beside a new one, any of them, are replayed over
-what the file has of them already; that changes nothing, for a memory knows what it has.
+A crash anywhere leaves the old or the new file of each memory.  With an old file all of
+the covered segments are there.  With a new one any of them may be: they are replayed
+over a state that has them already, and that changes nothing, because a memory can tell
+what it has.
 
-Why a snapshot has what its segments have.  The journal's thread calls the reactor with
-each group of a segment (`Journal._durable`) before it hands the sealed segment to the
-spool, and the spool's thread calls the reactor (`Spool._tell`) after that.  The reactor
-answers calls from threads in their order.  So by the time `published` is called, the
-Deferred of every batch in the segment has fired, with `ack: spool` too, and a memory
-that takes batches as they become durable has taken them.  One that takes them sooner
-lets its snapshot wait until they are durable.
+Invariant: a snapshot has all that its covered segments have.  The journal's thread calls
+the reactor with each group of a segment (`Journal._durable`) before it hands the sealed
+segment to the spool; the spool's thread calls the reactor (`Spool._tell`) after that;
+the reactor runs such calls in their order.  So when `published` is called, the Deferred
+of every batch in the segment has fired, with `ack: spool` too.  A memory that takes
+batches as they become durable has taken them; one that takes them sooner lets its
+snapshot wait until they are durable.
 
     file = magic 8 | version u16 | length of name u16 | length of data u64 | crc32c u32
            | name | data                   (little-endian; the CRC is of all the rest)
@@ -44,7 +46,7 @@ from gateway.interfaces import Memory
 from gateway.store.disk import Disk
 from gateway.store.journal import Segment, segment
 
-__all__ = ["Checkpoint", "Unreadable", "known"]
+__all__ = ["Checkpoint", "Unreadable", "saved_names"]
 
 _MAGIC = b"gwstate\n"
 _VERSION = 1
@@ -57,11 +59,11 @@ _STOP_SECONDS = 10.0
 
 
 class Unreadable(Exception):
-    """What was remembered can not be had; the text says where, why and what to do."""
+    """Something stored can not be read; the text says where, why and what to do."""
 
 
-def known(directory: Path, disk: Disk) -> list[str]:
-    """Whose state files there are: these memories are to be kept, whatever is served."""
+def saved_names(directory: Path, disk: Disk) -> list[str]:
+    """The protocols that have a state file: it is kept, whatever is served."""
     if not disk.exists(directory):
         return []
     return [
@@ -72,7 +74,7 @@ def known(directory: Path, disk: Disk) -> list[str]:
 
 
 class Checkpoint:
-    """Saves the memories of one node, and lets go of journal segments.
+    """Saves the memories of one node, and removes the journal segments that they cover.
 
     Call it from the reactor's thread.  Without memories it does nothing.
     """
@@ -92,8 +94,8 @@ class Checkpoint:
     ) -> None:
         """*in_thread* is `twisted.internet.threads.deferToThread`.
 
-        Saves *interval* seconds after there is something to let go of, or as soon as
-        that has *most_bytes* and is some times larger than what has to be written.
+        Saves *interval* seconds after there is a segment to remove, or as soon as
+        those have *most_bytes* and are some times larger than what has to be written.
         """
         self.kept_bytes = 0
         """Size of the segments that are published and still needed."""
@@ -131,7 +133,7 @@ class Checkpoint:
         *segments* are all that the journal holds; of the *unpublished* ones `published`
         will tell later.  Raises `Unreadable`, OSError.
         """
-        for name in known(self._directory, self._disk):
+        for name in saved_names(self._directory, self._disk):
             self._restore(name)
         if not self._memories:
             return
@@ -179,7 +181,7 @@ class Checkpoint:
         """Start the memories; save them soon."""
         for memory in self._memories.values():
             memory.start()
-        there = known(self._directory, self._disk) if self._memories else []
+        there = saved_names(self._directory, self._disk) if self._memories else []
         if self._kept or len(there) < len(self._memories):
             self._save()
 
@@ -189,13 +191,13 @@ class Checkpoint:
         """The segment's events are in the spool, if it has any."""
         if self._memories:
             self._keep(sealed)
-            self._look()
+            self._schedule()
 
     def _keep(self, sealed: Segment) -> None:
         self._kept.append(sealed)
         self.kept_bytes += sealed.bytes
 
-    def _look(self) -> None:
+    def _schedule(self) -> None:
         """Save now, later, or not."""
         if self._saving is not None or self._stopped or not self._kept:
             return
@@ -207,18 +209,18 @@ class Checkpoint:
             self._due = self._clock.callLater(seconds, self._save)
 
     def _save(self) -> None:
-        self._rest()
+        self._cancel()
         self._saving = Deferred.fromCoroutine(self._try_to_save())
         self._saving.addCallback(lambda _: self._saved())
 
     def _saved(self) -> None:
         self._saving = None
-        self._look()
+        self._schedule()
 
     async def _try_to_save(self) -> None:
         try:
-            await self._save_and_let_go()
-        except Exception as why:  # nothing was let go of: it can be tried for ever
+            await self._save_and_remove()
+        except Exception as why:  # nothing was removed: it can be tried for ever
             if not self._failed:
                 self._log.error(
                     "{path} can not be written yet; the journal keeps what it holds: "
@@ -233,7 +235,7 @@ class Checkpoint:
             self._log.info("{path} is written again", path=self._directory)
         self._failed = False
 
-    async def _save_and_let_go(self) -> None:
+    async def _save_and_remove(self) -> None:
         covered = len(self._kept)
         asked = [maybeDeferred(each.snapshot) for each in self._memories.values()]
         states = dict(
@@ -280,7 +282,7 @@ class Checkpoint:
 
     # -- stop -----------------------------------------------------------------
 
-    def quiet(self) -> None:
+    def stop_memories(self) -> None:
         """Stop the memories: they submit nothing more of their own accord."""
         for memory in self._memories.values():
             memory.stop()
@@ -291,7 +293,7 @@ class Checkpoint:
         To be called when everything is published that will be.
         """
         self._stopped = True
-        self._rest()
+        self._cancel()
         last = Deferred.fromCoroutine(self._save_last())
         last.addTimeout(_STOP_SECONDS, self._clock)
         return last.addErrback(lambda _: None)
@@ -302,7 +304,7 @@ class Checkpoint:
         if self._kept:
             await self._try_to_save()
 
-    def _rest(self) -> None:
+    def _cancel(self) -> None:
         due, self._due = self._due, None
         if due is not None and due.active():
             due.cancel()

@@ -1,8 +1,8 @@
-"""Every touch of the file system that durability rests on, behind one small door.
+"""The file system calls that durability rests on, as an interface, and the real ones.
 
-The journal and the spool use nothing else, so a test can record every call, fail
-any one of them, or play back what a crash would have left (tests/crash).
-Calls block; they run on the journal's and the spool's own threads.
+Journal, spool and checkpoint write through nothing else, so a test can record every
+call, fail any one of them, or build what a crash would have left (`gateway.testing`).
+Calls block; they run on the journal's, the spool's and the reactor's worker threads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """A file system, as far as durability needs one.  Raises OSError like `os`."""
+    """The calls.  They raise OSError like `os`."""
 
     def create(self, path: Path) -> File:
         """A new empty file; FileExistsError if there is one."""
@@ -120,7 +120,7 @@ class _RealFile:
 
 
 class RealDisk:
-    """The operating system's."""
+    """The operating system's file system."""
 
     def create(self, path: Path) -> File:
         """See `Disk`."""

@@ -52,7 +52,7 @@ class SegmentFile:
     def scan(self, before: int | None = None) -> segment.Scan:
         """Its batches; *before* may end them sooner.
 
-        Raises `segment.Foreign`, OSError.
+        Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
         return segment.Scan(self.path.read_bytes(), before=min(ends, default=None))

@@ -1,4 +1,4 @@
-"""One owner per directory."""
+"""The lock file: one running daemon for each data directory."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.event import Decode
-from gateway.store.checkpoint import Unreadable, known
+from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Log, Loss, Recovered, Segment, recover
@@ -72,12 +72,12 @@ def open_node(
 
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  Raises `MissingProtocol`,
-    `segment.Newer`, OSError.
+    `segment.NewerFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
     for path in (journal, directories.spool, directories.archive, state):
         disk.make_directory(path)
-    remembered = known(state, disk)
+    remembered = saved_names(state, disk)
     catalog = Catalog(journal, disk)
     found = recover(journal, disk, unpublished=catalog.unpublished)
     keep = remembering or bool(remembered)

@@ -44,7 +44,7 @@ class Settings:
     journal: JournalSettings = field(default_factory=JournalSettings)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     checkpoint_bytes: int = 128 * 2**20
-    """Published segments of so many bytes are let go of before the minute is over."""
+    """Published segments of so many bytes are removed before the minute is over."""
 
     @classmethod
     def of(cls, settings: config.Config) -> Settings:
@@ -111,7 +111,7 @@ class Storage:
     ) -> None:
         """*remembering* is whether a protocol that is served has a memory.
 
-        The directories are not locked: see `open`.  Raises `segment.Newer`, OSError.
+        The directories are not locked: see `open`.  Raises `segment.NewerFormat`, OSError.
         """
         self.directories = settings.directories
         self._settings = settings
@@ -167,7 +167,7 @@ class Storage:
     ) -> Storage:
         """As configured, with its data directory locked until the process ends.
 
-        Raises `lock.Locked`, `segment.Newer`, OSError.
+        Raises `lock.Locked`, `segment.NewerFormat`, OSError.
         """
         root = settings.data_dir
         disk.make_directory(root)
@@ -214,7 +214,7 @@ class Storage:
 
     async def stop(self) -> None:
         """Everything acknowledged is published, and remembered."""
-        self.checkpoint.quiet()
+        self.checkpoint.stop_memories()
         await self.journal.stop()
         await self.spool.stop()
         await self.checkpoint.stop()

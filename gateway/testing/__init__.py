@@ -1,5 +1,5 @@
-"""Doubles for what a protocol is handed: a connection without a network and a journal
-whose disk is the test.
+"""Test doubles for protocol servers: a connection without a network, and a journal that
+stores when the test says so.
 
 They keep the promises of `gateway.interfaces` that servers rely on: a paused or
 closed connection delivers nothing, a `Refusal` is caught and answered, the journal

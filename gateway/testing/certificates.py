@@ -1,4 +1,4 @@
-"""Certificates for a day: for the demo, and for tests of real TLS."""
+"""A certificate authority for tests of real TLS and the demo; valid for one day."""
 
 from __future__ import annotations
 

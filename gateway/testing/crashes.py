@@ -1,4 +1,4 @@
-"""The disks that a power cut may leave, by the least that POSIX promises.
+"""Simulated power cuts: the disks that one may leave, by the least that POSIX promises.
 
 data    What a `sync` returned for is there.  Every write and truncation since then
         is kept, dropped or torn, in any combination; what is missing below what is
@@ -70,12 +70,12 @@ def crashes(
 
 def _choices(moment: Moment, most: int) -> Iterator[_Choice]:
     at_risk: list[Sequence[_Content | _Names]] = [
-        _namings(path, directory)
+        _name_outcomes(path, directory)
         for path, directory in sorted(moment.directories.items())
     ]
     for number, inode in sorted(moment.inodes.items()):
         if inode.changes and (name := _name_of(number, moment)):
-            at_risk.append(_contents(name, number, inode))
+            at_risk.append(_content_outcomes(name, number, inode))
     count = 1
     for outcomes in at_risk:
         count *= len(outcomes)
@@ -115,7 +115,7 @@ def _name_of(number: int, moment: Moment) -> str | None:
     return None
 
 
-def _namings(path: Path, directory: Directory) -> list[_Names]:
+def _name_outcomes(path: Path, directory: Directory) -> list[_Names]:
     """From nothing since the last sync to everything, each once."""
     found: dict[Hashable, _Names] = {}
     for kept in _subsets(len(directory.changes)):
@@ -126,7 +126,7 @@ def _namings(path: Path, directory: Directory) -> list[_Names]:
     return [*found.values(), last]
 
 
-def _contents(name: str, number: int, inode: Inode) -> list[_Content]:
+def _content_outcomes(name: str, number: int, inode: Inode) -> list[_Content]:
     """From nothing that is at risk to everything, each once."""
     risky = [i for i, change in enumerate(inode.changes) if not change.settled]
     found: dict[bytes, str] = {}

@@ -1,4 +1,4 @@
-"""A disk in memory that records every step and fails on command.
+"""An in-memory disk for crash tests: it records every step and fails on command.
 
 `RecordingDisk` is a `gateway.store.disk.Disk`.  It keeps a `Moment` for every step that was
 taken on it: what is durable, and what is at risk.  `gateway.testing.crashes` makes of a
@@ -17,7 +17,15 @@ from pathlib import Path
 
 from gateway.store.disk import File
 
-__all__ = ["Change", "Directory", "Fault", "Inode", "Moment", "Naming", "RecordingDisk"]
+__all__ = [
+    "Change",
+    "Directory",
+    "Fault",
+    "Inode",
+    "Moment",
+    "NameChange",
+    "RecordingDisk",
+]
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,7 +41,7 @@ class Change:
     """Where the chunks of one write met: the borders of headers and bodies."""
     settled: bool = False
     """It is durable, though something before it is not."""
-    doubtful: bool = False
+    in_doubt: bool = False
     """A sync failed on it: no later one makes it durable."""
 
     def apply(self, content: bytes) -> bytes:
@@ -62,20 +70,20 @@ class Inode:
 
     def synced(self) -> Inode:
         """After a sync that succeeded."""
-        settled = [c if c.doubtful else replace(c, settled=True) for c in self.changes]
+        settled = [c if c.in_doubt else replace(c, settled=True) for c in self.changes]
         base = self.base
         while settled and settled[0].settled:
             base = settled.pop(0).apply(base)
         return replace(self, base=base, changes=tuple(settled))
 
-    def doubted(self) -> Inode:
+    def after_failed_sync(self) -> Inode:
         """After a sync that failed."""
-        changes = [c if c.settled else replace(c, doubtful=True) for c in self.changes]
+        changes = [c if c.settled else replace(c, in_doubt=True) for c in self.changes]
         return replace(self, changes=tuple(changes))
 
 
 @dataclass(slots=True, frozen=True)
-class Naming:
+class NameChange:
     """A change to one directory: *name* leads to *inode*, and *gone* is no more."""
 
     name: str | None = None
@@ -88,9 +96,9 @@ class Directory:
     """Names to inodes."""
 
     durable: Mapping[str, int] = field(default_factory=dict)
-    changes: tuple[Naming, ...] = ()
+    changes: tuple[NameChange, ...] = ()
 
-    def names(self, changes: Sequence[Naming] | None = None) -> dict[str, int]:
+    def names(self, changes: Sequence[NameChange] | None = None) -> dict[str, int]:
         """What is in it after all changes, or after these."""
         names = dict(self.durable)
         for change in self.changes if changes is None else changes:
@@ -215,7 +223,7 @@ class RecordingDisk:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         number = next(self._numbers)
         self._inodes[number] = Inode()
-        self._rename_in(path.parent, Naming(path.name, number))
+        self._rename_in(path.parent, NameChange(path.name, number))
         self._remember(f"create {path.name}")
         return _RecordedFile(self, number, path)
 
@@ -252,17 +260,17 @@ class RecordingDisk:
         self.may_fail("rename", new)
         number = self._find(old)
         if old.parent == new.parent:
-            self._rename_in(new.parent, Naming(new.name, number, old.name))
+            self._rename_in(new.parent, NameChange(new.name, number, old.name))
         else:
-            self._rename_in(new.parent, Naming(new.name, number))
-            self._rename_in(old.parent, Naming(None, number, old.name))
+            self._rename_in(new.parent, NameChange(new.name, number))
+            self._rename_in(old.parent, NameChange(None, number, old.name))
         self._remember(f"rename {old.name} to {new.name}")
 
     def unlink(self, path: Path) -> None:
         """See `Disk`."""
         self.may_fail("unlink", path)
         if path.name in self._names(path.parent):
-            self._rename_in(path.parent, Naming(None, self._find(path), path.name))
+            self._rename_in(path.parent, NameChange(None, self._find(path), path.name))
             self._remember(f"unlink {path.name}")
 
     def sync_directory(self, path: Path) -> None:
@@ -298,7 +306,7 @@ class RecordingDisk:
         try:
             self.may_fail("sync", path)
         except OSError:
-            self._inodes[number] = self._inodes[number].doubted()
+            self._inodes[number] = self._inodes[number].after_failed_sync()
             self._remember(f"sync of {path.name} that failed")
             raise
         self._inodes[number] = self._inodes[number].synced()
@@ -323,7 +331,7 @@ class RecordingDisk:
     def _names(self, directory: Path) -> dict[str, int]:
         return self._directories[directory].names()
 
-    def _rename_in(self, directory: Path, change: Naming) -> None:
+    def _rename_in(self, directory: Path, change: NameChange) -> None:
         now = self._directories[directory]
         self._directories[directory] = replace(now, changes=(*now.changes, change))
 

@@ -320,7 +320,7 @@ def assert_whole(payloads: list[bytes]) -> list[int]:
     return [int(number) for number in batches]
 
 
-def wrecks(
+def crashed(
     disk: RecordingDisk, *, most: int = 48, every: int = 1, begin: int = 0
 ) -> Iterator[tuple[str, RecordingDisk]]:
     """What kill -9 and power cuts leave after every step of the last life."""
@@ -341,9 +341,9 @@ def second_lives(
     disk: RecordingDisk, *, most: int
 ) -> Iterator[tuple[str, RecordingDisk]]:
     """What crashes during and after the recovery from a crash leave; a sample."""
-    for turn, (story, left) in enumerate(wrecks(disk, most=most)):
+    for turn, (story, left) in enumerate(crashed(disk, most=most)):
         live_on(left)
-        for then, again in wrecks(left, most=most, every=12, begin=turn % 12):
+        for then, again in crashed(left, most=most, every=12, begin=turn % 12):
             yield f"{story}; then {then}", again
 
 
@@ -359,7 +359,7 @@ def live_on(disk: RecordingDisk) -> None:
     gateway.publish()
 
 
-def survey(states: Iterable[tuple[str, RecordingDisk]]) -> int:
+def check_all(states: Iterable[tuple[str, RecordingDisk]]) -> int:
     """Check them all; returns how many there were."""
     count = 0
     failures: dict[str, list[str]] = {}
@@ -406,7 +406,7 @@ def crash(fixed_salts: None) -> SimpleNamespace:
         split=split,
         check=check,
         new_disk=new_disk,
-        survey=survey,
-        wrecks=wrecks,
+        check_all=check_all,
+        crashed=crashed,
         second_lives=second_lives,
     )

@@ -81,8 +81,10 @@ def fail_then_crash(
         what(gateway)
         disk.fault = None
         turn = fault.nth % every
-        states += crash.survey(crash.wrecks(disk, most=most, every=every, begin=turn))
-        states += crash.survey([(f"the end, with {fault.failed}", disk)])
+        states += crash.check_all(
+            crash.crashed(disk, most=most, every=every, begin=turn)
+        )
+        states += crash.check_all([(f"the end, with {fault.failed}", disk)])
     return states
 
 
@@ -128,8 +130,8 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
         with contextlib.suppress(OSError):
             crash.Gateway(again).publish()
         again.fault = None
-        crash.survey(crash.wrecks(again, most=4, every=2))
-        crash.survey([(f"the end, with {fault.failed}", again)])
+        crash.check_all(crash.crashed(again, most=4, every=2))
+        crash.check_all([(f"the end, with {fault.failed}", again)])
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -151,8 +153,8 @@ def test_a_start_fails_or_succeeds_but_never_harms(
         with contextlib.suppress(OSError):
             crash.Gateway(again).publish()
         again.fault = None
-        crash.survey(crash.wrecks(again, most=4, every=2))
-        crash.survey([(f"the end, with {fault.failed}", again)])
+        crash.check_all(crash.crashed(again, most=4, every=2))
+        crash.check_all([(f"the end, with {fault.failed}", again)])
 
 
 class Running:
@@ -211,9 +213,9 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
         running.stop()
         assert not running.fatal
         running.disk.fault = None
-        crash.survey(crash.wrecks(running.disk, most=4, every=2))
+        crash.check_all(crash.crashed(running.disk, most=4, every=2))
         running.gateway.publish()
-        crash.survey([(f"the end, with {fault.failed}", running.disk)])
+        crash.check_all([(f"the end, with {fault.failed}", running.disk)])
 
 
 @pytest.mark.parametrize("nth", range(1, 7))
@@ -232,7 +234,7 @@ def test_two_syncs_that_fail_in_a_row_are_the_end(
     assert "Input/output error" in running.fatal[0]
     running.journal.stop()
     running.disk.fault = None
-    running.crash.survey(running.crash.wrecks(running.disk, most=8))
+    running.crash.check_all(running.crash.crashed(running.disk, most=8))
 
 
 def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(
@@ -262,4 +264,4 @@ def test_a_full_disk_is_never_the_end(
     assert not running.fatal
     running.stop()
     running.disk.fault = None
-    crash.survey(crash.wrecks(running.disk, most=8))
+    crash.check_all(crash.crashed(running.disk, most=8))

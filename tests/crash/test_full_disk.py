@@ -46,7 +46,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "_TICK_SECONDS", 0.02)
 
 
-class Surprised(RealDisk):
+class FullMeanwhile(RealDisk):
     """Somebody else takes the room between the question and the write."""
 
     def free(self, path: Path) -> int:
@@ -191,7 +191,7 @@ def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> Non
     assert_all_is_there(running, taken)
 
 
-@pytest.mark.parametrize("disk", [RealDisk(), Surprised()])
+@pytest.mark.parametrize("disk", [RealDisk(), FullMeanwhile()])
 def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
     small: Path, disk: Disk
 ) -> None:
@@ -207,7 +207,7 @@ def test_nothing_is_acknowledged_on_a_full_disk_and_all_is_afterwards(
         running.submit()
     holds = running.journal._holds
     running.run(lambda: "No space left" in holds.get("commit", ""))
-    if not isinstance(disk, Surprised):
+    if not isinstance(disk, FullMeanwhile):
         running.run(lambda: "the disk of" in holds.get("disk", ""))
     assert running.journal.why_full in holds.values()
     assert len(running.stored) < 30
@@ -253,7 +253,7 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
 
 def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
     """A disk with room for the journal and none for the file loses nothing."""
-    running = Running(small, Surprised())
+    running = Running(small, FullMeanwhile())
     fill(small / "ballast", leave=160 * 2**10)
     running.submit()
     running.run(lambda: len(running.stored) == 1)

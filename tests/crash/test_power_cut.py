@@ -168,7 +168,7 @@ def test_no_crash_loses_or_doubles_anything(
     crash: Any, quick_files: None, scenario: Scenario
 ) -> None:
     """After any crash all that was acknowledged is published once, and whole."""
-    states = crash.survey(crash.wrecks(run(crash, scenario), most=32))
+    states = crash.check_all(crash.crashed(run(crash, scenario), most=32))
     assert states > 300
 
 
@@ -179,12 +179,12 @@ def test_no_crash_makes_a_memory_forget(
     """All that was acknowledged is remembered, once, with events or without, whatever a
     crash leaves of journal and state files; and the events are published as ever."""
     disk = run(crash, scenario, remembers=True)
-    assert crash.survey(crash.wrecks(disk, most=32)) > 250
+    assert crash.check_all(crash.crashed(disk, most=32)) > 250
 
 
 def test_the_same_with_real_files(crash: Any) -> None:
     """It holds for Parquet as it is written, in its many small pieces."""
-    assert crash.survey(crash.wrecks(run(crash, keeping_up), most=16)) > 250
+    assert crash.check_all(crash.crashed(run(crash, keeping_up), most=16)) > 250
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_no_crash_in_a_recovery_does_either(
     crash: Any, quick_files: None, scenario: Scenario
 ) -> None:
     """The same holds when the next start, and what follows, is cut short as well."""
-    states = crash.survey(crash.second_lives(run(crash, scenario), most=2))
+    states = crash.check_all(crash.second_lives(run(crash, scenario), most=2))
     assert states > 500
 
 
@@ -204,7 +204,7 @@ def test_no_crash_in_a_recovery_makes_a_memory_forget(
 ) -> None:
     """The same while a start restores, replays, saves and lets segments go."""
     disk = run(crash, scenario, remembers=True)
-    assert crash.survey(crash.second_lives(disk, most=1)) > 300
+    assert crash.check_all(crash.second_lives(disk, most=1)) > 300
 
 
 def test_the_catalog_forgets_only_what_can_not_come_back(
@@ -221,7 +221,7 @@ def test_the_catalog_forgets_only_what_can_not_come_back(
 
     disk = run(crash, long)
     assert len(catalog.entries(disk.read(crash.journal / "catalog"))) < 6
-    assert crash.survey(crash.wrecks(disk, most=16)) > 300
+    assert crash.check_all(crash.crashed(disk, most=16)) > 300
 
 
 def test_the_catalog_knows_what_waits_for_a_checkpoint(
@@ -240,7 +240,7 @@ def test_the_catalog_knows_what_waits_for_a_checkpoint(
 
     disk = run(crash, long, remembers=True)
     assert len(catalog.entries(disk.read(crash.journal / "catalog"))) < 8
-    assert crash.survey(crash.wrecks(disk, most=16)) > 300
+    assert crash.check_all(crash.crashed(disk, most=16)) > 300
 
 
 def test_a_power_cut_keeps_what_was_synced_and_no_more(crash: Any) -> None:

@@ -113,5 +113,5 @@ def test_no_thread_is_too_early(
     assert running.acknowledged == submitted
     assert not running.fatal
     assert running.recorded.names(crash.journal) == ["catalog"]
-    crash.survey(crash.wrecks(running.recorded, most=4, every=3, begin=seed))
-    crash.survey([("the end", running.recorded)])
+    crash.check_all(crash.crashed(running.recorded, most=4, every=3, begin=seed))
+    crash.check_all([("the end", running.recorded)])

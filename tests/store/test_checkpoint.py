@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from gateway.event import Batch, Origin, Stored
-from gateway.store.checkpoint import Checkpoint, Unreadable, known
+from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment, recover
 
@@ -56,7 +56,7 @@ class Words:
         done.callback(data)
 
 
-class Sick(RealDisk):
+class FailingDisk(RealDisk):
     """A disk that can not rename for a while."""
 
     failures = 0
@@ -72,7 +72,7 @@ class Place:
     """A journal, and checkpoints of it; *later* collects calls for other threads."""
 
     def __init__(self, root: Path) -> None:
-        self.disk = Sick()
+        self.disk = FailingDisk()
         self.journal, self.state = root / "journal", root / "state"
         self.journal.mkdir()
         self.state.mkdir()
@@ -232,10 +232,10 @@ def test_a_large_state_is_not_written_for_little(place: Place) -> None:
 
 def test_the_first_start_leaves_a_file(place: Place) -> None:
     """From then on whoever starts knows that there is something to remember."""
-    assert known(place.state, place.disk) == []
+    assert saved_names(place.state, place.disk) == []
     place.running()
-    assert known(place.state, place.disk) == ["words"]
-    assert known(place.state / "nowhere", place.disk) == []
+    assert saved_names(place.state, place.disk) == ["words"]
+    assert saved_names(place.state / "nowhere", place.disk) == []
 
 
 def test_a_failure_lets_nothing_go_and_is_tried_again(place: Place) -> None:
@@ -282,7 +282,7 @@ def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
     checkpoint.published(place.sealed(b"1"))
     place.clock.advance(60)
     checkpoint.published(place.sealed(b"2"))
-    checkpoint.quiet()
+    checkpoint.stop_memories()
     assert not words.running
     ended: list[None] = []
     checkpoint.stop().addCallback(ended.append)
@@ -421,7 +421,7 @@ def test_without_memories_nothing_happens(place: Place) -> None:
     checkpoint.recover([sealed], [])
     checkpoint.start()
     checkpoint.published(sealed)
-    checkpoint.quiet()
+    checkpoint.stop_memories()
     ended: list[None] = []
     checkpoint.stop().addCallback(ended.append)
     assert ended == [None]

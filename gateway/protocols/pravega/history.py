@@ -1,4 +1,4 @@
-"""Reads the bytes of a channel back from where its events lie: journal, spool, archive.
+"""Reads the bytes of a Pravega segment back from journal, spool and archive.
 
 Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
 where each begins; `runs` makes bytes of them again.  Which file has them is known from
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from twisted.internet.defer import Deferred, DeferredLock
 
 from gateway.event import Decode
-from gateway.protocols.pravega.runs import Group, Run, of_batches
+from gateway.protocols.pravega.runs import RowGroup, Run, of_batches
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, Gone, SegmentFile, SpoolFile
 
@@ -38,8 +38,8 @@ _HINTS = 4096
 _RUN_COST = 512
 
 
-class _Kept(Generic[_T]):
-    """What was used last, by key, as long as all together weigh at most *most*."""
+class _LruCache(Generic[_T]):
+    """A cache of what was used last; all together weighs at most *most*."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -85,12 +85,12 @@ class History:
         self._in_thread = in_thread
         self._lock = threading.Lock()
         self._turn = DeferredLock()
-        self._nowhere = True
-        self._footers: _Kept[_Footer] = _Kept(_FOOTERS)
-        self._groups: _Kept[Group] = _Kept(_GROUP_BYTES)
-        self._runs: _Kept[Run] = _Kept(_RUN_BYTES)
-        self._journals: _Kept[dict[str, Run]] = _Kept(_JOURNALS)
-        self._hints: _Kept[int] = _Kept(_HINTS)
+        self._no_files = True
+        self._footers: _LruCache[_Footer] = _LruCache(_FOOTERS)
+        self._groups: _LruCache[RowGroup] = _LruCache(_GROUP_BYTES)
+        self._runs: _LruCache[Run] = _LruCache(_RUN_BYTES)
+        self._journals: _LruCache[dict[str, Run]] = _LruCache(_JOURNALS)
+        self._hints: _LruCache[int] = _LruCache(_HINTS)
         """By channel and offset: the lsn from which on to look, later than a mark's."""
         self.refresh()
 
@@ -106,7 +106,7 @@ class History:
     def _refresh(self) -> None:
         oldest = self._finder.oldest()
         # Without any file nothing is known; what is stored next will be in one.
-        self._nowhere = oldest is None
+        self._no_files = oldest is None
         if oldest is not None:
             self.first_lsn = oldest
 
@@ -123,7 +123,7 @@ class History:
                     if found:
                         return found
                 self._refresh()
-            if self._nowhere:
+            if self._no_files:
                 self.first_lsn = max(self.first_lsn, lsn + 1)
                 raise Gone(lsn, None)
             raise Gone(lsn, self.first_lsn)
@@ -185,7 +185,7 @@ class History:
         with self._finder.open(file, footer.metadata) as opened:
             group = self._groups.get(key)
             if group is None:
-                group = Group(opened, number, footer.firsts[number], self._protocol)
+                group = RowGroup(opened, number, footer.firsts[number], self._protocol)
             run = group.run(opened, number, segment)
         self._groups.put(key, group, group.bytes)
         return run

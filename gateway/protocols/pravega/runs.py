@@ -1,4 +1,4 @@
-"""Bytes of channels, out of one Parquet row group or one journal segment.
+"""Bytes of Pravega segments, out of one Parquet row group or one journal segment.
 
 A row's bytes are `00000000 | length | payload`, or the payload as it is when it is
 flawed `unframed`; its `seq` is the offset of the first one.  Rows of a channel that
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from gateway.event import Decode, Rows, Stored
 from gateway.store.spool.columns import numbers
 
-__all__ = ["Group", "Run", "of_batches"]
+__all__ = ["RowGroup", "Run", "of_batches"]
 
 _UNFRAMED = "unframed"
 _HEADER_BYTES = 8
@@ -77,7 +77,7 @@ class Run:
             self.extents.append(_Extent(offset, end, position, lsn))
 
 
-class Group:
+class RowGroup:
     """A row group; its payloads are read when somebody has rows in it."""
 
     def __init__(

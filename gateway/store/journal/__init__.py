@@ -1,4 +1,6 @@
-"""Where batches become durable: `Journal` on a `Log` of segments, and `recover`."""
+"""The write-ahead log where batches become durable: `Journal` has the thread, `Log` the
+files, `segment` their format, `recovery` what a start makes of them.
+"""
 
 from gateway.store.journal.journal import Commit, Journal, Settings
 from gateway.store.journal.log import Log, Segment

@@ -1,7 +1,7 @@
-"""The journal as the reactor sees it: submit a batch, hear when it is durable.
+"""The journal's thread, and its interface in the reactor: group commit.
 
-Nothing is acknowledged before it is durable: `submit`'s Deferred fires after the
-`fdatasync` that covers the batch, and nowhere else is an acknowledgement born.
+Nothing is acknowledged before it is durable: the Deferred of `submit` fires after the
+`fdatasync` that covers the batch, and nothing else makes an acknowledgement.
 
 One thread owns the `Log`.  It takes all that was submitted since its last commit as
 one group, so the price of a sync is shared by everyone who waits for it; the busier

@@ -1,18 +1,20 @@
-"""The open end of the journal: one segment at a time, one `fdatasync` per group.
+"""The journal's files: groups of batches appended to the open segment, one `fdatasync`
+for each group.
 
 Blocking and single-threaded; `journal.Journal` gives it a thread and a queue.
 
-What is relied on: data that `fdatasync` returned 0 for survives a power cut, and a
-name does once its directory was synced.  What is *not* relied on: that a failed
-sync can be repeated.  After one, the segment is never touched again; its synced
-part stays good, and whatever was not yet acknowledged goes to a new segment whose
-first lsn tells recovery to ignore the old one's tail.
+Relied on: data for which `fdatasync` returned 0 survives a power cut, and a name does
+once its directory was synced.  *Not* relied on: that a failed sync can be repeated.
+After one the segment is never written to again.  Its synced part stays good; whatever
+was not acknowledged goes to a new segment, whose first lsn tells recovery to ignore the
+old one's tail.
 
     append group:  write records → fdatasync → these batches are durable
-    no room:       no group takes what the files of earlier ones will need
+    no room:       a group is refused if it would take the room that the Parquet files
+                   of earlier ones will need
     write fails:   cut back to the last good record (else as for a failed sync)
     sync fails:    leave the segment (remove it if nothing in it is durable);
-                   next group opens `<first lsn>[.attempt]`
+                   the next group opens `<first lsn>[.attempt]`
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
     new segment:   create → write header → sync → sync directory → first group
@@ -37,7 +39,7 @@ __all__ = ["Log", "Segment", "SyncFailed"]
 
 
 class SyncFailed(OSError):
-    """`fdatasync` said no: what was written since the last one may be anywhere."""
+    """`fdatasync` failed: what was written since the last one may be durable or not."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class _Open:
 
 
 class Log:
-    """Appends groups of batches; knows what is durable."""
+    """Appends groups of batches, each durable when `commit` returns."""
 
     def __init__(
         self,

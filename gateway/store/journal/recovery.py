@@ -1,4 +1,4 @@
-"""What a start finds in the journal's directory, and what it makes of it.
+"""Recovery of the journal at a start: which segments are good, and what was lost.
 
     1. read the segments in order of (first lsn, attempt)
     2. a segment's events from the next segment's first lsn on were written again
@@ -11,8 +11,8 @@
        under a `.damaged` name, never deleted
     5. what was acknowledged and can not be read is reported, lsn by lsn
 
-Of what a file may hold, only a later version's format stops the start
-(`segment.Newer`); OSError comes through.
+Of what a file may hold only the format of a later version stops the start
+(`segment.NewerFormat`); OSError is passed on.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def recover(
     *,
     unpublished: Callable[[int], int] = lambda lsn: lsn,
 ) -> Recovered:
-    """Bring the directory into a state that a crash right after leaves the same.
+    """Recover; a crash at any moment of it, or right after, changes nothing.
 
     *unpublished* gives the first lsn from one on that is in no file: a segment that
     was published and removed is no loss, though an older one may still be there.
@@ -85,9 +85,9 @@ def _recover_one(
     data = disk.read(path)
     try:
         scan = segment.Scan(data, before=before).survey()
-    except segment.Newer:
+    except segment.NewerFormat:
         raise
-    except segment.Foreign as why:
+    except segment.InvalidSegment as why:
         _set_aside(path, len(data), str(why), disk, found)
         return
     first, end = scan.header.first_lsn, scan.next_lsn

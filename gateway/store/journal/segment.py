@@ -1,4 +1,4 @@
-"""The format of a journal segment: bytes to records and back.  No I/O, no clock.
+"""The file format of a journal segment: bytes to records and back, without I/O or clock.
 
 A segment is a header and then records, appended in groups; one `fdatasync` follows
 each group.  Integers are little-endian.
@@ -13,12 +13,19 @@ file nor bytes that a peer chose can pass for a record.
 
 `lsn` is that of the record's first event; a batch without events (metadata) has that of
 the next one.  `synced` is how many bytes of the segment had been synced when the record
-was written.  It tells a torn tail from damage: a bad record that a later good one calls
-synced was acknowledged, and its loss is reported (`Damage`); one that no later record
-vouches for was never acknowledged, and the segment ends there.
+was written.  It tells a torn tail from damage:
+
+- A bad record that lies in what a later good record calls synced was acknowledged: its
+  loss is reported (`Damage`), and reading goes on behind it.
+- A bad record that no later one calls synced was never acknowledged: the segment ends
+  before it.
+- So does a good record that does not follow from those before it: its lsn is not the
+  next one, or its origin is not there.  It is left of a write that failed and was cut
+  off, where the cut did not survive a power cut.
 
     origin   msgpack of [number, protocol, listener, session, peer, principal,
-             attributes]; written before the first batch that refers to it
+             attributes]; written before the first batch that refers to it; a number
+             is used once
     batch    origin number u32 | received_at µs i64 | payload bytes u64 | body
     seal     nothing; the segment was closed in good order
 """
@@ -38,9 +45,9 @@ __all__ = [
     "HEADER_BYTES",
     "Damage",
     "Encoder",
-    "Foreign",
     "Header",
-    "Newer",
+    "InvalidSegment",
+    "NewerFormat",
     "Scan",
     "in_order",
     "name",
@@ -65,11 +72,11 @@ _ORIGIN, _BATCHED, _SEAL = 1, 2, 3
 _crc = google_crc32c.extend
 
 
-class Foreign(Exception):
+class InvalidSegment(Exception):
     """Not a segment that this version can read; the text says why."""
 
 
-class Newer(Foreign):
+class NewerFormat(InvalidSegment):
     """A segment in a format that a later version wrote."""
 
 
@@ -104,16 +111,16 @@ class Header:
 
     @classmethod
     def decode(cls, data: bytes) -> Header:
-        """Raises `Foreign`."""
+        """Raises `InvalidSegment`."""
         if len(data) < HEADER_BYTES:
-            raise Foreign(f"a header of {len(data)} bytes, not {HEADER_BYTES}")
+            raise InvalidSegment(f"a header of {len(data)} bytes, not {HEADER_BYTES}")
         magic, version, _, salt, lsn, created, crc = _HEADER.unpack_from(data)
         if magic != _MAGIC:
-            raise Foreign("not a journal segment")
+            raise InvalidSegment("not a journal segment")
         if _crc(salt, data[: HEADER_BYTES - 4]) != crc:
-            raise Foreign("its header is damaged")
+            raise InvalidSegment("its header is damaged")
         if version != VERSION:
-            raise Newer(f"journal format {version}; this version reads {VERSION}")
+            raise NewerFormat(f"journal format {version}; this version reads {VERSION}")
         return cls(lsn, created, salt)
 
 
@@ -216,7 +223,7 @@ class Scan:
         So may batches without events have been that stand there, but some of them
         were acknowledged before: they are given back, and come again.
 
-        Raises `Foreign` if the header is not one.
+        Raises `InvalidSegment` if the header is not one.
         """
         self.header = Header.decode(data)
         self.damage: list[Damage] = []
@@ -249,7 +256,7 @@ class Scan:
     def _records(self) -> Iterator[_Record]:
         at = HEADER_BYTES
         while (record := self._next(at)) is not None:
-            if self._is_elsewhere(record):
+            if self._is_superseded(record):
                 return
             if not self._follows(record, at):
                 lost = record.lsn - self.next_lsn
@@ -265,7 +272,8 @@ class Scan:
             self.batches += record.kind == _BATCHED
             yield record
 
-    def _is_elsewhere(self, record: _Record) -> bool:
+    def _is_superseded(self, record: _Record) -> bool:
+        """Whether a later segment has it, or what was written in its place."""
         if self._before is None or record.lsn < self._before:
             return False
         return record.count > 0 or record.lsn > self._before
@@ -287,11 +295,11 @@ class Scan:
         record = self._record(at) or self._find(at + 1)
         if record is None or self._follows(record, at):
             return record
-        witness: _Record | None = record
-        while witness is not None:
-            if witness.synced > at:
+        later: _Record | None = record
+        while later is not None:
+            if later.synced > at:
                 return record
-            witness = self._record(witness.end) or self._find(witness.end + 1)
+            later = self._record(later.end) or self._find(later.end + 1)
         return None
 
     def _find(self, at: int) -> _Record | None:

@@ -1,4 +1,11 @@
-"""Parquet files for Spark: `Spool` publishes journal segments; `names` has their names."""
+"""Parquet files for Spark, made of sealed journal segments, each exactly once.
+
+spool      the thread
+publisher  one segment becomes one file; with `catalog`, `names`
+parquet    the file; with `decoding`, `columns`
+levels     how full spool and disk are
+expiry     the end of archived files
+"""
 
 from gateway.store.spool.catalog import Catalog
 from gateway.store.spool.levels import Level

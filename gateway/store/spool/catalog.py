@@ -1,4 +1,5 @@
-"""Which journal segments have become files: the memory that makes publishing once.
+"""The catalog of published files: which journal segments have become which files, so
+that none is published twice.
 
 One line per file, JSON behind its CRC, appended and synced *before* the file gets
 its public name.  So for a segment that is still there after a crash:
@@ -7,8 +8,8 @@ its public name.  So for a segment that is still there after a crash:
     a line and a hidden file    the rename did not happen: rename it now
     a line, no hidden file  it was public, whoever took it since: nothing is left to do
 
-Of those whose segments are gone the older ones are forgotten in time.  The last line
-remembers the last lsn, once every segment is gone.
+Entries whose segments are gone are dropped in time, the oldest first.  The last one
+stays: it has the last lsn when no segment is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Stored batches to rows, whatever their decoders do: an event that was acknowledged is
-published, and one bad batch stops no other.
+"""Decodes stored batches into rows, and makes flawed rows of those that can not be.
 
-A batch that its protocol's decoder can not read (the decoder raises or is missing, or
+What was acknowledged is published, and one bad batch stops no other.  A batch that its protocol's decoder can not read (the decoder raises or is missing, or
 gives rows that are not the batch's) becomes as many rows as it has events, all of them
 with the flaw `undecodable`: the first has the batch's body as it is, the others are
 empty.  An event that the journal has lost becomes a row with the flaw `lost`.

@@ -15,7 +15,7 @@ _MOST_SECONDS = 60.0  # between two looks
 
 
 class Expiry:
-    """Of one archive.  Blocks."""
+    """The expiry of one archive.  Blocks."""
 
     def __init__(
         self,

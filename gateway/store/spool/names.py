@@ -1,4 +1,6 @@
-"""How spool files are called; the names are a contract (docs/design.md §4)."""
+"""Names of spool files: `events-<node>-<first lsn>-<last lsn>.parquet`, a contract
+(docs/design.md §4).
+"""
 
 from __future__ import annotations
 

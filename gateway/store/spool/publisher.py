@@ -46,7 +46,7 @@ class Published:
 
 
 class Publisher:
-    """Turns one segment at a time into a file.  Blocking; raises OSError."""
+    """Makes a file of one segment at a time.  Blocking; raises OSError."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Publisher:
                     modified = self._disk.modified(self._spool / name)
                     self._newest = max(self._newest, modified)
         self._disk.sync_directory(self._spool)
-        return [left for sealed in segments if (left := self._left_of(sealed))]
+        return [left for sealed in segments if (left := self._unpublished_part(sealed))]
 
-    def _left_of(self, sealed: Segment) -> Segment | None:
+    def _unpublished_part(self, sealed: Segment) -> Segment | None:
         """What of a segment is not public yet.
 
         More than nothing and less than all of it only where a sync failed, its
@@ -99,7 +99,7 @@ class Publisher:
         """
         first = self._catalog.unpublished(sealed.first_lsn)
         if first > sealed.last_lsn:
-            self._let_go(sealed)
+            self._remove(sealed)
             return None
         return replace(sealed, first_lsn=first)
 
@@ -109,7 +109,7 @@ class Publisher:
         None if it has no events.
         """
         if not sealed.events:
-            self._let_go(sealed)
+            self._remove(sealed)
             return None
         begun = time.perf_counter()
         entry = self._catalog.find(sealed.first_lsn)
@@ -128,7 +128,7 @@ class Publisher:
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
-        self._let_go(sealed)
+        self._remove(sealed)
         return Published(
             self._spool / entry.name,
             entry.first,
@@ -137,7 +137,7 @@ class Publisher:
             time.perf_counter() - begun,
         )
 
-    def _let_go(self, sealed: Segment) -> None:
+    def _remove(self, sealed: Segment) -> None:
         if not self._keep:
             self._disk.unlink(sealed.path)
 

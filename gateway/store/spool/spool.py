@@ -1,4 +1,4 @@
-"""The spool's thread: publishes sealed segments in order of lsn, and watches the room.
+"""The spool's thread: publishes sealed segments in order of lsn, and watches the disk.
 
 What fails for want of room or because of the disk is tried again until it works: the
 segment is still there, so nothing is lost by waiting.  Between two segments, and every
@@ -55,7 +55,7 @@ class Journal(Protocol):
 
 
 class Spool:
-    """The thread, and what it tells."""
+    """The thread, and its interface in the reactor."""
 
     _log = Logger()
 
@@ -157,7 +157,7 @@ class Spool:
     def _next(self) -> Segment | None:
         """The next segment to publish, watching the levels meanwhile; None at the end."""
         while True:
-            self._look_around()
+            self._check_levels()
             try:
                 return self._work.get(timeout=_TICK_SECONDS)
             except queue.Empty:
@@ -172,7 +172,7 @@ class Spool:
                 self._failed(sealed, why)
                 if self._stop.wait(0 if self._stop.is_set() else _TICK_SECONDS):
                     return False
-                self._look_around()
+                self._check_levels()
                 continue
             self._failing = False
             self._add_to_backlog(-sealed.bytes)
@@ -191,7 +191,7 @@ class Spool:
             )
         self._failing = True
 
-    def _look_around(self) -> None:
+    def _check_levels(self) -> None:
         with contextlib.suppress(OSError):
             self._watch()
             self._expiry.run()

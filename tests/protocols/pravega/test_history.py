@@ -14,7 +14,7 @@ from gateway.event import Batch, Origin
 from gateway.protocols.pravega import history as history_module
 from gateway.protocols.pravega import records
 from gateway.protocols.pravega.history import History
-from gateway.protocols.pravega.runs import Group
+from gateway.protocols.pravega.runs import RowGroup
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.store import finder
@@ -300,7 +300,7 @@ def test_a_little_of_a_piece(places: Places) -> None:
     places.append(events(b"x" * 1000), "t")
     path = places.publish()
     with pq.ParquetFile(path) as file:
-        group = Group(file, 0, 1, "pravega")
+        group = RowGroup(file, 0, 1, "pravega")
         small, large = group.run(file, 0, "s"), group.run(file, 0, "t")
     assert bytes(small.data) == places.bytes["s"]
     assert bytes(large.data) == places.bytes["t"]

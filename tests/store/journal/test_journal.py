@@ -18,7 +18,7 @@ from gateway.store.journal import Journal, Log, Segment, Settings, recover, segm
 Make = Callable[..., Batch]
 
 
-class Moody(RealDisk):
+class FailingDisk(RealDisk):
     """The real disk, with a list of the calls to fail next; errno 0 lets one pass."""
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Moody(RealDisk):
         self.synced: list[int] = []
 
     def create(self, path: Path) -> File:
-        return _Moody(super().create(path), self)
+        return _FailingFile(super().create(path), self)
 
 
-class _Moody:
-    def __init__(self, file: File, disk: Moody) -> None:
+class _FailingFile:
+    def __init__(self, file: File, disk: FailingDisk) -> None:
         self._file, self._disk = file, disk
         self.broken = False
 
@@ -64,7 +64,7 @@ class Running:
     """A journal with its thread, and the test as its reactor."""
 
     def __init__(
-        self, directory: Path, disk: Moody, turns: Any, **settings: Any
+        self, directory: Path, disk: FailingDisk, turns: Any, **settings: Any
     ) -> None:
         self.turns, self.disk, self.directory = turns, disk, directory
         self.sealed: list[Segment] = []
@@ -96,7 +96,7 @@ def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
     made: list[Running] = []
 
     def start(*, wait: bool = False, **settings: Any) -> Running:
-        running = Running(directory, Moody(), turns, **settings)
+        running = Running(directory, FailingDisk(), turns, **settings)
         made.append(running)
         if not wait:
             running.journal.start()

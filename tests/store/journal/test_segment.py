@@ -206,7 +206,7 @@ def test_no_garbage_raises_anything_else(data: bytes) -> None:
     """Any bytes behind a good header are read as nothing, or as a torn tail."""
     header = segment.Header(1, 1, 7).encode()
     assert list(segment.Scan(header + data)) == []
-    with contextlib.suppress(segment.Foreign):
+    with contextlib.suppress(segment.InvalidSegment):
         segment.Scan(data)
 
 
@@ -217,7 +217,7 @@ def test_a_later_format_is_named() -> None:
     import google_crc32c
 
     head[-4:] = google_crc32c.extend(7, bytes(head[:-4])).to_bytes(4, "little")
-    with pytest.raises(segment.Newer, match="format 2; this version reads 1"):
+    with pytest.raises(segment.NewerFormat, match="format 2; this version reads 1"):
         segment.Header.decode(bytes(head))
 
 

@@ -13,7 +13,7 @@ from gateway.store.spool import Settings, Spool
 from gateway.testing.reactor import QueuedReactor
 
 
-class Held:
+class FakeJournal:
     """What the spool sees of the journal."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ def start(
     on_expired: Callable[[], None] = lambda: None,
     also_reserved: int = 0,
     **settings: Any,
-) -> tuple[Spool, Held, QueuedReactor]:
-    turns, held = QueuedReactor(), Held()
+) -> tuple[Spool, FakeJournal, QueuedReactor]:
+    turns, journal = QueuedReactor(), FakeJournal()
     spool = Spool(
         place.spool,
         place.archive,
@@ -65,16 +65,16 @@ def start(
         on_expired=on_expired,
         also_reserved=lambda: also_reserved,
     )
-    return spool, held, turns
+    return spool, journal, turns
 
 
 def test_segments_are_published_in_order(place: Any) -> None:
     """What the last run left comes first, then what is sealed now."""
     left, now = place.sealed(b"a,b"), place.sealed(b"c")
-    spool, held, turns = start(place)
-    spool.start(held, [left])
+    spool, journal, turns = start(place)
+    spool.start(journal, [left])
     spool.publish(now)
-    turns.run(lambda: held.last == 3)
+    turns.run(lambda: journal.last == 3)
     turns.wait(spool.stop())
     assert len(place.public()) == 2
     assert spool.published_lsn == 3
@@ -84,11 +84,13 @@ def test_segments_are_published_in_order(place: Any) -> None:
 def test_the_end_of_every_segment_is_told(place: Any) -> None:
     """In order, after the journal knows; of those without events too."""
     told: list[tuple[Segment, int]] = []
-    spool, held, turns = start(place, on_done=lambda s: told.append((s, held.last)))
+    spool, journal, turns = start(
+        place, on_done=lambda s: told.append((s, journal.last))
+    )
     one = place.sealed(b"a,b")
     place.log.commit([place.metadata()])
     two, three = place.log.seal(), place.sealed(b"c")
-    spool.start(held, [one, two, three])
+    spool.start(journal, [one, two, three])
     turns.run(lambda: len(told) == 3)
     turns.wait(spool.stop())
     assert told == [(one, 2), (two, 2), (three, 3)]
@@ -100,9 +102,9 @@ def test_room_for_checkpoints_is_reserved_too(place: Any) -> None:
     """State files that can not be written would keep the journal from shrinking."""
     place.disk = Full()
     place.disk.free_bytes = 50 << 20
-    spool, held, turns = start(place, also_reserved=60 << 20)
-    spool.start(held, [])
-    turns.run(lambda: bool(held.holds.get("disk")))
+    spool, journal, turns = start(place, also_reserved=60 << 20)
+    spool.start(journal, [])
+    turns.run(lambda: bool(journal.holds.get("disk")))
     assert spool.reserved_bytes > 60 << 20
     turns.wait(spool.stop())
 
@@ -111,9 +113,9 @@ def test_a_failure_is_tried_again(place: Any) -> None:
     """No room for a file: the segment stays, and the next try publishes it once."""
     place.disk = Full()
     place.disk.fail_renames = 1
-    spool, held, turns = start(place)
-    spool.start(held, [place.sealed(b"a,b")])
-    turns.run(lambda: held.last == 2)
+    spool, journal, turns = start(place)
+    spool.start(journal, [place.sealed(b"a,b")])
+    turns.run(lambda: journal.last == 2)
     turns.wait(spool.stop())
     assert len(place.public()) == 1
 
@@ -123,8 +125,8 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
     place.disk = Full()
     place.disk.fail_renames = 10**9
     sealed = place.sealed(b"a,b")
-    spool, held, turns = start(place)
-    spool.start(held, [sealed])
+    spool, journal, turns = start(place)
+    spool.start(journal, [sealed])
     turns.wait(spool.stop())
     assert sealed.path.exists()
     place.disk.fail_renames = 0
@@ -134,13 +136,13 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
 
 def test_a_full_spool_holds_the_journal(place: Any) -> None:
     """At `spool.max_bytes` the journal takes nothing, until Spark has made room."""
-    spool, held, turns = start(place, max_bytes=10)
-    spool.start(held, [place.sealed(b"a,b")])
-    turns.run(lambda: bool(held.holds.get("spool")) and held.last == 2)
-    assert "spool.max_bytes" in (held.holds["spool"] or "")
+    spool, journal, turns = start(place, max_bytes=10)
+    spool.start(journal, [place.sealed(b"a,b")])
+    turns.run(lambda: bool(journal.holds.get("spool")) and journal.last == 2)
+    assert "spool.max_bytes" in (journal.holds["spool"] or "")
     for path in place.spool.iterdir():
         path.rename(place.archive / path.name)
-    turns.run(lambda: held.holds["spool"] is None)
+    turns.run(lambda: journal.holds["spool"] is None)
     turns.wait(spool.stop())
 
 
@@ -148,19 +150,19 @@ def test_a_full_disk_holds_the_journal(place: Any) -> None:
     """Without room for the files to come nothing more is taken; room heals it."""
     place.disk = Full()
     place.disk.free_bytes = 0
-    spool, held, turns = start(place)
-    spool.start(held, [])
-    turns.run(lambda: bool(held.holds.get("disk")))
+    spool, journal, turns = start(place)
+    spool.start(journal, [])
+    turns.run(lambda: bool(journal.holds.get("disk")))
     place.disk.free_bytes = 1 << 40
-    turns.run(lambda: held.holds["disk"] is None)
+    turns.run(lambda: journal.holds["disk"] is None)
     turns.wait(spool.stop())
 
 
 def test_a_backlog_makes_larger_files(place: Any) -> None:
     """The further Spark is behind, the longer a segment stays open."""
-    spool, held, turns = start(place)
-    spool.start(held, [place.sealed(b"%d" % n) for n in range(40)])
-    turns.run(lambda: held.last == 40 and held.roll_factor > 4)
+    spool, journal, turns = start(place)
+    spool.start(journal, [place.sealed(b"%d" % n) for n in range(40)])
+    turns.run(lambda: journal.last == 40 and journal.roll_factor > 4)
     turns.wait(spool.stop())
 
 
@@ -177,12 +179,12 @@ def test_the_archive_expires(place: Any) -> None:
     os.utime(old, (time.time() - 7200,) * 2)
     os.utime(foreign, (time.time() - 7200,) * 2)
     left: list[set[str]] = []
-    spool, held, turns = start(
+    spool, journal, turns = start(
         place,
         retention=3600.0,
         on_expired=lambda: left.append({each.name for each in place.archive.iterdir()}),
     )
-    spool.start(held, [])
+    spool.start(journal, [])
     turns.run(lambda: left)
     turns.wait(spool.stop())
     assert left == [{new.name, foreign.name}]
