@@ -38,6 +38,7 @@ from gateway.admin.status import (
     Status,
 )
 from gateway.daemon import logs, notify, statistics
+from gateway.daemon.lake import LakeWatch
 from gateway.daemon.protocols import Broken, Protocols
 from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
@@ -145,6 +146,7 @@ class Gateway(MultiService):
             _leave(f"gateway can not start: admin: {why}")
         self.storage.start()
         self._every(_CHECK_SECONDS, self.storage.journal.check)
+        self.lake.begin(self.storage.journal.durable_lsn)
         try:
             self.protocols.start()
         except Broken as why:
@@ -211,6 +213,11 @@ class Gateway(MultiService):
             clock=self._reactor,
         )
         self._tap = Tap(self.live)
+        self.lake = LakeWatch(
+            self.settings.node,
+            self.settings.data_dir / "lake",
+            storage.directories.spool,
+        )
         self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
         storage.recover(self.protocols.open(storage.remembered, self._lend))
 
@@ -308,6 +315,7 @@ class Gateway(MultiService):
                 *self.protocols.statistics(),
                 *statistics.of_state(self.storage.checkpoint),
                 statistics.of_feeds(self.live, self._replay),
+                *self.lake.statistics(),
             ],
         )
 
@@ -332,6 +340,7 @@ class Gateway(MultiService):
             [now - stored.batch.received_at / 1e6 for stored in group]
         )
         self.live.durable(group)
+        self.lake.durable(group)
 
     def _committed(self, commit: Commit) -> None:
         self.metrics.committed(commit.seconds, commit.events, commit.bytes)

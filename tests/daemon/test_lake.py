@@ -1,0 +1,135 @@
+"""How far behind the tables are, and whether the job lives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.daemon.lake import SILENT, LakeWatch
+from gateway.event import SCHEMA, Batch, Origin, Stored
+from gateway.spark.health import path_of
+
+ORIGIN = Origin("plain", "p", "s", "peer")
+
+
+class World:
+    """A data directory, a clock and what the job says."""
+
+    def __init__(self, data: Path) -> None:
+        self.now = 1000.0
+        self.spool = data / "spool"
+        self.spool.mkdir(parents=True)
+        self._health = path_of(data / "lake")
+        self.watch = LakeWatch("gw", data / "lake", self.spool, lambda: self.now)
+
+    def say(self, **news: Any) -> None:
+        """As the job does: a new file in place of the old one."""
+        self._health.parent.mkdir(parents=True, exist_ok=True)
+        new = self._health.with_name("new")
+        told = {"at": self.now, "state": "running", "committed_lsn": {}, **news}
+        new.write_text(json.dumps(told))
+        new.replace(self._health)
+
+    def durable(self, first: int, count: int, at: float) -> None:
+        """Events become durable that came at this time."""
+        batch = Batch(ORIGIN, int(at * 1e6), count, b"", 0)
+        self.watch.durable([Stored(batch, first)])
+
+    def seen(self) -> dict[str, dict[str, Any]]:
+        """The sections of /api/status."""
+        return {
+            section.name: {one.name: one.value for one in section.values}
+            for section in self.watch.statistics()
+        }
+
+    @property
+    def lag(self) -> float:
+        return float(self.seen()["lake"]["lag_seconds"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Before anything has come."""
+    return World(tmp_path)
+
+
+def test_without_a_job(world: World) -> None:
+    """Events grow old, and the job is down."""
+    assert world.lag == 0
+    world.durable(1, 10, 1000)
+    world.now = 1060
+    seen = world.seen()
+    assert seen["lake"] == {
+        "lag_seconds": 60,
+        "lag_by_node": {"gw": 60},
+        "committed_lsn": 0,
+    }
+    assert not seen["spark"]["up"]
+    assert seen["spark"]["last_batch_at"] is None
+
+
+def test_the_oldest_event_counts(world: World) -> None:
+    """What is in a table is no longer waited for; other nodes' events are not ours."""
+    for second in range(5):
+        world.durable(second * 10 + 1, 10, 1000 + 2 * second)
+    world.now = 1010
+    world.say(committed_lsn={"gw": 20, "other": 99}, last_batch_at=1009)
+    assert world.lag == 6
+    assert world.seen()["lake"]["committed_lsn"] == 20
+    assert world.seen()["spark"]["last_batch_at"] == 1009
+    world.say(committed_lsn={"gw": 50})
+    assert world.lag == 0
+
+
+def test_a_silent_job_is_down(world: World) -> None:
+    """Well within a minute, and also if it said goodbye."""
+    world.say()
+    assert world.seen()["spark"]["up"]
+    world.now += SILENT
+    assert not world.seen()["spark"]["up"]
+    world.say(state="stopped")
+    assert not world.seen()["spark"]["up"]
+    assert SILENT <= 45
+
+
+def test_what_waited_before_our_start(world: World) -> None:
+    """Its age is in the oldest file that is in no table."""
+    for first, at in ((1, 500), (11, 700)):
+        name = f"events-gw-{first:020d}-{first + 9:020d}.parquet"
+        fields = [field for field in SCHEMA if field.name in ("lsn", "received_at")]
+        columns = [
+            pa.array(range(first, first + 10), pa.int64()),
+            pa.array([at * 1_000_000] * 10, fields[1].type),
+        ]
+        pq.write_table(pa.table(columns, pa.schema(fields)), world.spool / name)
+    world.say(committed_lsn={"gw": 10})
+    world.watch.begin(20)
+    assert world.lag == 300
+    world.say(committed_lsn={"gw": 20})
+    assert world.lag == 0
+
+
+def test_marks_are_bounded(world: World) -> None:
+    """A job that is down for days costs no memory; ages stay right, or a little greater."""
+    for second in range(20_000):
+        world.durable(second + 1, 1, 1000 + 2 * second)
+    assert len(world.watch._marks) <= 4096
+    world.now = 1000 + 2 * 20_000
+    assert world.lag == 40_000
+    world.say(committed_lsn={"gw": 10_000})
+    assert 20_000 <= world.lag <= 20_100
+    world.say(committed_lsn={"gw": 19_999})
+    assert 0 < world.lag < 100
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"committed_lsn": 3}'])
+def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> None:
+    """It does not stop the status page."""
+    path_of(tmp_path / "lake").parent.mkdir(parents=True)
+    path_of(tmp_path / "lake").write_text(text)
+    assert not world.seen()["spark"]["up"]
