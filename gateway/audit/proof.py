@@ -27,6 +27,7 @@ from gateway.audit.lake import Lake, Problem, Unusable
 from gateway.audit.ranges import Ranges
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.lake import known_holes
 
 __all__ = ["Double", "Hole", "Node", "Report", "audit"]
 
@@ -71,6 +72,8 @@ class Node:
     """Only there."""
     holes: Ranges
     doubles: Ranges
+    aside: Ranges = field(default_factory=Ranges)
+    """In spool files that the Spark job could not read; it has written them down."""
 
     @property
     def events(self) -> int:
@@ -138,6 +141,7 @@ class _View:
         self._journal: dict[str, JournalContent] = {}
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
+        self._aside: dict[str, Ranges] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         self._until: dict[str, int] = {}
 
@@ -145,6 +149,7 @@ class _View:
         self._journal = read_journal(self._directories.journal)
         self._spool = spool_files(self._directories.spool)
         self._lake.look()
+        self._aside = self._moved_aside()
         self._archive = spool_files(self._directories.archive)
         names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
         names |= self._until.keys()
@@ -167,6 +172,8 @@ class _View:
         lacking = missing - Ranges.of(runs)
         waiting = lacking & journal.events
         holes = (lacking - waiting) | (waiting & self._taken(journal, waiting))
+        aside = holes & self._aside.get(name, Ranges())
+        holes = holes - aside
         spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
         twice = Ranges.twice(runs) | Ranges.twice(spans.values())
         return Node(
@@ -175,8 +182,9 @@ class _View:
             last,
             in_lake=asked.events - missing.events,
             in_spool=missing.events - lacking.events,
-            in_journal=lacking.events - holes.events,
+            in_journal=lacking.events - holes.events - aside.events,
             holes=holes,
+            aside=aside,
             doubles=lake.doubled(self._first, last) | (twice & asked),
         )
 
@@ -213,6 +221,16 @@ class _View:
                     continue
             found += self._runs[name]
         return found
+
+    def _moved_aside(self) -> dict[str, Ranges]:
+        try:
+            holes = known_holes(self._directories.lake)
+        except ValueError:
+            return {}  # then they are holes that nobody knows
+        return {
+            node: Ranges.of((one.first, one.last) for one in holes if one.node == node)
+            for node in {one.node for one in holes}
+        }
 
     def explain(self, report: Report) -> None:
         """Say of the first faults what is known, of the others where they are."""

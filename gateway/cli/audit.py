@@ -140,7 +140,11 @@ def _show(report: Report, searched: Acknowledged | None) -> None:
     if searched:
         _show_searched(searched)
     if _complete(report, searched):
-        print(f"complete: {report.events} events, each exactly once")
+        aside = sum(node.aside.events for node in report.nodes)
+        known = (
+            f" but for {aside} in spool files that were moved aside" if aside else ""
+        )
+        print(f"complete: {report.events} events, each exactly once{known}")
     else:
         print(f"INCOMPLETE: {printable(_summary(report, searched))}")
 
@@ -154,6 +158,12 @@ def _faults(report: Report) -> Iterable[str]:
             if hole.archive:
                 known = f"the archive still has them: {_some(hole.archive)}"
             yield f"hole: {name} lsn {_range(hole.first, hole.last)}: {known}"
+    for node in report.nodes:
+        for first, last in node.aside:
+            yield (
+                f"moved aside: {node.node} lsn {_range(first, last)}: the Spark job could"
+                " not read their file; it lies in poison/ beside its reason"
+            )
     for name, doubles in report.doubles.items():
         for double in doubles:
             where = _some(double.files) or "more than once"
@@ -231,6 +241,7 @@ def _plain(report: Report, searched: Acknowledged | None) -> dict[str, Any]:
                 "in_lake": node.in_lake,
                 "in_spool": node.in_spool,
                 "in_journal": node.in_journal,
+                "aside": [{"first": one, "last": last} for one, last in node.aside],
                 "holes": [
                     {
                         "first": hole.first,

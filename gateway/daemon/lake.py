@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from gateway.event import Stored
 from gateway.protocol import Statistic, Statistics
-from gateway.spark.health import BEAT, path_of
 from gateway.store.finder import spool_files
+from gateway.store.lake import BEAT, health_path
 
 __all__ = ["LakeWatch"]
 
@@ -43,7 +43,7 @@ class LakeWatch:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
-        self._path = path_of(lake)
+        self._path = health_path(lake)
         self._spool = spool
         self._clock = clock
         self._told: Mapping[str, Any] = {}

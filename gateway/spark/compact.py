@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 
 from gateway.spark import stats
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.sinks import INTERNAL, publishing
+from gateway.spark.sinks import publishing
+from gateway.store.lake import INTERNAL
 
 __all__ = ["TABLES", "Busy", "Compacted", "Compactor", "compact"]
 

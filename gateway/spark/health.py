@@ -16,24 +16,17 @@ from typing import Any
 
 from gateway import __version__
 from gateway.spark.ledger import Ledger, SpoolFile
-from gateway.spark.sinks import INTERNAL, Committed
+from gateway.spark.sinks import Committed
+from gateway.store.lake import BEAT, health_path
 
-__all__ = ["BEAT", "Health", "path_of"]
-
-#: Seconds between two writes while nothing happens.
-BEAT = 5.0
-
-
-def path_of(lake: Path) -> Path:
-    """Where a lake's job writes its health."""
-    return lake / INTERNAL / "health.json"
+__all__ = ["Health"]
 
 
 class Health:
     """Collects what is to be told, and writes it."""
 
     def __init__(self, lake: Path, clock: Callable[[], float] = time.time) -> None:
-        self._path = path_of(lake)
+        self._path = health_path(lake)
         self._clock = clock
         self._written = 0.0
         self._known: dict[str, Any] = {

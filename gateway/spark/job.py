@@ -22,7 +22,8 @@ from gateway.spark.compact import Compactor
 from gateway.spark.health import Health
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.poison import Poison
-from gateway.spark.sinks import INTERNAL, Committed, Lake, Sink
+from gateway.spark.sinks import Committed, Lake, Sink
+from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
 
 if TYPE_CHECKING:

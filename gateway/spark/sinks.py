@@ -45,11 +45,9 @@ from gateway.spark.ledger import (
     write_json,
 )
 from gateway.spark.stats import Counted
+from gateway.store.lake import INTERNAL
 
-__all__ = ["INTERNAL", "Committed", "Lake", "LakeDisk", "Plan", "Sink", "publishing"]
-
-#: The folder of the lake that belongs to the job.
-INTERNAL = ".gateway"
+__all__ = ["Committed", "Lake", "LakeDisk", "Plan", "Sink", "publishing"]
 
 #: Tables that hold events, each in one of them.
 _TABLES = ("events", "quarantine")

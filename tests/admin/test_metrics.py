@@ -18,7 +18,7 @@ from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.plugins import installed
-from gateway.spark.health import path_of
+from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     )
     live: Any = SimpleNamespace(subscribers=21, skipped=23)
     replay: Any = SimpleNamespace(subscribers=22)
-    health = path_of(tmp_path / "lake")
+    health = health_path(tmp_path / "lake")
     health.parent.mkdir(parents=True)
     told = {"last_batch_at": 1.5, "last_batch_seconds": 2.5, "rows": 3, "misfits": 4}
     health.write_text(json.dumps(told))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
+from gateway.cli import main
 from gateway.store.directories import Directories
 
 NAME = "events-gw-00000000000000000001-00000000000000000004.parquet"
@@ -31,3 +33,30 @@ def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
     assert not report.complete
     [node] = report.nodes
     assert (node.last, list(node.holes)) == (4, [(2, 2)])
+
+
+def test_what_was_moved_aside_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that the Spark job could not read and wrote down is told, and is no hole;
+    what it did not write down is one."""
+    lake = tmp_path / "lake"
+    (lake / "events").mkdir(parents=True)
+    lsns = pa.array([1, 2, 9], pa.int64())
+    pq.write_table(pa.table({"node": ["gw"] * 3, "lsn": lsns}), lake / "events" / NAME)
+    (lake / ".gateway").mkdir()
+    hole = {"node": "gw", "first": 3, "last": 7, "file": "f", "why": "cut", "at": 1.0}
+    ledger = lake / ".gateway" / "events.json"
+    ledger.write_text(json.dumps({"holes": [hole]}))
+    [node] = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    assert (list(node.aside), list(node.holes)) == ([(3, 7)], [(8, 8)])
+    assert (node.in_lake, node.in_journal) == (3, 0)
+
+    ledger.write_text(json.dumps({"holes": [{**hole, "last": 8}]}))
+    assert main(["audit", "--data-dir", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "moved aside: gw lsn 3-8" in said
+    assert "complete: 9 events, each exactly once but for 6" in said
+    ledger.write_text("{")
+    [node] = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
+    assert list(node.holes) == [(3, 8)]

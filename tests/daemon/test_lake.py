@@ -12,7 +12,7 @@ import pytest
 
 from gateway.daemon.lake import SILENT, LakeWatch
 from gateway.event import SCHEMA, Batch, Origin, Stored
-from gateway.spark.health import path_of
+from gateway.store.lake import health_path
 
 ORIGIN = Origin("plain", "p", "s", "peer")
 
@@ -24,7 +24,7 @@ class World:
         self.now = 1000.0
         self.spool = data / "spool"
         self.spool.mkdir(parents=True)
-        self._health = path_of(data / "lake")
+        self._health = health_path(data / "lake")
         self.watch = LakeWatch("gw", data / "lake", self.spool, lambda: self.now)
 
     def say(self, **news: Any) -> None:
@@ -130,6 +130,6 @@ def test_marks_are_bounded(world: World) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"committed_lsn": 3}'])
 def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> None:
     """It does not stop the status page."""
-    path_of(tmp_path / "lake").parent.mkdir(parents=True)
-    path_of(tmp_path / "lake").write_text(text)
+    health_path(tmp_path / "lake").parent.mkdir(parents=True)
+    health_path(tmp_path / "lake").write_text(text)
     assert not world.seen()["spark"]["up"]

@@ -1,0 +1,55 @@
+"""The files beside the tables that others than the Spark job read, too.
+
+lake/.gateway/events.json    the job's ledger: what is in the tables, and what not
+lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["BEAT", "INTERNAL", "KnownHole", "health_path", "known_holes"]
+
+#: The folder of the lake that belongs to the job; readers of tables pass it over.
+INTERNAL = ".gateway"
+
+#: Seconds between two words of the job's health while nothing happens.
+BEAT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHole:
+    """Events that are in no table because their spool file could not be read."""
+
+    node: str
+    first: int
+    last: int
+    file: str
+    """The spool file's name; it lies in `poison/`."""
+    why: str
+
+
+def health_path(lake: Path) -> Path:
+    """Where a lake's job leaves word."""
+    return lake / INTERNAL / "health.json"
+
+
+def known_holes(lake: Path) -> list[KnownHole]:
+    """What the job has moved aside and written down; nothing without a ledger.
+
+    Raises OSError, and ValueError for a ledger that is damaged.
+    """
+    try:
+        ledger = json.loads((lake / INTERNAL / "events.json").read_bytes())
+        return [
+            KnownHole(
+                *(hole[name] for name in ("node", "first", "last", "file", "why"))
+            )
+            for hole in ledger.get("holes", ())
+        ]
+    except FileNotFoundError:
+        return []
+    except (KeyError, TypeError, AttributeError) as why:
+        raise ValueError(f"no ledger: {why!r}") from None
