@@ -2,7 +2,8 @@
 
 A publisher is asked for `options.window` elements at first, and for k more when k more
 are durable.  So demand is the acknowledgement: the publisher knows without any other
-message that all but the last window of what was requested is on disk.
+message that all but the last window of what was requested is on disk.  While the
+journal is full no demand is given, which bounds what arrives: nobody is paused for it.
 
 The elements of one read, of all streams, are one batch.  If all are of a fixed size,
 each stream has a batch of its own, because its elements are then one block of rows.
@@ -64,8 +65,8 @@ class Ingest:
     """Submits the elements of one connection to the journal."""
 
     __slots__ = ("_acknowledged", "_arrived", "_claims", "_connection", "_flush",
-                 "_intakes", "_listener", "_lost", "_session", "_stopped", "pending",
-                 "unacknowledged")  # fmt: skip
+                 "_intakes", "_listener", "_lost", "_session", "_stopped",
+                 "_waits_for_room", "pending", "unacknowledged")  # fmt: skip
 
     def __init__(
         self,
@@ -89,15 +90,11 @@ class Ingest:
         self._claims: dict[Claim, Consumed | None] = {}
         self._arrived: list[Run] = []
         self._stopped = False
+        self._waits_for_room = False
         self.pending = 0
         """Batches that were submitted and are not durable yet."""
         self.unacknowledged = 0
         """The bytes that they hold."""
-
-    @property
-    def subscribed(self) -> bool:
-        """Whether there is a publisher that may send."""
-        return bool(self._intakes)
 
     def subscribe(self, publisher: str) -> None:
         """Subscribe to the peer's *publisher*.
@@ -222,11 +219,16 @@ class Ingest:
             self._session.consumer.stored(intake.stream, intake.stored)
         if not self._listener.journal.full:
             self._session.consumer.request(intake.stream, intake.credit.grant())
+        elif not self._waits_for_room:
+            self._waits_for_room = True
+            self._listener.journal.when_room().addCallback(self._has_room)
 
-    def has_room(self) -> None:
+    def _has_room(self, _: None) -> None:
         """The journal has room again: give the demand that was held back."""
+        self._waits_for_room = False
         for intake in self._intakes.values():
             self._grant(intake)
+        self._flush()
 
     def stop(self, stream: Consumed) -> None:
         """A stream is over; its elements that have arrived are stored all the same."""

@@ -43,6 +43,9 @@ from gateway.protocols.rsio.signals import (
 __all__ = ["RsioListener", "RsioServer", "accept"]
 
 _NAME_BYTES = 255
+_FULL_BYTES = 1 << 18
+"""While the journal is full, a connection that has so much on its way to the disk is
+not read.  A publisher has no more on its way unless commits fail or take long."""
 _STOPPING = "E503 stopping"
 
 
@@ -134,7 +137,7 @@ class RsioServer:
             connection,
             listener.journal,
             listener.unacknowledged_bytes,
-            self._has_room,
+            self._regulate,
         )
         self._named = self._heard = self._draining = False
         self._busy = self._closed = self._rejected = False
@@ -349,19 +352,15 @@ class RsioServer:
             self._connection.busy(waiting)
 
     def _regulate(self) -> None:
-        """Pause or resume reading, by the journal and by what is unacknowledged."""
+        """Pause or resume reading, by what is unacknowledged.
+
+        A full journal holds back demand, not messages: a peer is heard all the while.
+        """
         if self._closed:
             return
-        ingest = self._ingest
-        self._valve.regulate(
-            ingest.unacknowledged, feeding=ingest.subscribed and not self._draining
-        )
-
-    def _has_room(self) -> None:
-        if not self._closed:
-            self._ingest.has_room()
-            self._flush()
-            self._regulate()
+        unacknowledged = self._ingest.unacknowledged
+        feeding = unacknowledged >= _FULL_BYTES and not self._draining
+        self._valve.regulate(unacknowledged, feeding=feeding)
 
     # The end
 

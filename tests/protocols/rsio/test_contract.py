@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gateway.plugins import installed
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits
@@ -37,3 +39,18 @@ class TestRsio(ProtocolContract):
         return requested
 
     replies = acknowledged
+
+    def test_a_full_journal_stops_reading(self, tmp_path: Path) -> None:
+        """Demand does it instead: the peer is heard, and is asked for nothing more."""
+        daemon = self._daemon(tmp_path)
+        connection = self._opened(daemon)
+        daemon.journal.full = True
+        for data, _ in self.batches:
+            connection.deliver(data)
+        daemon.store()
+        assert not connection.paused
+        assert self.acknowledged(connection.sent) == 0
+        daemon.journal.full = False
+        daemon.store()
+        assert self.acknowledged(connection.sent) == len(self.batches)
+        self._end(daemon, connection)

@@ -14,11 +14,14 @@ from gateway.protocols.rsio.messages import (
     Cancel,
     ClientHello,
     Goodbye,
+    GoodbyeAck,
     OnComplete,
     OnError,
     OnNextLastPart,
     OnNextPart,
     OnSubscribe,
+    Ping,
+    Pong,
     Request,
     ServerHello,
     Stored,
@@ -149,16 +152,51 @@ def test_numbers_go_on(gate: Any) -> None:
 
 
 def test_a_full_journal_gives_no_credit(make_gate: Any) -> None:
-    """What is durable is acknowledged when there is room for more; nothing is read."""
+    """What is durable is acknowledged when there is room for more."""
     gate = make_gate(window=4)
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 4))
     gate.heard()
     gate.journal.full = True
     gate.journal.store_all()
     assert gate.heard() == []
-    assert gate.connection.paused
     gate.journal.full = False
     assert gate.heard() == [Request(1, 4)]
+    assert not gate.connection.paused
+
+
+def test_a_publisher_is_heard_though_the_journal_is_full(make_gate: Any) -> None:
+    """Demand bounds its elements; its ping, its cancel and its goodbye are answered, and
+    what it subscribed to goes on."""
+    gate = make_gate(window=4)
+    gate.say(ClientHello(0, (1, 3)), OnSubscribe(1, 0), Subscribe("check/slow?n=9", 7, 9))
+    gate.journal.full = True
+    gate.say(wire.on_next(1, [b"{}"] * 4))
+    gate.journal.store_all()
+    gate.heard()
+    gate.clock.advance(0.1)
+    assert gate.heard() == [(7, [b"0"])]
+    gate.say(Ping(b"there?"))
+    assert gate.heard() == [Pong(b"there?")]
+    gate.say(Cancel(7))
+    gate.clock.advance(1)
+    assert gate.heard() == []
+    gate.say(wire.on_next(1, [b"beyond the demand"]))
+    assert gate.heard() == [Cancel(1)]
+    gate.say(Goodbye(""))
+    assert gate.heard() == [GoodbyeAck("")]
+    assert gate.connection.closed
+
+
+def test_a_full_journal_pauses_who_has_much_on_its_way(make_gate: Any) -> None:
+    """So that memory is bounded while nothing at all can be stored."""
+    gate = make_gate()
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.journal.full = True
+    gate.say(wire.on_next(1, [b"x" * 200_000]))
+    assert not gate.connection.paused
+    gate.say(wire.on_next(1, [b"x" * 200_000]))
+    assert gate.connection.paused
+    gate.journal.store_all()
     assert not gate.connection.paused
 
 

@@ -224,7 +224,7 @@ def test_drain_while_the_journal_is_full(gate: Any) -> None:
     """The answer to our goodbye is read all the same."""
     gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.journal.full = True
-    gate.say(wire.on_next(1, [b"{}"]))
+    gate.say(wire.on_next(1, [b"x" * 300_000]))
     assert gate.connection.paused
     gate.server.drain()
     gate.journal.store_all()
