@@ -168,7 +168,9 @@ def test_a_publisher_is_heard_though_the_journal_is_full(make_gate: Any) -> None
     """Demand bounds its elements; its ping, its cancel and its goodbye are answered, and
     what it subscribed to goes on."""
     gate = make_gate(window=4)
-    gate.say(ClientHello(0, (1, 3)), OnSubscribe(1, 0), Subscribe("check/slow?n=9", 7, 9))
+    gate.say(
+        ClientHello(0, (1, 3)), OnSubscribe(1, 0), Subscribe("check/slow?n=9", 7, 9)
+    )
     gate.journal.full = True
     gate.say(wire.on_next(1, [b"{}"] * 4))
     gate.journal.store_all()
