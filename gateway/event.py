@@ -66,6 +66,8 @@ class Origin:
     """Who the peer proved to be: certificate or token subject."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     """What else is worth keeping of the connection (TLS version, …)."""
+    latest: int = 0
+    """`received_at` of its newest batch: set by the journal only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +76,9 @@ class Batch:
 
     origin: Origin
     received_at: int
-    """When the batch was complete: microseconds since the epoch, UTC."""
+    """When the batch was complete: microseconds since the epoch, UTC.  The journal sets
+    it by the wall clock, whatever a protocol says; within a connection it never runs
+    backwards."""
     count: int
     """How many events `body` decodes to; each gets an lsn."""
     body: bytes
@@ -86,7 +90,7 @@ class Batch:
     withdrawn: bool = False
     """It is not to be stored any more: `Journal.withdraw`."""
     submitted_at: float = 0.0
-    """By a clock that is never set (seconds): set by the journal only."""
+    """By a monotonic clock (seconds): set by the journal only."""
 
 
 @dataclass(slots=True)

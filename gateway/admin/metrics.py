@@ -193,7 +193,6 @@ class ReactorLag:
         self._next = None
 
     def _tick(self) -> None:
-        # Never negative: the reactor's clock is the wall clock and may be set back.
         self._lag.observe(max(0.0, self._clock.seconds() - self._due))
         self.start()
 

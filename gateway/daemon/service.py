@@ -38,6 +38,7 @@ from gateway.admin.status import (
     Status,
 )
 from gateway.daemon import logs, notify, statistics
+from gateway.daemon.clock import make_monotonic
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.protocols import Broken, Protocols
 from gateway.event import Stored
@@ -91,6 +92,7 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     refuse_uvloop(reactor)
+    make_monotonic(reactor)
     loaded: config.Config = options["loaded"]
     root = logs.LoggingService(loaded.logging, options.parent)
     Gateway(loaded, reactor, RealDisk()).setServiceParent(root)
@@ -116,7 +118,7 @@ class Gateway(MultiService):
         self.listeners: list[Listener] = []
         self._reactor = reactor
         self._disk = disk
-        self._begun = time.time()
+        self._begun = time.monotonic()
         self._phase: str | None = "starting"
         self._loops: list[LoopingCall] = []
         self.metrics = Metrics(self.status)
@@ -248,7 +250,7 @@ class Gateway(MultiService):
             more={"/api/tap": tap_page(self._tap, self._reactor)},
         )
         self.admin.setServiceParent(self)
-        sessions = _sessions(self._begun)
+        sessions = _sessions(time.time())
         rejection_log = RejectionLog(self._reactor)
         turns = Turns(self._reactor)
         for configured in settings.listeners:
@@ -285,7 +287,7 @@ class Gateway(MultiService):
             node=self.settings.node,
             version=__version__,
             not_ready_reason=self._phase or journal.why_full,
-            uptime_seconds=time.time() - self._begun,
+            uptime_seconds=time.monotonic() - self._begun,
             listeners=[
                 ListenerStatus(
                     name=one.name,
@@ -335,10 +337,8 @@ class Gateway(MultiService):
         self._reactor.callFromThread(self.reload)
 
     def _durable(self, group: list[Stored]) -> None:
-        now = time.time()
-        self.metrics.acknowledged(
-            [now - stored.batch.received_at / 1e6 for stored in group]
-        )
+        now = time.monotonic()
+        self.metrics.acknowledged([now - one.batch.submitted_at for one in group])
         self.live.durable(group)
         self.lake.durable(group)
 

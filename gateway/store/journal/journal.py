@@ -93,6 +93,7 @@ class Journal:
         on_durable: Callable[[list[Stored]], None] = lambda _: None,
         on_commit: Callable[[Commit], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """*on_sealed* and *on_commit* are called in the journal's own thread."""
         self._store = log
@@ -103,6 +104,7 @@ class Journal:
         self._on_durable = on_durable
         self._on_commit = on_commit
         self._clock = clock
+        self._wall_clock = wall_clock
         self.durable_lsn = log.next_lsn - 1
         """The last event that was acknowledged, or may be."""
         self.roll_factor = 1.0
@@ -112,7 +114,7 @@ class Journal:
         self._holds: dict[str, str] = {}
         self._crowded_since: float | None = None
         """Since when memory is full, as `check` has seen it; None: it is not."""
-        self._holding_log = HoldingLog(clock)
+        self._holding_log = HoldingLog(clock, wall_clock)
         self._segment_bytes = settings.segment_bytes
         if settings.acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
@@ -267,6 +269,9 @@ class Journal:
             return waiting.done
         self._held += len(batch.body)
         batch.submitted_at = self._clock()
+        origin = batch.origin
+        now = int(self._wall_clock() * 1_000_000)
+        batch.received_at = origin.latest = max(now, origin.latest)
         with self._condition:
             self._queue.append(waiting)
             if len(self._queue) == 1:

@@ -88,7 +88,8 @@ class Log:
         next_lsn: int,
         *,
         reserve: Callable[[], int] = lambda: 0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """*reserve*: bytes to leave free for files of what is already durable."""
         self.directory = directory
@@ -97,6 +98,7 @@ class Log:
         self._disk = disk
         self._reserve = reserve
         self._clock = clock
+        self._wall_clock = wall_clock
         self._open: _Open | None = None
         self._last = (0, 0)
         """First lsn and attempt of the newest segment, whether it is still there or not."""
@@ -186,7 +188,7 @@ class Log:
 
     def _begin(self) -> _Open:
         header = segment.Header(
-            self.next_lsn, int(self._clock() * 1e6), secrets.randbits(32)
+            self.next_lsn, int(self._wall_clock() * 1e6), secrets.randbits(32)
         )
         attempt = self._attempt()
         path = self.directory / segment.name(self.next_lsn, attempt)

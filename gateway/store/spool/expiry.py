@@ -12,10 +12,16 @@ from gateway.store.spool.names import parse_file_name
 __all__ = ["Expiry"]
 
 _MOST_SECONDS = 60.0  # between two looks
+_STEP_SECONDS = 1.0  # a clock that drifts is less off
 
 
 class Expiry:
-    """The expiry of one archive.  Blocks."""
+    """The expiry of one archive.  Blocks.
+
+    How old a file is, its modification time tells, which the wall clock gave it.  That
+    clock may be set forward, and everything would be old at once: what it was set
+    forward is taken off again for as long as files from before may be there.
+    """
 
     def __init__(
         self,
@@ -23,21 +29,29 @@ class Expiry:
         disk: Disk,
         retention: float,
         on_expired: Callable[[], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """*retention* in seconds; *on_expired* is called when files were removed."""
         self._archive = archive
         self._disk = disk
         self._retention = retention
         self._on_expired = on_expired
-        self._next = 0.0
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._next = clock()
+        self._offset = wall_clock() - clock()
+        self._set_forward: list[tuple[float, float]] = []
+        """When, and by how many seconds."""
 
     def run(self) -> None:
         """Look if it is time to; raises OSError."""
-        now = time.time()
+        now = self._clock()
         if now < self._next:
             return
         self._next = now + min(_MOST_SECONDS, self._retention)
-        oldest = now - self._retention
+        oldest = self._wall_clock() - self._steps(now) - self._retention
         expired = False
         for name in self._disk.names(self._archive):
             path = self._archive / name
@@ -46,3 +60,13 @@ class Expiry:
                 expired = True
         if expired:
             self._on_expired()
+
+    def _steps(self, now: float) -> float:
+        """By how many seconds the wall clock was set forward lately."""
+        offset = self._wall_clock() - now
+        step, self._offset = offset - self._offset, offset
+        if step > _STEP_SECONDS:
+            self._set_forward.append((now, step))
+        since = now - self._retention
+        self._set_forward = [each for each in self._set_forward if each[0] > since]
+        return sum(step for _, step in self._set_forward)

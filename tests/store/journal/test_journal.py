@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.python.failure import Failure
 
-from gateway.event import Batch, Stored
+from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored
 from gateway.store.disk import File, RealDisk
 from gateway.store.journal import Journal, Log, Segment, Settings, recover, segment
@@ -373,3 +373,29 @@ def test_withdrawn_after_a_failed_commit(
     world.until_stored(1)
     world.stop()
     assert [stored.batch for stored in world.stored] == [later]
+
+
+def test_received_at_is_the_wall_clocks(
+    directory: Path, turns: Any, make: Make, origin: Origin
+) -> None:
+    """Set back, it stands still for the connections that are open."""
+    wall = [1000.0]
+    journal = Journal(
+        Log(directory, RealDisk(), 1),
+        Settings(),
+        turns,
+        on_sealed=lambda _: None,
+        on_fatal=pytest.fail,
+        wall_clock=lambda: wall[0],
+    )
+    other = Origin("plain", "beats", "s-2", "127.0.0.1:9")
+    times = []
+    for now, of in (
+        (1000.0, origin), (2000.0, origin), (1500.0, origin), (1500.0, other),
+        (2000.5, origin),
+    ):  # fmt: skip
+        wall[0] = now
+        batch = make(of=of)
+        journal.submit(batch)
+        times.append(batch.received_at / 1e6)
+    assert times == [1000.0, 2000.0, 2000.0, 1500.0, 2000.5]
