@@ -69,6 +69,13 @@ class Journal(Protocol):
     def full(self) -> bool:
         """No more for now: whoever feeds it stops reading its socket."""
 
+    @property
+    def why_full(self) -> str | None:
+        """What the operator is told of it; None while batches are stored as usual.
+
+        Then waiting is nobody's fault, and another reader would not be quicker.
+        """
+
     def when_room(self) -> Deferred[None]:
         """Fires when `full` is no longer true (at once if it is not)."""
 

@@ -8,12 +8,16 @@ does the rest: it stores each batch, writes its acknowledgement once it is durab
 never before an earlier one's, stops reading while the journal is full or too much is not
 durable, and closes a connection whose batch can not be stored.  Where a protocol has no
 acknowledgements they are empty, and all else is the same.
+
+One connection's input is taken a turn at a time (`turn`): what a session yields is
+consumed lazily, batch by batch, while the turn is not over and the connection may feed
+the journal.  The rest waits in the session, and what arrives meanwhile behind it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,11 +29,14 @@ from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
 
 __all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
 
-#: Memory that a batch takes beside its body, so that many tiny batches count too.
+#: Memory that a batch takes beside its body, and what each of its events will take, so
+#: that tiny batches and tiny events count too.
 _BATCH_BYTES = 512
+_EVENT_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -44,6 +51,18 @@ class Ready:
     """See `event.Batch`."""
     ack: bytes = b""
     """What the peer gets once the batch is durable."""
+    cost: float | None = None
+    """What it took to make it (`turn`); None: what its size suggests.
+
+    A session that works long without completing anything yields a `Ready` with nothing
+    but its cost from time to time, so that the turn can end."""
+
+    @property
+    def work(self) -> float:
+        """What it costs the turn, to be made and to be submitted."""
+        if self.cost is not None:
+            return self.cost + (BATCH if self.count else 0.0)
+        return BATCH + EVENT * self.count + BYTE * len(self.body) + REPLY
 
 
 class Session(Protocol):
@@ -56,7 +75,9 @@ class Session(Protocol):
     def received(self, data: bytes) -> Iterable[Ready]:
         """Take bytes of the stream, in any slicing; yields the batches they complete.
 
-        A `Refusal` is raised after the batches that were complete before its cause.
+        Write a generator: it is resumed when there is time and room for the next batch,
+        and is not called with more bytes before it has ended.  A `Refusal` is raised
+        after the batches that were complete before its cause.
         """
 
 
@@ -67,7 +88,8 @@ class Pending:
     ack: bytes
     held: int
     """Bytes that it counts for `limits.unacknowledged_bytes`."""
-    durable: bool
+    batch: Batch | None
+    """What the journal has not stored yet; None: it is durable."""
 
 
 class BatchListener:
@@ -99,8 +121,9 @@ class BatchListener:
 class BatchServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_busy", "_closed", "_connection", "_ending", "_listener", "_pending",
-                 "_refusal", "_session", "_unacknowledged", "_valve")  # fmt: skip
+    __slots__ = ("_batches", "_busy", "_closed", "_connection", "_ending", "_input",
+                 "_listener", "_pending", "_refusal", "_session", "_unacknowledged",
+                 "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -108,6 +131,10 @@ class BatchServer:
         self._listener = listener
         self._connection = connection
         self._session: Session | None = None
+        self._batches: Iterator[Ready] | None = None
+        """What the session makes of bytes that it was given, not consumed yet …"""
+        self._input: list[bytes] = []
+        """… and what arrived after them."""
         self._pending: deque[Pending] | None = None
         self._unacknowledged = 0
         self._valve = Valve(
@@ -115,12 +142,13 @@ class BatchServer:
         )
         self._ending = self._closed = self._busy = False
         self._refusal: Refusal | None = None
-        self._regulate()
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are buffered for batches that are still arriving."""
-        return 0 if self._session is None else self._session.held_bytes
+        if self._session is None:
+            return 0
+        return self._session.held_bytes + sum(map(len, self._input))
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -133,20 +161,44 @@ class BatchServer:
         """See `interfaces.Server`."""
         if self._ending or self._closed:
             return
-        session = self._session
-        if session is None:
-            session = self._session = self._listener.session()
+        if self._session is None:
+            self._session = self._listener.session()
+        if data:
+            self._input.append(data)
+        self._regulate()
         try:
-            for ready in session.received(data):
-                self._submit(ready)
-                if self._closed:
-                    return
+            self._take_turn(self._session)
         except Refusal as why:
             self.give_up(why)
-        else:
-            self._acknowledge()
-            self._listener.unfinished.hold(self, self.held_bytes)
-            self._regulate()
+        if self._ending or self._closed:
+            return
+        self._acknowledge()
+        self._listener.unfinished.hold(self, self.held_bytes)
+        self._regulate()
+        if self._unread and not self._valve.paused:
+            self._connection.again()
+
+    def _take_turn(self, session: Session) -> None:
+        """Submit what the input completes, as far as this turn and the limits allow."""
+        turn = Turn()
+        while not (turn.over or self._valve.paused or self._closed):
+            if self._batches is None:
+                if not self._input:
+                    return
+                self._batches = iter(session.received(self._input.pop(0)))
+            ready = next(self._batches, None)
+            if ready is None:
+                self._batches = None
+                continue
+            turn.charge(ready.work)
+            if ready.count or ready.ack:
+                self._submit(ready)
+                self._regulate()
+
+    @property
+    def _unread(self) -> bool:
+        """There is input left for another turn."""
+        return self._batches is not None or bool(self._input)
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
@@ -167,15 +219,17 @@ class BatchServer:
     # Batches
 
     def _submit(self, ready: Ready) -> None:
-        held = len(ready.body) + _BATCH_BYTES
-        pending = Pending(ready.ack, held, durable=not ready.count)
+        held = (
+            len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES + _BATCH_BYTES
+        )
+        pending = Pending(ready.ack, held, None)
         if self._pending is None:
             self._pending = deque()
         self._pending.append(pending)
         self._tell_busy()
         self._unacknowledged += held
         if ready.count:
-            batch = Batch(
+            batch = pending.batch = Batch(
                 origin=self._connection.origin,
                 received_at=int(self._listener.clock.seconds() * 1_000_000),
                 count=ready.count,
@@ -189,7 +243,7 @@ class BatchServer:
         self._connection.count(events=stored.batch.count)
         if self._closed:
             return
-        pending.durable = True
+        pending.batch = None
         self._acknowledge()
         self._regulate()
 
@@ -210,7 +264,7 @@ class BatchServer:
         if pending is None:
             return
         acks = []
-        while pending and pending[0].durable:
+        while pending and pending[0].batch is None:
             first = pending.popleft()
             acks.append(first.ack)
             self._unacknowledged -= first.held
@@ -226,10 +280,13 @@ class BatchServer:
     # Flow
 
     def _regulate(self) -> None:
-        """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
+        """Pause or go on, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
+        paused = self._valve.paused
         self._valve.regulate(self._unacknowledged)
+        if paused and not self._valve.paused and self._unread:
+            self._connection.again()
         self._tell_busy()
 
     def _tell_busy(self) -> None:
@@ -270,6 +327,8 @@ class BatchServer:
             self._connection.refuse(refusal)
 
     def _drop_session(self) -> None:
+        self._batches = None
+        self._input = []
         if self._session is not None:
             self._session = None
             self._listener.unfinished.hold(self, 0)
@@ -277,7 +336,9 @@ class BatchServer:
     def _forget(self) -> None:
         self._closed = True
         self._drop_session()
-        if self._pending is not None:
-            self._pending = None
-            self._unacknowledged = 0
+        pending, self._pending = self._pending, None
+        self._unacknowledged = 0
+        for one in pending or ():
+            if one.ack and one.batch is not None:  # its sender will send it again
+                self._listener.journal.withdraw(one.batch)
         self._tell_busy()

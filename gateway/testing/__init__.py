@@ -61,6 +61,7 @@ class FakeConnection:
         """Turns taken, beyond those that bytes began."""
         self._server: Server | None = None
         self._held: list[bytes] = []
+        self._flushing = False
 
     @property
     def sent(self) -> bytes:
@@ -95,6 +96,15 @@ class FakeConnection:
             self._server.drain()
 
     def _flush(self) -> None:
+        if self._flushing:
+            return
+        self._flushing = True
+        try:
+            self._deliver_held()
+        finally:
+            self._flushing = False
+
+    def _deliver_held(self) -> None:
         while not (self.paused or self.closed or self.aborted):
             if self.turn_due:
                 if self.stepwise:
@@ -145,6 +155,7 @@ class FakeConnection:
         """See `interfaces.Connection`."""
         if not (self.closed or self.aborted):
             self.turn_due = True
+            self._flush()
 
     def resume(self) -> None:
         """Deliver what was held back, unless that pauses again."""
@@ -179,6 +190,8 @@ class ManualJournal:
         self.durable_lsn = first_lsn - 1
         self._waiting: deque[tuple[Batch, Deferred[Stored]]] = deque()
         self._full = False
+        self.why_full: str | None = None
+        """See `interfaces.Journal`: what the test says, beside `full`."""
         self._wants_room: list[Deferred[None]] = []
         self.errors: list[Exception] = []
         """What servers raised when told that a batch is durable, or is not."""

@@ -1,10 +1,12 @@
 """Lumberjack connections on Twisted: windows go to the journal, acknowledgements back.
 
 A window is acknowledged once it is durable, and never before an earlier one.  A v2
-writer that waits gets a keepalive, `2A 00000000`, every `options.keepalive_interval`.
+writer that waits gets a keepalive, `2A 00000000`, every `options.keepalive_interval`,
+whether its window is in the journal's hands, half read, or still in the kernel.
 A v1 writer would take that for its acknowledgement, so it gets none.  After
-`options.stall_timeout` without progress the connection is closed, so that its writer
-tries another reader.
+`options.stall_timeout` without progress the connection is closed, and what the journal
+has not taken of it is withdrawn, so that its writer tries another reader.  While the
+journal says why it takes nothing (`Journal.why_full`) nobody is given up.
 """
 
 from __future__ import annotations
@@ -58,19 +60,32 @@ class Lumberjack(BatchListener):
 class LumberjackServer(BatchServer):
     """One connection, whose writer is kept waiting as its version allows."""
 
-    __slots__ = ("_progress",)
+    __slots__ = ("_progress", "_version")
 
     _listener: Lumberjack
     _session: Session | None
 
     def __init__(self, listener: Lumberjack, connection: Connection) -> None:
         self._progress = 0.0
+        self._version: int | None = None
+        """That of the connection's first byte: of windows that were not parsed yet."""
         super().__init__(listener, connection)
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._version is None and data:
+            self._version = data[0]
+        super().received(data)
 
     def remind(self) -> None:
         """The peer still waits: send it a keepalive, or give it up as stalled."""
-        stalled = self._listener.clock.seconds() - self._progress
-        if stalled >= self._listener.stall_timeout:
+        listener = self._listener
+        now = listener.clock.seconds()
+        versions = self._waiting_versions()
+        if not versions or listener.journal.why_full is not None:
+            self._progress = now
+        stalled = now - self._progress
+        if stalled >= listener.stall_timeout:
             self._log.warn(
                 "{peer}: closed, nothing became durable for {stalled:.0f} s "
                 "(options.stall_timeout)",
@@ -79,13 +94,20 @@ class LumberjackServer(BatchServer):
             )
             self._hang_up()
             return
-        waiting = [pending.ack[0] for pending in self._pending or ()]
-        if self._unread is not None:
-            waiting.append(self._unread)
-        if waiting and all(version == _V2 for version in waiting):
+        if versions == {_V2}:
             self._connection.write(_KEEPALIVE)
-        if waiting and not self._closed:
-            self._listener.reminders.watch(self)
+        if self._busy:
+            listener.reminders.watch(self)
+
+    def _waiting_versions(self) -> set[int | None]:
+        """Of the windows that the peer waits for; empty if it does not wait."""
+        found: set[int | None] = {pending.ack[0] for pending in self._pending or ()}
+        if self._unread or self._connection.unread_input:
+            found.add(self._version)
+        session = self._session
+        if session is not None and session.arriving and self._valve.paused:
+            found.add(session.arriving)
+        return found
 
     def _stored(self, stored: Stored, pending: Pending) -> None:
         self._progress = self._listener.clock.seconds()
@@ -93,14 +115,9 @@ class LumberjackServer(BatchServer):
 
     @property
     def _owes(self) -> bool:
-        return bool(self._pending) or self._unread is not None
-
-    @property
-    def _unread(self) -> int | None:
-        """Version of a window that we stopped reading half-way; its writer waits too."""
-        if not self._valve.paused or self._session is None:
-            return None
-        return self._session.arriving
+        # While we do not read, nobody says when the next window comes to wait in the
+        # kernel: `remind` looks.
+        return bool(self._pending) or self._unread or self._valve.paused
 
     def _busy_changed(self) -> None:
         super()._busy_changed()

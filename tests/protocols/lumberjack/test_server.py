@@ -87,7 +87,8 @@ def test_not_stored(reader: Any) -> None:
     reader.journal.refuse()
     assert reader.connection.closed
     assert not reader.connection.waiting
-    reader.journal.store()
+    assert [batch.count for batch in reader.journal.withdrawn] == [1]
+    assert not reader.journal.pending
     assert reader.sent == b""
     reader.clock.advance(100)
     assert reader.sent == b""
@@ -113,21 +114,25 @@ def test_not_stored_at_once(reader: Any) -> None:
 
 def test_a_full_journal_stops_the_reading(reader: Any) -> None:
     """While the journal is full nothing is read; when it has room again, all goes on."""
-    reader.journal.full = True
     reader.deliver(_window(1))
-    assert reader.connection.paused
+    reader.journal.full = True
     reader.deliver(_window(2))
+    assert reader.connection.paused
+    reader.deliver(_window(3))
     assert len(reader.journal.submitted) == 1
     reader.journal.full = False
     assert not reader.connection.paused
-    assert len(reader.journal.submitted) == 2
+    assert len(reader.journal.submitted) == 3
 
 
 def test_a_full_journal_stops_new_connections(reader: Any) -> None:
-    """A connection that comes while the journal is full is not read at all."""
+    """Of one that comes while the journal is full one read is taken, and stored later."""
     reader.journal.full = True
-    connection, _ = reader.connect()
+    connection, server = reader.connect()
+    assert not connection.paused
     connection.deliver(_window(1))
+    assert connection.paused
+    assert server.held_bytes == len(_window(1)) == reader.journal.reserved
     assert not reader.journal.submitted
     reader.journal.full = False
     assert len(reader.journal.submitted) == 1
@@ -235,10 +240,28 @@ def test_stalled(make_reader: Callable[..., Any], version: int) -> None:
     assert not reader.connection.closed
     reader.clock.pump([1.0] * 4)
     assert reader.connection.closed
+    assert [batch.count for batch in reader.journal.withdrawn] == [1]
+    assert not reader.journal.pending
     reader.connection.clear()
-    reader.journal.store()
     reader.clock.pump([1.0] * 30)
     assert reader.sent == b""
+
+
+def test_nobody_is_stalled_while_it_is_known_why(
+    make_reader: Callable[..., Any],
+) -> None:
+    """While the spool is full, others are no healthier; the time begins after that."""
+    reader = make_reader(stall_timeout=10.0)
+    reader.deliver(_window(1))
+    reader.journal.why_full = "the spool is full"
+    reader.clock.pump([1.0] * 100)
+    assert not reader.connection.closed
+    assert reader.sent == _KEEPALIVE * 33
+    reader.journal.why_full = None
+    reader.clock.pump([1.0] * 8)
+    assert not reader.connection.closed
+    reader.clock.pump([1.0] * 6)
+    assert reader.connection.closed
 
 
 # The end
@@ -264,15 +287,24 @@ def test_drain_answers_what_is_pending(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
-def test_the_peer_leaves(reader: Any) -> None:
-    """Windows of a peer that left become durable all the same, and are counted."""
+def test_the_peer_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the journal has taken becomes durable all the same, and is counted."""
     reader.deliver(_window(1))
+    monkeypatch.setattr(reader.journal, "withdraw", lambda batch: False)
     reader.connection.lose()
     reader.journal.store()
     assert reader.connection.counted == 1
     assert reader.sent == b""
     reader.clock.pump([1.0] * 30)
     assert not reader.clock.getDelayedCalls()
+
+
+def test_windows_of_a_peer_that_leaves_are_withdrawn(reader: Any) -> None:
+    """It sends them elsewhere: what the journal has not taken is not stored here too."""
+    reader.deliver(_window(1) + wire.window(_V2, 0) + _window(2))
+    reader.connection.lose()
+    assert reader.journal.withdrawn == reader.journal.submitted
+    assert not reader.journal.pending
 
 
 def test_a_peer_that_leaves_while_the_journal_is_full(reader: Any) -> None:
@@ -338,6 +370,90 @@ def test_a_writer_whose_window_is_not_read_hears_that_we_live(reader: Any) -> No
     reader.deliver(whole[12:])
     reader.journal.store()
     assert reader.sent == 2 * _KEEPALIVE + wire.ack(_V2, 2)
+
+
+@pytest.mark.parametrize("version", [_V1, _V2])
+def test_a_window_in_the_kernel_waits_too(reader: Any, version: int) -> None:
+    """Read to its end, then paused: the next window is there, and nobody has read it."""
+    reader.deliver(_window(1, version=version))
+    reader.journal.store()
+    reader.connection.clear()
+    reader.deliver(_window(2, version=version))
+    reader.journal.full = True
+    reader.journal.store()
+    reader.connection.clear()
+    assert reader.connection.paused
+    reader.clock.pump([1.0] * 6)
+    assert reader.sent == b""  # nothing of it waits
+    reader.connection.unread_input = True
+    reader.clock.pump([1.0] * 6)
+    assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
+
+
+@pytest.mark.parametrize("version", [_V1, _V2])
+def test_a_new_writer_hears_that_we_live(reader: Any, version: int) -> None:
+    """One that came while the journal was full waits as the others do."""
+    reader.journal.full = True
+    connection, _ = reader.connect()
+    reader.clock.pump([1.0] * 6)
+    assert connection.sent == b""  # it said nothing, and of no version
+    connection.deliver(_window(1, version=version))
+    reader.clock.pump([1.0] * 6)
+    assert connection.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
+    reader.journal.full = False
+    reader.journal.store()
+    assert connection.sent.endswith(wire.ack(version, 1))
+
+
+def test_an_idle_connection_is_not_stalled(make_reader: Callable[..., Any]) -> None:
+    """It is paused with all the others, and waits for nothing."""
+    reader = make_reader(stall_timeout=10.0)
+    reader.deliver(_window(1))
+    reader.journal.full = True
+    reader.journal.store()
+    reader.clock.pump([1.0] * 100)
+    assert not reader.connection.closed
+
+
+# Turns
+
+
+def test_a_turn_ends_between_two_windows(reader: Any) -> None:
+    """Others are served before the rest is; nothing is lost or twice."""
+    reader.connection.stepwise = True
+    reader.deliver(_window(1) * 1000)
+    first = len(reader.journal.submitted)
+    assert 0 < first < 200
+    assert reader.connection.turn_due
+    while reader.connection.turn_due:
+        before = len(reader.journal.submitted)
+        reader.connection.take_turn()
+        assert len(reader.journal.submitted) - before < 200
+    assert len(reader.journal.submitted) == 1000
+    assert reader.server.held_bytes == 0
+
+
+def test_the_limit_holds_within_one_read(make_reader: Callable[..., Any]) -> None:
+    """`unacknowledged_bytes` is looked at after every window, not after every read."""
+    reader = make_reader(unacknowledged_bytes=8000)
+    reader.deliver(_window(1) * 1000)
+    assert reader.connection.paused
+    assert 8000 <= reader.server.unacknowledged_bytes < 9000
+    reader.journal.store_all()
+    assert len(reader.journal.stored) == 1000
+    assert reader.sent == wire.ack(_V2, 1) * 1000
+    assert not reader.connection.paused
+
+
+def test_what_is_left_of_a_turn_goes_with_its_peer(reader: Any) -> None:
+    """Input that waits for its turn is dropped when the connection ends."""
+    reader.connection.stepwise = True
+    reader.deliver(_window(1) * 1000)
+    submitted = len(reader.journal.submitted)
+    reader.connection.lose()
+    reader.server.received(b"")
+    assert len(reader.journal.submitted) == submitted
+    assert reader.journal.reserved == 0
 
 
 def test_an_old_writer_whose_window_is_not_read_hears_nothing(reader: Any) -> None:
