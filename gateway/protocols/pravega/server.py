@@ -35,6 +35,10 @@ _HELLO = struct.pack(">i", -127)
 #: Memory that a change takes beside its body.
 _CHANGE_BYTES = 512
 
+_FULL_BYTES = 1 << 16
+"""While the journal is full a connection may submit changes of so many bytes that bring
+no events: creating, sealing, deleting segments, attributes, small tables."""
+
 
 class _Session(Protocol):
     """The session of either protocol version."""
@@ -96,8 +100,8 @@ class PravegaServer:
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
-                 "_listener", "_reads", "_refusal", "_session", "_unstored",
-                 "_valve")  # fmt: skip
+                 "_listener", "_reads", "_refusal", "_session", "_submitted_full",
+                 "_unstored", "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -108,7 +112,7 @@ class PravegaServer:
         self._session: _Session | None = None
         self._first = b""
         self._reads: dict[PendingRead, None] = {}
-        self._unstored = 0
+        self._unstored = self._submitted_full = 0
         self._valve = Valve(
             connection,
             listener.container.journal,
@@ -170,7 +174,10 @@ class PravegaServer:
 
     def _take(self, step: Step) -> None:
         if isinstance(step, Change):
-            self._unstored += len(step.body) + _CHANGE_BYTES
+            held = len(step.body) + _CHANGE_BYTES
+            self._unstored += held
+            if self._container.journal.full:
+                self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
             self._container.submit(step, self, self._connection.origin)
         elif isinstance(step, Read):
             self._read(step)
@@ -236,10 +243,17 @@ class PravegaServer:
     # -- back pressure ---------------------------------------------------------------
 
     def _regulate(self) -> None:
-        """Pause or resume reading, by the journal and by what is not durable yet."""
+        """Pause or resume reading, by the journal and by what is not durable yet.
+
+        While the journal is full a connection is read until it appends: readers,
+        metadata and new connections are answered all the while.
+        """
         if self._ending or self._closed:
             return
-        self._valve.regulate(self._unstored)
+        feeding = self._submitted_full >= _FULL_BYTES
+        if feeding and not self._container.journal.full:
+            self._submitted_full = 0
+        self._valve.regulate(self._unstored, feeding=feeding)
 
     # -- the end ---------------------------------------------------------------------
 

@@ -630,7 +630,7 @@ def test_63_flipped_bytes(
 
 
 def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
-    """We stop reading over the limit or when the journal is full, and go on below."""
+    """We stop reading over the limit, and go on below it."""
     store = make_store(unacknowledged_bytes=4000)
     peer, other = store.peer(), store.peer()
     peer.setup()
@@ -644,12 +644,43 @@ def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
     assert not peer.connection.paused
     store.store()
     assert peer.got[-1].last_event == 3
+
+
+def test_56_pressure_of_a_full_journal(store: Any, block: Block) -> None:
+    """Only who appends is not read: readers, metadata and new connections go on."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1))
     store.journal.full = True
-    other.send(KeepAlive())
-    assert other.connection.paused
-    assert other.got == [KeepAlive()]
+    peer.send(KeepAlive())
+    assert peer.got == [KeepAlive()]
+    peer.send(bare(block(b"b"), 2))
+    assert peer.connection.paused
+    new = store.peer()
+    for each in (other, new):
+        assert each.ask(ReadSegment("s", 0, 9, "", 1))[0].data == block(b"a")
+        assert each.ask(CreateSegment(2, f"t{id(each)}", 0, 0)) != []
+        assert not each.connection.paused
     store.journal.full = False
-    assert not other.connection.paused
+    assert not peer.connection.paused
+    peer.send(KeepAlive())
+    assert not peer.connection.paused
+
+
+def test_56_metadata_without_end(store: Any) -> None:
+    """A full journal takes little of a connection that brings no events, either."""
+    peer = store.peer()
+    store.journal.full = True
+    for number in range(100):
+        peer.send(CreateSegment(number, f"t{number}", 0, 0))
+        store.journal.store_all()
+    assert not peer.connection.paused
+    for number in range(100, 200):
+        peer.send(CreateSegment(number, f"t{number}", 0, 0))
+        store.journal.store_all()
+    assert peer.connection.paused
+    store.journal.full = False
+    assert not peer.connection.paused
 
 
 def test_the_largest_unfinished_goes(store: Any) -> None:

@@ -66,8 +66,10 @@ class ControllerServer:
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._held = self._bad_credentials = 0
         self._draining = self._closed = self._logged = False
-        # The memory of calls has its own limits: only a full journal pauses reading.
-        self._valve = Valve(connection, self._container.journal, 1, self._regulate)
+        # Calls are answered though the journal is full: they bring few bytes.
+        self._valve = Valve(
+            connection, self._container.journal, _STREAMS, self._regulate
+        )
 
     # -- called by the network -------------------------------------------------------
 
@@ -186,6 +188,7 @@ class ControllerServer:
         if self._due:
             self._container.flush_after_commit(self)
         self._send()
+        self._regulate()
 
     def lost(self, why: str) -> None:
         """See `container.Submitter`: fail the calls whose changes are not stored."""
@@ -224,9 +227,12 @@ class ControllerServer:
             )
 
     def _regulate(self) -> None:
-        """Pause reading while the journal is full."""
+        """Pause reading while too many calls wait for the disk.
+
+        More than a client may have open: those that it reset wait, too.
+        """
         if not self._closed:
-            self._valve.regulate(0)
+            self._valve.regulate(len(self._due), feeding=False)
 
     def _forget(self) -> None:
         if self._closed:

@@ -305,16 +305,28 @@ def test_nothing_can_be_stored(service: Any, peer: Any) -> None:
     assert peer.send("createScope", CREATE).status == Code.UNAVAILABLE
 
 
-def test_a_full_journal_takes_no_calls(service: Any, peer: Any) -> None:
-    """The connection is not read until there is room."""
+def test_calls_are_answered_though_the_journal_is_full(service: Any, peer: Any) -> None:
+    """Those that change something, when that is durable."""
     service.journal.full = True
-    peer.send("checkScopeExists", CREATE)
-    assert peer.connection.paused
-    answer = peer.send("checkScopeExists", CREATE)
+    assert peer.send("checkScopeExists", CREATE).status == 0
+    answer = peer.send("createScope", CREATE)
     assert answer.status is None
-    service.journal.full = False
+    service.store()
     peer.exchange()
     assert answer.status == 0
+    assert not peer.connection.paused
+
+
+def test_calls_that_were_reset_wait_for_the_disk_all_the_same(
+    service: Any, peer: Any
+) -> None:
+    """So what they hold is bounded by pausing."""
+    answers = [peer.send("createScope", CREATE) for _ in range(1000)]
+    assert peer.connection.paused
+    service.store()
+    peer.exchange()
+    assert not peer.connection.paused
+    assert all(answer.status == 0 for answer in answers)
 
 
 def test_unfinished_calls_count_as_memory(service: Any, peer: Any) -> None:
