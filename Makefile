@@ -21,14 +21,15 @@ $(PY):
 		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # One stamp per set of packages; a changed pyproject.toml installs again.
-$(VENV)/.run $(VENV)/.test $(VENV)/.check: pyproject.toml | $(PY)
+$(VENV)/.run $(VENV)/.test $(VENV)/.check: pyproject.toml examples/syslog/pyproject.toml | $(PY)
 	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
-		-e '.[$(EXTRAS)]' || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
+		-e '.[$(EXTRAS)]' $(PLUGINS) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
 	@touch $@
 $(VENV)/.run:   EXTRAS = spark
 $(VENV)/.test:  EXTRAS = spark,test
 $(VENV)/.check: EXTRAS = spark,test,check
+$(VENV)/.test $(VENV)/.check: PLUGINS = -e examples/syslog
 
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)

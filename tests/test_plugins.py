@@ -94,7 +94,7 @@ def test_the_same_entry_point_twice() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("syslog", "pip install gateway-syslog"),
+        ("relp", "pip install gateway-relp"),
         ("lumberjak", "did you mean 'lumberjack'?"),
         ("../x", "pip install gateway-NAME"),
     ],

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -100,17 +101,17 @@ class BatchListener:
         settings: Settings[object],
         journal: Journal,
         clock: IReactorTime,
-        session: Callable[[], Session],
+        session: Callable[[Any, IReactorTime], Session],
         unfinished: str = "an unfinished batch",
     ) -> None:
-        """*session* makes that of a new connection.
+        """*session* makes that of a new connection, from *settings* and *clock*.
 
         *unfinished* says in a refusal what a connection holds that is not complete.
         """
         self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
         self.journal = journal
         self.clock = clock
-        self.session = session
+        self.session = partial(session, settings, clock)
         self.unfinished = Unfinished(journal, unfinished)
 
     def __call__(self, connection: Connection) -> BatchServer:

@@ -90,6 +90,11 @@ class Daemon:
     # -- its life -------------------------------------------------------------
 
     @property
+    def environment(self) -> dict[str, str]:
+        """Of its process."""
+        return environment()
+
+    @property
     def command(self) -> list[str]:
         """Starts it in the foreground."""
         twistd = Path(sys.executable).parent / "twistd"
@@ -111,7 +116,7 @@ class Daemon:
                 stdout=log,
                 stderr=log,
                 cwd=self._home,
-                env=environment(),
+                env=self.environment,
             )
 
     def start(self) -> Self:

@@ -11,11 +11,14 @@ from pydantic import SecretStr, ValidationError
 
 from gateway import config
 from gateway.config import Tcp, Unix
+from gateway.plugins import installed
 from gateway.protocols.lumberjack.options import Options as Lumberjack
 from gateway.protocols.pomelo.options import Options as Pomelo
 
 Load = Callable[..., config.Config]
 Problems = Callable[..., list[str]]
+
+INSTALLED = ", ".join(installed().protocols)
 
 LISTENER = """
 listeners:
@@ -273,7 +276,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
     ("text", "problem"),
     [
         ("protocol: kafka", ("protocol 'kafka' is not installed; installed: "
-         "lumberjack, pomelo, pravega, rsio.  Install the package that brings it")),
+         f"{INSTALLED}.  Install the package that brings it")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),

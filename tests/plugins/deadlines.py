@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,6 +129,7 @@ def run(
     stdin: str = "",
     seconds: float = 4 * PATIENCE,
     cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     with tempfile.TemporaryFile("w+") as source:
@@ -140,7 +141,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=env or environment(),
             cwd=cwd,
         )
     try:

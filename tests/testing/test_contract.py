@@ -28,7 +28,7 @@ class Session:
 
     limit = 1 << 16
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Any, clock: Any) -> None:
         self.buffer = b""
 
     @property

@@ -1,0 +1,43 @@
+"""Syslog over TCP and TLS, as a plug-in for gateway: `protocol` is it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.protocol import Context, Protocol, Service, SinglePort
+
+if TYPE_CHECKING:
+    from gateway.config.section import Section
+    from gateway.event import Decode
+
+__all__ = ["protocol"]
+
+
+class Syslog(Protocol):
+    """Imports what it needs when it is asked: every command imports this module."""
+
+    name = "syslog"
+    # A sender may be silent for long, and loses what it writes into a closed connection.
+    limits = {"idle": "30d", "message_bytes": "1MiB"}
+
+    def options(self) -> type[Section]:
+        from gateway_syslog.options import Options
+
+        return Options
+
+    def decoder(self, options: Sequence[object]) -> Decode:
+        from gateway_syslog.messages import decode
+
+        return decode
+
+    def service(self, context: Context) -> Service:
+        from gateway.protocols.batches import BatchListener
+        from gateway_syslog.session import Session
+
+        accept = partial(BatchListener, session=Session)
+        return SinglePort(context, accept, acknowledges=False)
+
+
+protocol = Syslog()

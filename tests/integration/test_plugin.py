@@ -1,0 +1,186 @@
+"""A plug-in from `pip install ./examples/syslog` to rows in the table, where the gateway
+came from its wheel and its source is out of reach."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, listener
+from deadlines import ROOT, run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("hatchling") is None, reason="there is no hatchling"
+    ),
+]
+
+OPTIONS = {"timezone": "Europe/Oslo"}
+
+
+class Environment:
+    """A virtual environment that has the two packages, and borrows all others."""
+
+    def __init__(self, home: Path) -> None:
+        self.python = home / "bin" / "python"
+        venv.create(home, symlinks=True)
+        [site] = home.glob("lib/python*/site-packages")
+        (site / "borrowed.pth").write_text("\n".join(filter(_is_site, sys.path)))
+
+    def run(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """Run a program of this environment, away from the source."""
+        return run(*words, cwd=self.python.parent, env=clean())
+
+    def gateway(self, *words: object) -> subprocess.CompletedProcess[str]:
+        return self.run(self.python.with_name("gateway"), *words)
+
+    def install(self, *packages: object) -> None:
+        pip(
+            "--python", self.python, "install", "--no-deps", "--no-build-isolation",
+            *packages,
+        )  # fmt: skip
+
+
+def _is_site(path: str) -> bool:
+    return path.endswith(("site-packages", "dist-packages"))
+
+
+def clean() -> dict[str, str]:
+    """Our environment without the source tree."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def pip(*words: object) -> None:
+    done = run(sys.executable, "-m", "pip", "--disable-pip-version-check", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    home = tmp_path_factory.mktemp("plugin")
+    found = Environment(home / "venv")
+    source = shutil.copytree(ROOT / "examples" / "syslog", home / "syslog")
+    wheels = home / "wheels"
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT)
+    found.install(*wheels.glob("*.whl"))
+    found.install(source)
+    return found
+
+
+class Installed(Daemon):
+    """A daemon of that environment."""
+
+    def __init__(self, home: Path, environment: Environment) -> None:
+        syslog = listener("syslog", "syslog", options=OPTIONS)
+        super().__init__(home, {"listeners": [syslog]})
+        self._python = environment.python
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return clean()
+
+    @property
+    def command(self) -> list[str]:
+        twistd = "from twisted.scripts.twistd import run; run()"
+        return [str(self._python), "-c", twistd, *super().command[1:]]
+
+
+@pytest.fixture(scope="module")
+def daemon(
+    environment: Environment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon]:
+    with Installed(tmp_path_factory.mktemp("daemon"), environment) as daemon:
+        with socket.create_connection(daemon.address("syslog")) as client:
+            client.sendall(
+                b"<165>1 2026-11-22T08:00:00.250Z web1 shop 7 - - it is late\n"
+                b"<13>Jul  1 12:00:00 web2 shop: it is summer\n"
+                b"no syslog at all\n"
+            )
+            daemon.settled(3)
+        yield daemon
+
+
+def test_the_gateway_is_that_of_the_wheel(environment: Environment) -> None:
+    """Nothing of what follows is by grace of the source tree."""
+    look = "import gateway, gateway_syslog; print(gateway.__file__, gateway_syslog.__file__)"
+    found = environment.run(environment.python, "-c", look).stdout.split()
+    home = str(environment.python.parents[1])
+    assert [path.startswith(home) for path in found] == [True, True]
+
+
+def test_events_reach_the_spool(daemon: Daemon) -> None:
+    """A daemon with `protocol: syslog` takes them, and publishes them as Parquet."""
+    late, summer, odd = daemon.rows()
+    assert {row["protocol"] for row in (late, summer, odd)} == {"syslog"}
+    assert json.loads(late["payload"])["message"] == "it is late"
+    assert late["channel"] == "local4"
+    assert "+02:00" in json.loads(summer["payload"])["@timestamp"]
+    assert (odd["payload"], odd["flaw"]) == (b"no syslog at all", "no-priority")
+
+
+def test_options_are_in_the_schema(environment: Environment) -> None:
+    """An editor completes them, with their descriptions."""
+    schema = json.loads(environment.gateway("schema").stdout)
+    rules = schema["$defs"]["Listener"]["allOf"]
+    [rule] = [
+        r for r in rules if r["if"]["properties"]["protocol"]["const"] == "syslog"
+    ]
+    name = rule["then"]["properties"]["options"]["$ref"].rpartition("/")[2]
+    options = schema["$defs"][name]["properties"]
+    assert options["timezone"]["default"] == "UTC"
+    assert options["trailer"]["anyOf"][0]["enum"] == ["any", "newline", "nul"]
+    assert all(option["description"] for option in options.values())
+
+
+def test_a_mistake_in_them_is_explained(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """`gateway check` names the place, the value and what is allowed."""
+    options = {"timezone": "Europe/Oslp", "trailer": "lf", "time_zone": "UTC"}
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        json.dumps({"listeners": [listener("syslog", "syslog", options=options)]})
+    )
+    found = environment.gateway("check", file)
+    assert found.returncode == 1
+    for mistake in (
+        "listeners[0].options.timezone: no such time zone: 'Europe/Oslp'",
+        "listeners[0].options.trailer: must be any, newline or nul, not 'lf'",
+        "listeners[0].options.time_zone: unknown key; did you mean 'timezone'?",
+    ):
+        assert mistake in found.stderr
+
+
+@pytest.mark.spark
+def test_events_reach_the_table(environment: Environment, daemon: Daemon) -> None:
+    """Time, host and message are in columns of their own."""
+    import pyarrow.dataset as ds
+
+    done = environment.gateway("spark", "--config", daemon.config, "--once")
+    assert done.returncode == 0, done.stderr
+    lake = daemon.data / "lake"
+
+    def table(name: str) -> list[dict[str, Any]]:
+        read: Callable[..., Any] = ds.dataset
+        found = read(lake / name, partitioning="hive").to_table().to_pylist()
+        return sorted(found, key=lambda row: row["lsn"])
+
+    late, summer = table("events")
+    assert (late["host"], late["message"]) == ("web1", "it is late")
+    assert late["event_time"].isoformat() == "2026-11-22T08:00:00.250000+00:00"
+    assert (summer["host"], summer["message"]) == ("web2", "it is summer")
+    assert (summer["event_time"].month, summer["event_time"].hour) == (7, 10)
+    [odd] = table("quarantine")
+    assert (odd["payload"], odd["flaw"]) == (b"no syslog at all", "no-priority")
