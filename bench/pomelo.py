@@ -177,7 +177,7 @@ def beat(socks: list[socket.socket], seconds: float = 0.0) -> None:
 
 def push(gateway: Gateway, socks: list[socket.socket]) -> float:
     """Seconds from the request to the last client's reading of it."""
-    body = {"route": "bench.push", "body": {"n": 1}, "to": {"all": {}}}
+    body = {"route": "bench.push", "body": {"n": 1}, "all": True}
     request = urllib.request.Request(
         f"http://127.0.0.1:{gateway.admin_port}/api/push",
         json.dumps(body).encode(),

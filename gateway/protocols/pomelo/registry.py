@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from gateway.event import Origin
 from gateway.protocols.payload import check
 from gateway.protocols.pomelo.handshake import Terms
 
-__all__ = ["OUTCOMES", "Member", "Pushed", "Registry"]
+__all__ = ["OUTCOMES", "Delivery", "Member", "Pushed", "Registry"]
 
 #: For one client, a message was sent, or dropped.  A push as a whole was for nobody who
 #: is connected, or was refused, because it could not be encoded.
@@ -53,6 +54,41 @@ class Pushed:
     sent: int = 0
     dropped: int = 0
     """Clients that it was not written to, as they read too slowly (options.push_bytes)."""
+
+
+class Delivery:
+    """A push on its way: encoded, and written to some of its clients so far."""
+
+    __slots__ = ("_members", "_outcomes", "_packages", "pushed")
+
+    def __init__(
+        self,
+        members: list[Member],
+        packages: Mapping[Terms, bytes],
+        outcomes: dict[str, int],
+    ) -> None:
+        self._members = iter(members)
+        self._packages = packages
+        self._outcomes = outcomes
+        self.pushed = Pushed()
+        """What became of it so far."""
+
+    def send(self, most: int | None = None) -> int:
+        """Write it to the next *most* clients, or to all.
+
+        Returns how many there were; 0 when it has reached everybody.
+        """
+        pushed, packages = self.pushed, self._packages
+        sent, dropped = pushed.sent, pushed.dropped
+        for member in islice(self._members, most):
+            if member.push(packages[member.terms]):
+                pushed.sent += 1
+            else:
+                pushed.dropped += 1
+        sent, dropped = pushed.sent - sent, pushed.dropped - dropped
+        self._outcomes["sent"] += sent
+        self._outcomes["dropped"] += dropped
+        return sent + dropped
 
 
 class Registry:
@@ -100,11 +136,11 @@ class Registry:
         wanted = where.items()
         return [each for each in members if wanted <= each.origin.attributes.items()]
 
-    def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
-        """Send this JSON on this route.
+    def begin(self, to: Iterable[Member], route: str, body: bytes) -> Delivery:
+        """Encode this JSON on this route, to be sent a few clients at a time.
 
-        Raises ValueError, and sends nothing, if the body is not JSON or does not fit the
-        route's definition, or if clients could not read the route.
+        Raises ValueError if the body is not JSON or does not fit the route's
+        definition, or if clients could not read the route.
         """
         members = list(to)
         try:
@@ -115,16 +151,17 @@ class Registry:
         except ValueError:
             self.outcomes["refused"] += 1
             raise
-        pushed = Pushed()
-        for member in members:
-            if member.push(packages[member.terms]):
-                pushed.sent += 1
-            else:
-                pushed.dropped += 1
-        self.outcomes["sent"] += pushed.sent
-        self.outcomes["dropped"] += pushed.dropped
         self.outcomes["nobody"] += not members
-        return pushed
+        return Delivery(members, packages, self.outcomes)
+
+    def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
+        """Send this JSON on this route.
+
+        Raises ValueError, and sends nothing, as `begin` does.
+        """
+        delivery = self.begin(to, route, body)
+        delivery.send()
+        return delivery.pushed
 
     def kick(self, to: Iterable[Member], reason: str) -> int:
         """Kick these clients; returns how many they are."""

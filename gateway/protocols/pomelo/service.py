@@ -53,7 +53,9 @@ class PomeloService(Service):
             context.data_dir / options.directory, options.retention, options.file_bytes
         )
         folder.prepare()
-        self._outboxes.append(Outbox(folder, self.registry, context.reactor))
+        self._outboxes.append(
+            Outbox(folder, self.registry, context.journal, context.reactor)
+        )
 
     def ports(self, listener: Listener) -> Iterator[Port]:
         """TCP and WebSocket on one port."""

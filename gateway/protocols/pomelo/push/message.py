@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gateway.protocols.pomelo.registry import Pushed, Registry
+from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["Push"]
+__all__ = ["Push", "Rejected"]
 
 
 @dataclass(slots=True, frozen=True)
 class Push:
-    """One message; without `session` and `uid` it is for all clients that match."""
+    """One message."""
 
     route: str
     body: bytes
     """JSON."""
-    session: str | None = None
-    uid: str | None = None
-    where: dict[str, str] = field(default_factory=dict)
-    """Attributes that the clients' events must have, all of them."""
+    to: Addressee
 
-    def send(self, registry: Registry) -> Pushed:
-        """Send it to whoever is connected now.
+    def begin(self, registry: Registry) -> Delivery:
+        """Encode it for whoever is connected now.
 
-        Raises ValueError, and sends nothing, for a route or a body that can not be
-        encoded (`Registry.push`).
+        Raises ValueError for a route or a body that can not be encoded
+        (`Registry.begin`).
         """
-        if self.session is not None:
-            members = registry.session(self.session)
-        elif self.uid is not None:
-            members = registry.user(self.uid)
-        else:
-            members = registry.all(self.where)
-        return registry.push(members, self.route, self.body)
+        return registry.begin(self.to.members(registry), self.route, self.body)
+
+
+@dataclass(slots=True, frozen=True)
+class Rejected:
+    """A row of an outbox file that is for nobody."""
+
+    why: str
+    body = b""
+
+    def begin(self, registry: Registry) -> Delivery:
+        """Raises ValueError, always: there is nobody to send it to."""
+        raise ValueError(self.why)

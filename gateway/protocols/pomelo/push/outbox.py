@@ -6,6 +6,9 @@ is ever pushed twice.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -13,7 +16,9 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from gateway.protocols.pomelo.push.folder import Batch, Folder
+from gateway.interfaces import Journal
+from gateway.protocols.pomelo.push.folder import File, Folder
+from gateway.protocols.pomelo.push.rows import Row, Unreadable
 from gateway.protocols.pomelo.registry import Registry
 
 __all__ = ["Outbox"]
@@ -21,7 +26,12 @@ __all__ = ["Outbox"]
 _POLL_SECONDS = 0.2
 _SWEEP_SECONDS = 10.0
 _AT_ONCE = 256
-"""Pushes between two turns of the reactor."""
+"""Messages written, or rows looked at, between two turns of the reactor …"""
+_SLICE_SECONDS = 0.005
+"""… unless they take longer than this."""
+_STOP_SECONDS = 5.0
+_WRITES = 32
+"""Messages between two looks at the clock."""
 
 
 class Outbox:
@@ -29,21 +39,25 @@ class Outbox:
 
     _log = Logger()
 
-    def __init__(self, folder: Folder, registry: Registry, reactor: Any) -> None:
+    def __init__(
+        self, folder: Folder, registry: Registry, journal: Journal, reactor: Any
+    ) -> None:
+        """What waits to be pushed is counted as memory of *journal*."""
         self._folder = folder
         self._registry = registry
+        self._journal = journal
         self._reactor = reactor
         self._loop = LoopingCall(self._look)
         self._loop.clock = reactor
         self._stopped: Deferred[Any] = succeed(None)
-        self._stopping = False
+        self._stop_by: float | None = None
         self._swept = 0.0
         self.files = self.rows = self.refused = 0
         """Files that were pushed, their rows, and those of the rows that were refused."""
 
     @property
     def set_aside(self) -> int:
-        """Files that could not be read."""
+        """Files that could not be taken."""
         return self._folder.set_aside
 
     def start(self) -> None:
@@ -52,8 +66,8 @@ class Outbox:
         self._stopped.addErrback(lambda why: self._log.failure("outbox", why))
 
     def stop(self) -> Deferred[Any]:
-        """Fires when the file that is being pushed is finished."""
-        self._stopping = True
+        """Fires when the file that is being pushed is finished, or after 5 s."""
+        self._stop_by = self._reactor.seconds() + _STOP_SECONDS
         if self._loop.running:
             self._loop.stop()
         return self._stopped
@@ -63,9 +77,12 @@ class Outbox:
 
     async def _push_all(self) -> None:
         try:
-            while (batch := await self._thread(self._folder.take)) is not None:
-                await self._push(batch)
-                if self._stopping:
+            while (file := await self._thread(self._folder.take)) is not None:
+                try:
+                    await self._push_file(file)
+                finally:
+                    file.close()
+                if self._stop_by is not None:
                     return
             now = self._reactor.seconds()
             if now - self._swept >= _SWEEP_SECONDS:
@@ -73,40 +90,89 @@ class Outbox:
                 await self._thread(self._folder.sweep)
         except OSError as why:
             self._log.error("outbox: {why}", why=str(why))
+        except Exception:  # it looks again: one file must not stop all others
+            self._log.failure("outbox")
 
     async def _thread(self, work: Any) -> Any:
         pool = self._reactor.getThreadPool()
         return await maybeDeferred(deferToThreadPool, self._reactor, pool, work)
 
-    async def _push(self, batch: Batch) -> None:
-        sent = dropped = failed = 0
-        reason = ""
-        for number, push in enumerate(batch.pushes, 1):
-            try:
-                pushed = push.send(self._registry)
-            except ValueError as why:
-                failed += 1
-                reason = reason or str(why)
-            else:
-                sent += pushed.sent
-                dropped += pushed.dropped
-            if number % _AT_ONCE == 0:
-                await deferLater(self._reactor, 0)
+    async def _push_file(self, file: File) -> None:
+        tally = _Tally()
+        try:
+            while rows := await self._thread(file.chunk):
+                size = sum(len(row.body) for row in rows)
+                self._journal.reserve(size)
+                try:
+                    await self._push(rows, tally)
+                finally:
+                    self._journal.reserve(-size)
+        except (Unreadable, OSError) as why:
+            self._log.error(
+                "outbox: {name}: given up after {count} rows: {why}",
+                name=file.name,
+                count=tally.rows,
+                why=str(why),
+            )
         self.files += 1
-        self.rows += len(batch.pushes)
-        self.refused += failed
+        self.rows += tally.rows
+        self.refused += tally.failed
+        self._report(file.name, tally)
+
+    async def _push(self, rows: Iterable[Row], tally: _Tally) -> None:
+        """Push them, with a turn of the reactor for everybody else now and then."""
+        began, messages = monotonic(), 0
+        for row in rows:
+            tally.rows += 1
+            messages += 1
+            try:
+                delivery = row.begin(self._registry)
+            except ValueError as why:
+                tally.failed += 1
+                tally.reason = tally.reason or str(why)
+                delivery = None
+            while True:
+                if messages >= _AT_ONCE or monotonic() - began >= _SLICE_SECONDS:
+                    await deferLater(self._reactor, 0)
+                    self._check_stop()
+                    began, messages = monotonic(), 0
+                written = 0 if delivery is None else delivery.send(_WRITES)
+                messages += written
+                if written < _WRITES:
+                    break
+            if delivery is not None:
+                tally.sent += delivery.pushed.sent
+                tally.dropped += delivery.pushed.dropped
+
+    def _check_stop(self) -> None:
+        if self._stop_by is not None and self._reactor.seconds() > self._stop_by:
+            raise Unreadable("the gateway stops")
+
+    def _report(self, name: str, tally: _Tally) -> None:
         self._log.debug(
             "outbox: {name}: {count} pushes, {sent} sent, {dropped} dropped",
-            name=batch.name,
-            count=len(batch.pushes),
-            sent=sent,
-            dropped=dropped,
+            name=name,
+            count=tally.rows,
+            sent=tally.sent,
+            dropped=tally.dropped,
         )
-        if failed:
+        if tally.failed:
             self._log.error(
                 "outbox: {name}: {failed} of {count} not pushed: {why}",
-                name=batch.name,
-                failed=failed,
-                count=len(batch.pushes),
-                why=reason,
+                name=name,
+                failed=tally.failed,
+                count=tally.rows,
+                why=tally.reason,
             )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of one file's rows."""
+
+    rows: int = 0
+    failed: int = 0
+    sent: int = 0
+    dropped: int = 0
+    reason: str = ""
+    """Why the first one of them failed."""

@@ -1,9 +1,9 @@
 """`POST /api/push` of the admin port: parses the request, pushes, says who got it.
 
-    {"route": "onScore", "body": {"score": 3}, "to": {"uid": "alice"}}
+    {"route": "onScore", "body": {"score": 3}, "uid": "alice"}
 
-`to` is a session, a uid, or `{"all": {…}}`: every client whose events have all of
-these attributes; `{}` stands for all clients.
+The addressee is the same as in a row of an outbox file; it may also stand in an object
+`to`.  There, `{"all": {…}}` with attributes is the older spelling of `attributes`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.admin.site import Answer
+from gateway.protocols.pomelo.push.addressee import Addressee, addressee
 from gateway.protocols.pomelo.push.message import Push
 from gateway.protocols.pomelo.registry import Registry
 
@@ -23,13 +24,15 @@ __all__ = ["page", "parse"]
 class _To(msgspec.Struct, forbid_unknown_fields=True):
     session: str | None = None
     uid: str | int | None = None
-    all: dict[str, str] | None = None
+    group: str | int | None = None
+    attributes: dict[str, str | None] | None = None
+    all: bool | dict[str, str | None] | None = None
 
 
-class _Request(msgspec.Struct, forbid_unknown_fields=True):
+class _Request(_To, forbid_unknown_fields=True, kw_only=True):
     route: str
     body: msgspec.Raw
-    to: _To
+    to: _To | None = None
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -41,11 +44,27 @@ def parse(request: bytes) -> Push:
         asked = _REQUEST.decode(request)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
         raise ValueError(f"the request is not a push: {why}") from None
-    to = asked.to
-    if [to.session, to.uid, to.all].count(None) != 2:
-        raise ValueError("to: must have one of session, uid, all")
-    uid = None if to.uid is None else str(to.uid)
-    return Push(asked.route, bytes(asked.body), to.session, uid, to.all or {})
+    to: _To = asked
+    if asked.to is not None:
+        if any(getattr(asked, name) is not None for name in _To.__struct_fields__):
+            raise ValueError("more than one addressee: in to, and beside it")
+        to = asked.to
+    return Push(asked.route, bytes(asked.body), _addressee(to))
+
+
+def _addressee(to: _To) -> Addressee:
+    everyone, attributes = to.all, to.attributes
+    if isinstance(everyone, dict):
+        if attributes is not None:
+            raise ValueError("more than one addressee: all, and attributes")
+        everyone, attributes = None, everyone
+    return addressee(
+        session=to.session,
+        uid=to.uid,
+        group=to.group,
+        attributes=attributes,
+        everyone=everyone,
+    )
 
 
 def page(registry: Registry) -> Callable[[bytes], Answer]:
@@ -53,9 +72,11 @@ def page(registry: Registry) -> Callable[[bytes], Answer]:
 
     def push(request: bytes) -> Answer:
         try:
-            pushed = parse(request).send(registry)
+            delivery = parse(request).begin(registry)
         except ValueError as why:
             return _json({"error": str(why)}, 400)
+        delivery.send()
+        pushed = delivery.pushed
         return _json({"sent": pushed.sent, "dropped": pushed.dropped}, 200)
 
     return push

@@ -2,66 +2,86 @@
 
     {"route": "onScore", "body": {"score": 3}, "uid": "alice"}
 
-`uid` or `session` says whom it is for; with neither it is for all clients.  A body that
-is a string is JSON text already, as Spark's `to_json` makes it.
+A body that is a string is JSON text already, as Spark's `to_json` makes it.  Rows are
+read as they are needed, so that memory does not grow with their number: a small Parquet
+file can have millions.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.protocols.pomelo.push.message import Push
+from gateway.protocols.pomelo.push.addressee import addressee
+from gateway.protocols.pomelo.push.message import Push, Rejected
 
-__all__ = ["Unreadable", "read"]
+__all__ = ["Row", "Unreadable", "read"]
 
 _LINES = (".json", ".ndjson", ".jsonl")
+_REQUIRED = ("route", "body")
+_ADDRESSEES = ("session", "uid", "group", "attributes", "all")
+_BATCH_ROWS = 256
+_INFLATES = 4
+"""A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
+
+Row = Push | Rejected
 
 
 class Unreadable(Exception):
     """A file that can not be read as pushes; str() says why."""
 
 
-class _Line(msgspec.Struct):
+class _Addressed(msgspec.Struct):
+    """The columns that say whom a push is for."""
+
+    session: str | None = None
+    uid: str | int | None = None
+    group: str | int | None = None
+    attributes: dict[str, str | None] | None = None
+    everyone: bool | None = msgspec.field(default=None, name="all")
+
+
+class _Line(_Addressed, kw_only=True):
     route: str
     body: msgspec.Raw
-    uid: str | int | None = None
-    session: str | None = None
 
 
 _LINE = msgspec.json.Decoder(_Line)
 _STRING = msgspec.json.Decoder(str)
 
 
-def read(path: Path, most_bytes: int) -> list[Push]:
-    """All pushes of a file of at most *most_bytes* (`options.outbox.file_bytes`).
+def read(file: BinaryIO, name: str, most_bytes: int) -> Iterator[Row]:
+    """All rows of a file; *most_bytes* is `options.outbox.file_bytes`.
 
-    Raises `Unreadable`, or OSError.
+    Raises `Unreadable` where the first row is that can not be read.
     """
-    size = path.stat().st_size
-    if size > most_bytes:
-        raise Unreadable(
-            f"{size} bytes, limit {most_bytes} (options.outbox.file_bytes)"
-        )
-    if path.name.endswith(".parquet"):
-        try:
-            return _columns(pq.read_table(path))
-        except (pa.ArrowException, msgspec.MsgspecError) as why:
-            raise Unreadable(str(why)) from None
-    if path.name.endswith(_LINES):
-        return [
-            _line(number, line)
-            for number, line in enumerate(path.read_bytes().splitlines(), 1)
-            if line.strip()
-        ]
-    raise Unreadable(f"must be .parquet or {', '.join(_LINES)}")
+    try:
+        if name.endswith(".parquet"):
+            yield from _parquet(file, most_bytes)
+        elif name.endswith(_LINES):
+            yield from _lines(file)
+        else:
+            raise Unreadable(f"must be .parquet or {', '.join(_LINES)}")
+    except Unreadable:
+        raise
+    except Exception as why:  # Arrow's and Python's, for whatever the file has in it
+        raise Unreadable(f"{type(why).__name__}: {why}") from None
 
 
-def _line(number: int, line: bytes) -> Push:
+def _lines(file: BinaryIO) -> Iterator[Row]:
+    number = 0
+    for lines in file:
+        for line in lines.splitlines():
+            number += 1
+            if line.strip():
+                yield _line(number, line)
+
+
+def _line(number: int, line: bytes) -> Row:
     try:
         found = _LINE.decode(line)
         body = bytes(found.body)
@@ -69,28 +89,78 @@ def _line(number: int, line: bytes) -> Push:
             body = _STRING.decode(body).encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Unreadable(f"line {number}: {why}") from None
-    return Push(found.route, body, found.session, _uid(found.uid))
+    return _row(found.route, body, found)
 
 
-def _columns(table: pa.Table) -> list[Push]:
-    missing = {"route", "body"} - set(table.column_names)
+def _row(route: str, body: bytes, found: _Addressed) -> Row:
+    try:
+        to = addressee(
+            session=found.session,
+            uid=found.uid,
+            group=found.group,
+            attributes=found.attributes,
+            everyone=found.everyone,
+        )
+    except ValueError as why:
+        return Rejected(str(why))
+    return Push(route, body, to)
+
+
+def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
+    table = pq.ParquetFile(file)
+    names = table.schema_arrow.names
+    missing = [name for name in _REQUIRED if name not in names]
     if missing:
-        raise Unreadable(f"no column {' and no column '.join(sorted(missing))}")
-    return [_row(number, row) for number, row in enumerate(table.to_pylist(), 1)]
+        raise Unreadable(f"no column {' and no column '.join(missing)}")
+    most = _INFLATES * most_bytes
+    for group in range(table.num_row_groups):
+        size = table.metadata.row_group(group).total_byte_size
+        if size > most:
+            raise Unreadable(
+                f"row group of {size} bytes, uncompressed, limit {most} "
+                f"({_INFLATES} times options.outbox.file_bytes)"
+            )
+    if pa.types.is_string(table.schema_arrow.field("body").type):
+        # A long body that all rows have is in memory once, in its dictionary.
+        found = table.metadata
+        table = pq.ParquetFile(file, metadata=found, read_dictionary=["body"])
+    there = [name for name in (*_REQUIRED, *_ADDRESSEES) if name in names]
+    number = 0
+    for batch in table.iter_batches(_BATCH_ROWS, columns=there, use_threads=False):
+        bodies = _values(batch.column("body"))
+        others = [name for name in there if name != "body"]
+        columns = zip(*(batch.column(name).to_pylist() for name in others), strict=True)
+        for body, values in zip(bodies, columns, strict=True):
+            number += 1
+            yield _columns(number, dict(zip(others, values, strict=True)), body)
 
 
-def _row(number: int, row: dict[str, Any]) -> Push:
-    route, body, session = row["route"], row["body"], row.get("session")
-    if not isinstance(route, str) or not isinstance(session, str | None):
-        raise Unreadable(f"row {number}: route and session must be strings")
+def _values(column: pa.Array) -> Iterator[Any]:
+    if not isinstance(column, pa.DictionaryArray):
+        yield from column.to_pylist()
+        return
+    dictionary, last, value = column.dictionary, None, None
+    for at in column.indices.to_pylist():
+        if at != last:
+            last, value = at, None if at is None else dictionary[at].as_py()
+        yield value
+
+
+def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
+    route = columns.pop("route")
+    if not isinstance(route, str):
+        raise Unreadable(f"row {number}: route must be a string")
     if body is None:
         raise Unreadable(f"row {number}: no body")
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):
         body = msgspec.json.encode(body)
-    return Push(route, body, session, _uid(row.get("uid")))
-
-
-def _uid(uid: str | int | None) -> str | None:
-    return None if uid is None else str(uid)
+    attributes = columns.get("attributes")
+    if isinstance(attributes, list):  # a map
+        columns["attributes"] = dict(attributes)
+    try:
+        found = msgspec.convert(columns, _Addressed)
+    except msgspec.ValidationError as why:
+        raise Unreadable(f"row {number}: {why}") from None
+    return _row(route, body, found)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet.task import Clock
 
+from gateway.protocols.pomelo.handshake import PROFILES, Terms
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.routes import Definitions
+from gateway.testing import ManualJournal
 
 LINE = b'{"route":"r","body":{},"uid":"a"}\n'
 
@@ -32,9 +36,9 @@ class OneThread(Clock):
 def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     """Files that were pushed or set aside, rows that were pushes or were not."""
     registry, reactor = Registry(), OneThread()
-    running = Outbox(folder, registry, reactor)
+    running = Outbox(folder, registry, ManualJournal(), reactor)
     running.start()
-    put("a.json", LINE * 300 + b'{"route":"","body":{}}\n')
+    put("a.json", LINE * 300 + b'{"route":"","body":{},"uid":"a"}\n')
     put("b.json", b"{")
     put("c.json", LINE)
     reactor.pump([0.2, 0, 0.2])
@@ -43,3 +47,86 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     assert (running.files, running.set_aside) == (2, 1)
     assert (running.rows, running.refused) == (302, 1)
     assert reactor.getDelayedCalls() == []
+
+
+def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
+    """It counts as refused, and reaches nobody."""
+    registry, reactor = Registry(), OneThread()
+    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running.start()
+    put("a.json", b'{"route":"r","body":{},"uid":null}\n' + LINE)
+    reactor.pump([0.2, 0])
+    running.stop()
+    assert (running.rows, running.refused) == (2, 1)
+    assert registry.outcomes["nobody"] == 1
+
+
+class Stepwise(OneThread):
+    """What is to be called at once is called by `take_turn`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: list[Callable[[], object]] = []
+
+    def callLater(
+        self,
+        delay: float,
+        callable: Any,  # noqa: A002 - as Clock has it
+        *args: Any,
+        **kw: Any,
+    ) -> Any:
+        if delay:
+            return super().callLater(delay, callable, *args, **kw)
+        self._due.append(lambda: callable(*args, **kw))
+        return None
+
+    def take_turn(self) -> None:
+        [call] = self._due
+        self._due = []
+        call()
+
+
+class Clients:
+    """Many who are connected, as `registry.Member`."""
+
+    def __init__(self, registry: Registry, count: int) -> None:
+        self.pushed = 0
+        self.terms = Terms(PROFILES["pinus"], Definitions(), 3)
+        for number in range(count):
+            origin = SimpleNamespace(session=f"s{number}", attributes={})
+            registry.join(Client(self, origin))  # type: ignore[arg-type]
+
+
+class Client:
+    """One of them."""
+
+    uid = None
+
+    def __init__(self, all_: Clients, origin: Any) -> None:
+        self.terms = all_.terms
+        self.origin = origin
+        self._all = all_
+
+    def push(self, package: bytes) -> bool:
+        self._all.pushed += 1
+        return True
+
+
+def test_a_broadcast_leaves_turns_to_others(folder: Folder, put: Any) -> None:
+    """Few messages at a time, however few the rows are; counted as memory meanwhile."""
+    registry, reactor, journal = Registry(), Stepwise(), ManualJournal()
+    clients = Clients(registry, 2500)
+    running = Outbox(folder, registry, journal, reactor)
+    put("a.json", b'{"route":"r","body":{},"all":true}\n' * 4)
+    running.start()
+    most = turns = 0
+    while running.files == 0:
+        before = clients.pushed
+        assert journal.reserved == 8
+        reactor.take_turn()
+        most, turns = max(most, clients.pushed - before), turns + 1
+    running.stop()
+    assert clients.pushed == 10_000
+    assert most <= 256 + 32
+    assert turns >= 10_000 // 288
+    assert journal.reserved == 0

@@ -54,40 +54,57 @@ def games() -> Games:
         ({"session": "s1"}, [1]),
         ({"session": "gone"}, []),
         ({"uid": "alice"}, [0, 1]),
-        ({"all": {}}, [0, 1, 2]),
+        ({"all": True}, [0, 1, 2]),
+        ({"attributes": {"uid": "bob"}}, [2]),
         ({"all": {"uid": "bob"}}, [2]),
     ],
 )
 def test_to_whom(games: Games, to: Any, who: list[int]) -> None:
     """One session, all of a uid, everyone, or those whose attributes fit."""
-    answer = games.ask(route="onScore", body={"n": 1}, to=to)
-    assert answer == (200, {"sent": len(who), "dropped": 0})
-    got = [n for n, each in enumerate(games.clients) if b"onScore" in each.sent]
-    assert got == who
+    for addressee in ({"to": to}, to):
+        if isinstance(addressee.get("all"), dict):
+            continue  # the older spelling, only in `to`
+        for client in games.clients:
+            client.clear()
+        answer = games.ask(route="onScore", body={"n": 1}, **addressee)
+        assert answer == (200, {"sent": len(who), "dropped": 0})
+        got = [n for n, each in enumerate(games.clients) if b"onScore" in each.sent]
+        assert got == who
 
 
 def test_the_body_is_as_posted(games: Games) -> None:
     """Digits that a float would lose stay."""
-    games.post(b'{"route":"r","body":{"n":12345678901234567890.10},"to":{"all":{}}}')
+    games.post(b'{"route":"r","body":{"n":12345678901234567890.10},"all":true}')
     assert b'{"n":12345678901234567890.10}' in games.clients[0].sent
 
 
 def test_who_does_not_read_is_counted(games: Games) -> None:
     """Its push is dropped."""
     games.clients[2].unsent_bytes = 1 << 20
-    answer = games.ask(route="r", body=1, to={"all": {}})
+    answer = games.ask(route="r", body=1, all=True)
     assert answer == (200, {"sent": 2, "dropped": 1})
 
 
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        ({"route": "r", "body": 1}, "missing required field `to`"),
+        ({"route": "r", "body": 1}, "no addressee"),
+        ({"route": "r", "body": 1, "uid": None}, "no addressee"),
+        ({"route": "r", "body": 1, "all": False}, "no addressee"),
+        ({"route": "r", "body": 1, "to": {"all": {}}}, "everyone is all: true"),
+        ({"route": "r", "body": 1, "to": {"all": {"a": None}}}, "'a' is null"),
+        ({"route": "r", "body": 1, "attributes": {}}, "everyone is all: true"),
+        ({"route": "r", "body": 1, "group": "g"}, "not served yet"),
+        ({"route": "r", "body": 1, "uid": "a", "to": {"uid": "a"}}, "more than one"),
+        ({"route": "r", "body": 1, "uid": "a", "all": True}, "more than one"),
         ({"route": "r", "body": 1, "to": {}}, "must have one of"),
-        ({"route": "r", "body": 1, "to": {"uid": "a", "all": {}}}, "must have one of"),
-        ({"route": "r", "to": {"all": {}}}, "body"),
-        ({"route": "", "body": 1, "to": {"all": {}}}, "not a route"),
-        ({"route": "r", "body": 1, "to": {"all": {}}, "tpyo": 1}, "tpyo"),
+        (
+            {"route": "r", "body": 1, "to": {"uid": "a", "all": {"b": "c"}}},
+            "must have one of",
+        ),
+        ({"route": "r", "all": True}, "body"),
+        ({"route": "", "body": 1, "all": True}, "not a route"),
+        ({"route": "r", "body": 1, "all": True, "tpyo": 1}, "tpyo"),
     ],
 )
 def test_what_is_no_push(games: Games, request_: Any, why: str) -> None:

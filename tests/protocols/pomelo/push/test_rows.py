@@ -2,40 +2,112 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.protocols.pomelo.push.message import Push
-from gateway.protocols.pomelo.push.rows import read
+from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.push.message import Push, Rejected
+from gateway.protocols.pomelo.push.rows import Unreadable, read
+
+
+def rows(content: bytes, name: str = "a.json") -> list[Any]:
+    """All rows of a file."""
+    return list(read(io.BytesIO(content), name, 1 << 16))
 
 
 @pytest.mark.parametrize(
     ("line", "push"),
     [
-        (b'{"route":"r","body":{"a": 1.50}}', Push("r", b'{"a": 1.50}')),
         (
-            b'{"route":"r","body":"{\\"a\\":1}","uid":7}',
-            Push("r", b'{"a":1}', None, "7"),
+            b'{"route":"r","body":{"a": 1.50},"all":true}',
+            Push("r", b'{"a": 1.50}', Addressee(everyone=True)),
         ),
-        (b'{"route":"r","body":[],"session":"s","more":1}', Push("r", b"[]", "s")),
+        (
+            b'{"route":"r","body":"{\\"a\\":1}","uid":7,"session":null,"all":false}',
+            Push("r", b'{"a":1}', Addressee(uid="7")),
+        ),
+        (
+            b'{"route":"r","body":[],"session":"s","more":1}',
+            Push("r", b"[]", Addressee(session="s")),
+        ),
+        (
+            b'{"route":"r","body":[],"attributes":{"team":"red"}}',
+            Push("r", b"[]", Addressee(attributes={"team": "red"})),
+        ),
     ],
 )
-def test_a_line_is_a_push(tmp_path: Path, line: bytes, push: Push) -> None:
+def test_a_line_is_a_push(line: bytes, push: Push) -> None:
     """A body that is a string is JSON text, as Spark's to_json makes it."""
-    path = tmp_path / "a.json"
-    path.write_bytes(line)
-    assert read(path, 1 << 16) == [push]
+    assert rows(line) == [push]
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [
+        (b"", "no addressee"),
+        (b',"uid":null', "no addressee"),
+        (b',"uid":null,"session":null', "no addressee"),
+        (b',"all":false', "no addressee"),
+        (b',"uid":"a","all":true', "more than one"),
+        (b',"uid":"a","session":"s"', "more than one"),
+        (b',"group":"g"', "not served yet"),
+        (b',"attributes":{}', "everyone is all: true"),
+        (b',"attributes":{"team":null}', "'team' is null"),
+        (b',"attributes":{"team":null,"a":"b"}', "'team' is null"),
+    ],
+)
+def test_a_row_for_nobody(to: bytes, why: str) -> None:
+    """Nothing that is missing ever means everybody; other rows are not concerned."""
+    good = b'{"route":"r","body":1,"uid":"a"}'
+    found = rows(b'{"route":"r","body":1' + to + b"}\n" + good)
+    assert isinstance(found[0], Rejected)
+    assert why in found[0].why
+    assert found[1:] == [Push("r", b"1", Addressee(uid="a"))]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"route":"r","body":1,"all":1}', b'{"route":"r","body":1,"uid":1.5}', b"\xff"],
+)
+def test_a_line_of_another_kind(line: bytes) -> None:
+    """… makes its file unreadable."""
+    with pytest.raises(Unreadable, match="line 1"):
+        rows(line)
 
 
 def test_parquet(tmp_path: Path) -> None:
     """The same columns; a body may be text, or a struct."""
     path = tmp_path / "x.snappy.parquet"
-    for body in (['{"n":1}'] * 2, [{"n": 1}] * 2):
-        columns = {"route": ["r", "r"], "body": body, "uid": ["a", None]}
+    for body in (['{"n":1}'] * 3, [{"n": 1}] * 3):
+        columns = {
+            "route": ["r"] * 3,
+            "body": body,
+            "uid": ["a", None, None],
+            "all": [None, True, None],
+        }
         pq.write_table(pa.table(columns), path)
-        assert read(path, 1 << 16) == [
-            Push("r", b'{"n":1}', None, "a"), Push("r", b'{"n":1}')
-        ]  # fmt: skip
+        alice, everyone, nobody = rows(path.read_bytes(), path.name)
+        assert alice == Push("r", b'{"n":1}', Addressee(uid="a"))
+        assert everyone == Push("r", b'{"n":1}', Addressee(everyone=True))
+        assert isinstance(nobody, Rejected)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pa.array([{"team": "red"}]),
+        pa.array([[("team", "red")]], pa.map_(pa.string(), pa.string())),
+    ],
+)
+def test_attributes_in_parquet(tmp_path: Path, attributes: Any) -> None:
+    """A struct or a map."""
+    path = tmp_path / "x.parquet"
+    columns = {"route": ["r"], "body": ["1"], "attributes": attributes}
+    pq.write_table(pa.table(columns), path)
+    team = Addressee(attributes={"team": "red"})
+    assert rows(path.read_bytes(), path.name) == [Push("r", b"1", team)]

@@ -1,0 +1,69 @@
+"""Whom a push is for: exactly one of a session, a user, attributes, or everyone.
+
+Everyone has to be asked for by name.  A job whose join found nothing writes nulls, and
+what it computed for one player must not reach all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.protocols.pomelo.registry import Member, Registry
+
+__all__ = ["Addressee", "addressee"]
+
+_NAMES = "session, uid, group, attributes, all: true"
+
+
+@dataclass(slots=True, frozen=True)
+class Addressee:
+    """One of these is set."""
+
+    session: str | None = None
+    uid: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Clients whose events have all of these attributes."""
+    everyone: bool = False
+
+    def members(self, registry: Registry) -> list[Member]:
+        """Those of them who are connected now."""
+        if self.session is not None:
+            return registry.session(self.session)
+        if self.uid is not None:
+            return registry.user(self.uid)
+        if self.attributes:
+            return registry.all(self.attributes)
+        return registry.all() if self.everyone else []
+
+
+def addressee(
+    *,
+    session: str | None = None,
+    uid: str | int | None = None,
+    group: str | int | None = None,
+    attributes: Mapping[str, str | None] | None = None,
+    everyone: bool | None = None,
+) -> Addressee:
+    """The addressee of a row or a request; what is None, or False, is not given.
+
+    Raises ValueError if there is none, or more than one, or if it names nobody.
+    """
+    given = (session, uid, group, attributes, everyone or None)
+    if given.count(None) == len(given):
+        raise ValueError(f"no addressee: must have one of {_NAMES}")
+    if given.count(None) < len(given) - 1:
+        raise ValueError(f"more than one addressee: must have one of {_NAMES}")
+    if group is not None:
+        raise ValueError("group: groups are not served yet")
+    if attributes is None:
+        return Addressee(
+            session, None if uid is None else str(uid), everyone=bool(everyone)
+        )
+    wanted = {name: value for name, value in attributes.items() if value is not None}
+    if not attributes:
+        raise ValueError("attributes: names none; everyone is all: true")
+    if len(wanted) < len(attributes):
+        missing = next(name for name, value in attributes.items() if value is None)
+        raise ValueError(f"attributes: {missing!r} is null")
+    return Addressee(attributes=wanted)
