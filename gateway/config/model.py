@@ -327,6 +327,13 @@ class Spark(Section):
     stats_window: Annotated[float, Time("1s", "30d")] = Field(
         default=MINUTE, description="Width of a window in lake/stats (time)"
     )
+    deduplicate: Switch = Field(
+        default=False,
+        description="Beats' events that come again go to quarantine, flawed resent",
+    )
+    deduplicate_horizon: Annotated[float, Time("1s", "7d")] = Field(
+        default=HOUR, description="How far back deduplicate looks (time)"
+    )
     compact: Switch = Field(
         default=True, description="Rewrite a day's small files once it is over"
     )

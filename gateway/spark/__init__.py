@@ -10,6 +10,8 @@
     checkpoint   what Spark has promised and committed, read from its own logs
     ledger       what the sink has committed, by lsn
     cleaner      takes committed files out of the spool
+    requeue      puts events through again that were set aside
+    places       tells events that their sender sent twice
     reading      which files of a table belong to whole batches
     compact      rewrites the files of days that are over
     poison       moves files that can not be read aside

@@ -73,6 +73,14 @@ DEFAULTS: Mapping[str, Source] = {
     "event_dataset": Source(("event.dataset",)),
 }
 
+#: Where a shipper read an event: what `place` is a hash of.
+_PLACE: Mapping[str, Source] = {
+    "place_agent": Source(("agent.id",)),
+    "place_file": Source(("log.file.fingerprint", "log.file.inode", "log.file.path")),
+    "place_offset": Source(("log.offset",)),
+    "place_text": Source(("message",)),
+}
+
 #: Streams that clients make for themselves: `_RG…`, `_MARK…`, and the scope `_system`.
 _INTERNAL = "(channel LIKE '\\\\_%' OR channel LIKE '%/\\\\_%')"
 _STREAM = f"protocol = 'pravega' AND NOT {_INTERNAL}"
@@ -144,8 +152,14 @@ class _Keys:
 class Columns:
     """All columns that are taken out of the JSON."""
 
-    def __init__(self, chosen: Mapping[str, Any] | None = None) -> None:
-        """The defaults with those of `spark.columns`: `{name: Source(s) or None}`."""
+    def __init__(
+        self, chosen: Mapping[str, Any] | None = None, *, place: bool = False
+    ) -> None:
+        """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
+
+        With *place* there is one more column, a hash of where a shipper read the event.
+        """
+        self._place = dict(_PLACE) if place else {}
         self._sources: dict[str, list[Source]] = {
             name: [source] for name, source in DEFAULTS.items()
         }
@@ -156,7 +170,7 @@ class Columns:
         self._lookups: dict[str, str] = {}
         paths = dict.fromkeys(
             path
-            for sources in self._sources.values()
+            for sources in [*self._sources.values(), list(self._place.values())]
             for source in sources
             for path in source.paths
         )
@@ -205,10 +219,22 @@ class Columns:
 
     def raw(self) -> dict[str, str]:
         """Expressions over `j` and `text`: each column's text, as `raw_NAME`."""
+        given = {name: [source] for name, source in self._place.items()}
         return {
             f"raw_{name}": self._first(sources, self._text)
-            for name, sources in self._sources.items()
+            for name, sources in {**self._sources, **given}.items()
         }
+
+    def place(self) -> str | None:
+        """A hash of the place, null where there is none; None without `place`."""
+        if not self._place:
+            return None
+        parts = ", ".join(f"raw_{name}" for name in self._place)
+        known = " AND ".join(
+            f"raw_{name} IS NOT NULL"
+            for name in ("place_agent", "place_file", "place_offset")
+        )
+        return f"CASE WHEN {known} THEN xxhash64({parts}) END"
 
     def cast(self) -> dict[str, str]:
         """Expressions over the `raw_NAME`: `NAME` in its type."""

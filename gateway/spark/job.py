@@ -15,12 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import java, progress, session, stats
+from gateway.spark import java, progress, requeue, session, stats
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
 from gateway.spark.health import Health
 from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sinks import Committed, Lake, Sink
 from gateway.store.lake import INTERNAL
@@ -61,6 +62,8 @@ class Job:
         self._committed: list[Committed] = []
         self._rows = 0
         self._health = Health(self._lake)
+        places = Places(self._lake, config.spark.deduplicate_horizon)
+        self._places = places if config.spark.deduplicate else None
         checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
         window = timedelta(seconds=config.spark.stats_window)
         sink = Sink(
@@ -69,6 +72,7 @@ class Job:
             self._disk,
             write=query.writer(spark, self._spool),
             count=lambda files: stats.count(files, window),
+            find_resent=None if self._places is None else self._places.resent,
             done=self._note,
         )
         self._sink = sink
@@ -76,7 +80,11 @@ class Job:
             spark,
             sink,
             checkpoint,
-            query.stream_of(config, spark, Columns(config.spark.columns)),
+            query.stream_of(
+                config,
+                spark,
+                Columns(config.spark.columns, place=config.spark.deduplicate),
+            ),
             trigger=config.spark.trigger,
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
@@ -92,6 +100,8 @@ class Job:
 
     def _note(self, committed: Committed) -> None:
         self._committed.append(committed)
+        if self._places is not None:
+            self._places.committed()
         self._health.committed(committed, self._sink.seconds)
 
     def _new_cleaner(self) -> Cleaner:
@@ -109,6 +119,7 @@ class Job:
         self._disk.make_directory(self._spool)
         self._health.say()
         self._sink.recover()
+        requeue.finish(self._lake, self._disk)
         self._poison.finish()
         self._sweep()
         self.clean()

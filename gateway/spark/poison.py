@@ -14,17 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import SCHEMA
+from gateway.event import SCHEMA, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sinks import LakeDisk, Sink
 
-__all__ = ["SCHEMA_VERSION", "Poison", "flaw_of", "version_of"]
-
-#: The newest form of spool files that this job knows.
-SCHEMA_VERSION = 1
-
-#: Where a file says its form; without it the form is the first.
-_VERSION_KEY = b"gateway.schema"
+__all__ = ["Poison", "flaw_of", "version_of"]
 
 _ROWS = 1 << 15
 
@@ -59,8 +53,11 @@ def flaw_of(path: Path, file: SpoolFile) -> str | None:
 
 
 def version_of(path: Path) -> int:
-    """The form that a spool file says it has.  Raises what pyarrow raises."""
-    return int((pq.read_metadata(path).metadata or {}).get(_VERSION_KEY, b"1"))
+    """The form that a spool file says it has, the first if it says nothing.
+
+    Raises what pyarrow raises.
+    """
+    return int((pq.read_metadata(path).metadata or {}).get(SCHEMA_VERSION_KEY, b"1"))
 
 
 def _odd_columns(found: pa.Schema) -> str | None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.event import SCHEMA_VERSION
 from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Broken, SpoolFile
-from gateway.spark.poison import SCHEMA_VERSION, version_of
+from gateway.spark.poison import version_of
 from gateway.spark.sinks import Plan, Sink
 from gateway.spark.source import gateway_stream, url
 

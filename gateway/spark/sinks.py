@@ -107,7 +107,7 @@ class Sink:
         *,
         write: Callable[[Any, Path, Plan], None],
         count: Callable[[list[tuple[str, Path]]], Counted] | None = None,
-        find_resent: Callable[[list[Path], Ledger], Ranges] | None = None,
+        find_resent: Callable[[list[Path]], Ranges] | None = None,
         done: Callable[[Committed], None] = lambda committed: None,
         point: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -217,7 +217,7 @@ class Sink:
         made = self._written(rows, staged, plan)
         if self._find_resent is not None:
             events = [path for path, inside in made if inside[0] == "table=events"]
-            resent = self._find_resent(events, self.ledger)
+            resent = self._find_resent(events)
             if resent:
                 # Rare, so that writing the batch once more costs nothing to speak of.
                 made = self._written(rows, staged, replace(plan, resent=resent))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.ledger import Ranges
 
-__all__ = ["BODIES", "PARTITIONS", "RESENT", "events", "resent", "without"]
+__all__ = ["BODIES", "PARTITIONS", "RESENT", "events", "is_json", "resent", "without"]
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
@@ -68,6 +68,7 @@ def events(
         "flaw",
         f.expr("length(payload)").alias("payload_bytes"),
         f.expr(made.misfits()).alias("misfits"),
+        *([f.expr(place).alias("place")] if (place := made.place()) else []),
         f.expr("CASE WHEN flaw IS NULL THEN 'events' ELSE 'quarantine' END").alias(
             "table"
         ),
@@ -126,6 +127,18 @@ def _with_variant(stream: DataFrame) -> DataFrame:
         " THEN try_variant_get(pair, '$[0]', 'variant') END"
     )
     return stream.withColumn("pair", f.expr(pair)).withColumn("variant", f.expr(first))
+
+
+def is_json(rows: DataFrame) -> Column:
+    """Whether the payload is one JSON object in UTF-8, as its content type says."""
+    text = "try_validate_utf8(cast(payload AS string))"
+    mark = secrets.randbelow(2**62) + 2**60
+    pair = f"try_parse_json('[' || {text} || ',{mark}]')"
+    found = (
+        f"{_JSON} AND ltrim({text}) LIKE '{{%'"
+        f" AND try_variant_get({pair}, '$[1]', 'bigint') = {mark}"
+    )
+    return f.expr(f"coalesce({found}, false)")
 
 
 def without(rows: DataFrame, ranges: Ranges) -> DataFrame:

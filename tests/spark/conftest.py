@@ -230,6 +230,8 @@ def configuration(data: Path) -> SimpleNamespace:
             body="json",
             columns={},
             compact=False,
+            deduplicate=False,
+            deduplicate_horizon=3600.0,
             stats_window=60.0,
             max_bytes_per_trigger=256 * 2**20,
             driver_memory="1g",

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import SCHEMA, Stored
+from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 
@@ -63,6 +63,7 @@ def write(
         coerce_timestamps="us",
     )
     with writer:
+        writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
         for stored in batches:
             if stored.batch.count == 0:

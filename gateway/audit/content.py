@@ -1,0 +1,108 @@
+"""Events that their sender sent twice: the same place of the same file, the same text.
+
+A shipper that lost its connection before the acknowledgement sends its window again.
+That is no fault of ours and can not be seen from lsns; it can be seen from what Beats
+write into their events: agent, file and offset.  Rows that the Spark job has told
+(flaw `resent`) lie in quarantine and are not looked at.
+
+A day (of arrival) is looked at by itself, so that memory is that of a day's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gateway.audit.lake import Problem, visible
+
+__all__ = ["Resent", "find_resent"]
+
+_PLACE = ["agent_id", "log_file_path", "log_offset"]
+_KEY = [*_PLACE, "message"]
+_ROWS = 1 << 17
+_NAMED = 20
+
+
+@dataclass(slots=True)
+class Resent:
+    """What was found."""
+
+    placed: int = 0
+    """Rows that name their place."""
+    copies: int = 0
+    """How many of them are there once too often."""
+    examples: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def find_resent(lake: Path) -> Resent:
+    """Look through `lake/events`.  Raises OSError."""
+    found = Resent()
+    for day in sorted((lake / "events").glob("protocol=*/date=*")):
+        files = [path for path, _ in visible(day)]
+        # First by place alone: texts are long, and few places are there twice.
+        rows = _table(files, _PLACE, found)
+        if rows is None:
+            continue
+        found.placed += rows.num_rows
+        twice = _counted(rows, _PLACE)
+        if not twice.num_rows:
+            continue
+        texts = _table(files, _KEY, Resent(), among=twice)
+        if texts is not None:
+            _add(found, _counted(texts, _KEY))
+    return found
+
+
+def _add(found: Resent, twice: pa.Table) -> None:
+    found.copies += sum(count - 1 for count in twice["n"].to_pylist())
+    for row in twice.slice(0, max(0, _NAMED - len(found.examples))).to_pylist():
+        found.examples.append(
+            f"agent {row['agent_id']}, {row['log_file_path']} at {row['log_offset']}:"
+            f" {row['n']} times"
+        )
+
+
+def _counted(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The keys that are there more than once, and how often (`n`)."""
+    groups = rows.group_by(list(keys)).aggregate([([], "count_all")])
+    groups = groups.rename_columns([*groups.column_names[:-1], "n"])
+    return groups.filter(pc.greater(groups["n"], 1)).select([*keys, "n"])
+
+
+def _table(
+    files: Sequence[Path],
+    columns: Sequence[str],
+    found: Resent,
+    among: pa.Table | None = None,
+) -> pa.Table | None:
+    """These columns of the rows that name their place, or of those in *among*."""
+    parts = [part for path in files for part in _parts(path, columns, found)]
+    if among is not None:
+        keys = among.select(_PLACE)
+        parts = [
+            part.join(keys, _PLACE, join_type="inner") for part in parts if len(part)
+        ]
+    return pa.concat_tables(parts) if parts else None
+
+
+def _parts(path: Path, columns: Sequence[str], found: Resent) -> Iterator[pa.Table]:
+    try:
+        with pq.ParquetFile(path) as file:
+            if not set(columns) <= set(file.schema_arrow.names):
+                return
+            for batch in file.iter_batches(_ROWS, columns=list(columns)):
+                rows = pa.table(batch)
+                known = pc.and_(
+                    rows["agent_id"].is_valid(), rows["log_offset"].is_valid()
+                )
+                yield rows.filter(known)
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as why:  # a damaged footer makes pyarrow raise anything
+        found.problems.append(Problem(str(path), " ".join(str(why).split())))

@@ -1,0 +1,117 @@
+"""Events that their sender sent twice, told by the place that they came from.
+
+A shipper that lost its connection before the acknowledgement reads the same lines again
+and sends them again; they get new lsns.  But such an event names its place: the agent,
+the file, the offset in it.  A row whose place (and message) was in the tables within the
+horizon goes to quarantine, flawed `resent`.  So every lsn is still in a table once.
+
+The tables themselves are the memory: a column `place` holds a hash, and a start reads
+those of the newest files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from gateway.spark.ledger import Ranges
+
+__all__ = ["MOST", "Places"]
+
+_Hashes = np.ndarray[Any, np.dtype[np.int64]]
+
+#: Places kept in memory, 8 bytes each; the oldest are forgotten first.
+MOST = 16_000_000
+
+_ROWS = 1 << 17
+
+
+class Places:
+    """The places of a lake's newest events; the sink's thread uses it."""
+
+    def __init__(
+        self, lake: Path, horizon: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        """*horizon* is how many seconds back a place is remembered."""
+        self._table = lake / "events"
+        self._horizon = horizon
+        self._clock = clock
+        self._known: deque[tuple[float, _Hashes]] | None = None
+        self._new: _Hashes = np.empty(0, np.int64)
+
+    def resent(self, files: Iterable[Path]) -> Ranges:
+        """Which events of a batch's files came before; they are not remembered yet."""
+        if self._known is None:
+            self._known = self._load()
+        self._forget()
+        again = Ranges()
+        batch: list[_Hashes] = [np.empty(0, np.int64)]
+        for path in files:
+            for node, lsns, hashes in _places(path):
+                # Of doubles within the batch the first one stays.
+                order = np.argsort(hashes, kind="stable")
+                ranked = hashes[order]
+                inside = np.zeros(len(hashes), bool)
+                inside[order[1:]] = ranked[1:] == ranked[:-1]
+                for known in [*(one for _, one in self._known), *batch]:
+                    inside |= _among(hashes, known)
+                for lsn in lsns[inside].tolist():
+                    again.add(node, lsn, lsn)
+                batch.append(np.unique(hashes))
+        self._new = np.unique(np.concatenate(batch))
+        return again
+
+    def committed(self) -> None:
+        """The batch that was asked about last is in the tables."""
+        if self._known is not None and len(self._new):
+            self._known.append((self._clock(), self._new))
+        self._new = np.empty(0, np.int64)
+
+    def _forget(self) -> None:
+        assert self._known is not None
+        oldest = self._clock() - self._horizon
+        total = sum(len(hashes) for _, hashes in self._known)
+        while self._known and (self._known[0][0] < oldest or total > MOST):
+            total -= len(self._known.popleft()[1])
+
+    def _load(self) -> deque[tuple[float, _Hashes]]:
+        oldest = self._clock() - self._horizon
+        newest = sorted(
+            (at, path)
+            for path in self._table.glob("*/*/*.parquet")
+            if (at := path.stat().st_mtime) >= oldest and path.name[0] not in "._"
+        )
+        return deque(
+            (at, np.unique(np.concatenate([hashes for _, _, hashes in found])))
+            for at, path in newest
+            if (found := list(_places(path)))
+        )
+
+
+def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which are in *known*, which is sorted."""
+    if not len(known):
+        return np.zeros(len(hashes), bool)
+    at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.asarray(known[at] == hashes)
+
+
+def _places(path: Path) -> Iterable[tuple[str, _Hashes, _Hashes]]:
+    """(node, lsns, hashes) of the rows that have a place."""
+    with pq.ParquetFile(path) as file:
+        if "place" not in file.schema_arrow.names:
+            return
+        columns = ["node", "lsn", "place"]
+        for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
+            rows = batch.filter(batch.column("place").is_valid())
+            nodes = np.array(rows.column("node").to_pylist())
+            for node in np.unique(nodes).tolist():
+                mine = nodes == node
+                lsns = rows.column("lsn").to_numpy()[mine]
+                yield node, lsns, rows.column("place").to_numpy()[mine]

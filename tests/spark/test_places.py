@@ -1,0 +1,127 @@
+"""Events that their sender sent twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.spark import job, places
+from gateway.spark.ledger import Ranges
+from gateway.spark.places import Places
+
+
+def put(path: Path, first: int, hashes: list[int | None]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = len(hashes)
+    lsns = pa.array(range(first, first + count), pa.int64())
+    place = pa.array(hashes, pa.int64())
+    pq.write_table(
+        pa.table({"node": ["gw"] * count, "lsn": lsns, "place": place}), path
+    )
+    return path
+
+
+@pytest.fixture
+def now() -> list[float]:
+    """A clock that tests set."""
+    return [1000.0]
+
+
+@pytest.fixture
+def known(tmp_path: Path, now: list[float]) -> Places:
+    """Looks back for a minute."""
+    return Places(tmp_path / "lake", 60.0, lambda: now[0])
+
+
+def test_the_first_one_stays(known: Places, tmp_path: Path) -> None:
+    """Within a file, between files of a batch, between batches; null is no place."""
+    one = put(tmp_path / "1", 1, [7, 8, None, 7, None])
+    two = put(tmp_path / "2", 11, [9, 8])
+    assert known.resent([one, two]) == Ranges({"gw": [(4, 4), (12, 12)]})
+    known.committed()
+    assert known.resent([put(tmp_path / "3", 21, [9, 10, 7])]) == Ranges(
+        {"gw": [(21, 21), (23, 23)]}
+    )
+
+
+def test_a_batch_that_failed_was_not_there(known: Places, tmp_path: Path) -> None:
+    """It comes again, and is not its own double."""
+    path = put(tmp_path / "1", 1, [7, 8])
+    assert not list(known.resent([path]))
+    assert not list(known.resent([path]))
+    known.committed()
+    assert len(known.resent([path])) == 2
+
+
+def test_beyond_the_horizon(known: Places, tmp_path: Path, now: list[float]) -> None:
+    """What came long ago is forgotten."""
+    path = put(tmp_path / "1", 1, [7])
+    known.resent([path])
+    known.committed()
+    now[0] += 59
+    assert len(known.resent([path])) == 1
+    now[0] += 2
+    assert len(known.resent([path])) == 0
+
+
+def test_memory_is_bounded(
+    known: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest batches are forgotten first."""
+    monkeypatch.setattr(places, "MOST", 5)
+    for first in (1, 11, 21):
+        known.resent([put(tmp_path / str(first), first, [first, first + 1])])
+        known.committed()
+    assert len(known.resent([put(tmp_path / "x", 91, [1, 2, 11, 12, 21, 22])])) == 4
+
+
+def test_a_start_remembers(tmp_path: Path) -> None:
+    """The tables are the memory."""
+    folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
+    put(folder / "part-0.parquet", 1, [7, 8])
+    known = Places(tmp_path / "lake", 60.0)
+    assert known.resent([put(tmp_path / "1", 11, [8, 9])]) == Ranges({"gw": [(11, 11)]})
+
+
+@pytest.mark.spark
+def test_a_window_that_came_twice(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    make_envelope: Callable[..., pa.Table],
+    table_rows: Callable[..., list[dict[str, Any]]],
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+) -> None:
+    """`events` has each line once, `quarantine` its double; a rotated file that begins
+    anew and events without a place are left alone."""
+    config.spark.deduplicate = True
+
+    def line(offset: int, text: str, inode: str = "5") -> bytes:
+        file = {"path": "/a.log", "inode": inode}
+        log = {"offset": offset, "file": file}
+        return json.dumps({"message": text, "agent": {"id": "x"}, "log": log}).encode()
+
+    window = [line(0, "a"), line(10, "b"), line(20, "c")]
+    spool.publish(make_envelope("gw", 1, window))
+    job.run(config, spark, available_now=True)
+    again = [*window, line(30, "d"), line(0, "a", inode="6"), line(10, "other")]
+    spool.publish(make_envelope("gw", 4, [*again, b'{"message": "a"}'] * 1))
+    job.run(config, spark, available_now=True)
+    lake = config.data_dir / "lake"
+    assert lake_events(lake) == spool.produced
+    events = {row["lsn"]: row["message"] for row in table_rows(lake / "events")}
+    assert list(dict(sorted(events.items())).values()) == [
+        *("a", "b", "c", "d", "a", "other", "a")
+    ]
+    set_aside = {row["lsn"]: row for row in table_rows(lake / "quarantine")}
+    assert sorted(set_aside) == [4, 5, 6]
+    assert {row["flaw"] for row in set_aside.values()} == {"resent"}
+    assert set_aside[4]["body"] == window[0].decode()

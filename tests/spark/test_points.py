@@ -1,0 +1,238 @@
+"""Killed at every named point of a commit, with a reader that looks all the while.
+
+The process is real and so is kill -9; Spark is played by `test_sinks.py`'s rules: it
+writes files, and after a kill repeats the batch that it has not committed.  The last
+test kills the real job, Java and all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.spark.reading import files
+
+ROOT = Path(__file__).parents[2]
+SIZE = 10
+
+#: Every step of a commit, in order; `named` comes once for each file.
+POINTS = (
+    *("begun", "written", "synced", "staged", "logs synced", "decided"),
+    *("named", "published", "in ledger", "done"),
+)
+
+#: A job whose Spark is this text: batch N takes file N, and has rows in two tables.
+JOB = """
+import json, os, signal, sys
+from datetime import timedelta
+from pathlib import Path
+import pyarrow as pa, pyarrow.parquet as pq
+from gateway.spark import stats
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.sinks import Lake, Sink
+
+data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+SIZE, log = 10, data / "checkpoint" / "events"
+
+def put(name, text):
+    path = log / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+def name(batch):
+    return f"events-gw-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
+
+def write(batch, folder, plan):
+    lsns = list(range(batch * SIZE + 1, (batch + 1) * SIZE + 1))
+    for table, mine in (("events", lsns[1:]), ("quarantine", lsns[:1])):
+        for day in ("2026-03-01", "2026-03-02"):
+            place = folder / f"table={table}/protocol=lumberjack/date={day}"
+            place.mkdir(parents=True)
+            half = mine[::2] if day.endswith("1") else mine[1::2]
+            n = len(half)
+            pq.write_table(pa.table({
+                "node": pa.array(["gw"] * n, pa.string()), "lsn": pa.array(half, pa.int64()),
+                "received_at": pa.array([10**15] * n, pa.timestamp("us", tz="UTC")),
+                "listener": pa.array(["b"] * n, pa.string()),
+                "channel": pa.array([None] * n, pa.string()),
+                "payload_bytes": pa.array([1] * n, pa.int32()),
+                "flaw": pa.array([None] * n, pa.string()),
+                "misfits": pa.array([None] * n, pa.string()),
+            }), place / "part-00000.parquet")
+
+def point(step):
+    global times
+    if step == deadly:
+        times -= 1
+        if not times:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+if not (log / "metadata").exists():
+    put("metadata", json.dumps({"id": "0badcafe-0000-4000-8000-000000000001"}))
+checkpoint = Checkpoint(log, Lake())
+sink = Sink(data / "lake", checkpoint, Lake(), write=write, point=point,
+            count=lambda files: stats.count(files, timedelta(minutes=1)))
+sink.recover()
+for batch in range(checkpoint.committed + 1, batches):
+    put(f"sources/0/{batch}", "v1\\n" + json.dumps({"path": "file:///s/" + name(batch), "batchId": batch}))
+    put(f"offsets/{batch}", "v1\\n{}\\n" + json.dumps({"logOffset": batch}))
+    sink(batch, batch)
+    put(f"commits/{batch}", "v1\\n{}")
+"""
+
+
+class Reader(threading.Thread):
+    """Reads all tables again and again; keeps what it must never see."""
+
+    def __init__(self, lake: Path, events_of: Callable[[Path], Counter[Any]]) -> None:
+        super().__init__()
+        self._lake = lake
+        self._events_of = events_of
+        self._over = threading.Event()
+        self.looks = 0
+        self.wrong: list[Any] = []
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            time.sleep(0.02)
+            seen = self._events_of(self._lake)
+            self.looks += 1
+            if set(seen.values()) - {1}:
+                self.wrong.append(seen)
+            try:
+                whole = [
+                    len(files(self._lake, table)) for table in ("events", "quarantine")
+                ]
+            except FileNotFoundError:
+                continue
+            # Two files of events in each batch, one with rows in quarantine.
+            if whole[0] % 2:
+                self.wrong.append(whole)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+@pytest.fixture
+def reader(
+    tmp_path: Path, lake_events: Callable[[Path], Counter[tuple[str, int]]]
+) -> Iterator[Reader]:
+    made = Reader(tmp_path / "lake", lake_events)
+    made.start()
+    yield made
+    made.stop()
+
+
+def run(data: Path, batches: int, deadly: str, times: int) -> int:
+    """The job up to so many batches, killed the *times*th time that it is at a point."""
+    arguments = [str(data), str(batches), deadly, str(times)]
+    return subprocess.run(
+        [sys.executable, "-c", JOB, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+        check=False,
+    ).returncode
+
+
+@pytest.mark.slow
+def test_killed_at_every_point(
+    tmp_path: Path,
+    reader: Reader,
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    table_rows: Callable[..., list[dict[str, Any]]],
+) -> None:
+    """Twenty-four kills, two or more at each point: no reader sees a row twice or a part
+    of a batch that it asked not to see; in the end every event and every count is there
+    once."""
+    killed = 0
+    batches = 0
+    deaths = [(point, times) for point in POINTS for times in (1, 2)]
+    deaths += [("named", times) for times in (3, 4, 5, 6)]
+    for point, times in deaths:
+        batches += 2
+        assert run(tmp_path, batches, point, times) == -signal.SIGKILL, point
+        killed += 1
+        seen = lake_events(tmp_path / "lake")
+        assert set(seen.values()) <= {1}
+    assert run(tmp_path, batches + 1, "never", 1) == 0
+    assert killed >= 20
+    lake = tmp_path / "lake"
+    everything = Counter(("gw", lsn) for lsn in range(1, (batches + 1) * SIZE + 1))
+    assert lake_events(lake) == everything
+    counted = sum(row["events"] for row in table_rows(lake / "stats"))
+    assert counted == len(everything)
+    reader.stop()
+    assert reader.looks > killed
+    assert reader.wrong == []
+
+
+#: The real job, killed when it comes to a point.
+REAL = """
+import os, signal, sys
+from gateway.spark import job, sinks
+
+deadly = sys.argv.pop()
+begin = sinks.Sink.__init__
+
+def patched(self, *arguments, **options):
+    def point(step):
+        if step == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+    begin(self, *arguments, **options, point=point)
+
+sinks.Sink.__init__ = patched
+sys.exit(job.main())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_real_job_killed_at_points(
+    tmp_path: Path,
+    spool: Any,
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    table_rows: Callable[..., list[dict[str, Any]]],
+) -> None:
+    """Decided, half named: Spark repeats its batch, and each event is there
+    once."""
+    data = tmp_path / "data"
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"node: gw\ndata_dir: {data}\nspark: {{trigger: 0s}}\n"
+        'listeners: [{name: b, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}]\n'
+    )
+    reader = Reader(data / "lake", lake_events)
+    reader.start()
+    try:
+        for number, point in enumerate(("decided", "named", "")):
+            spool.events("gw", number * 20 + 1, 10)
+            spool.events("gw", number * 20 + 11, 10, protocol="pomelo")
+            done = subprocess.run(
+                [sys.executable, "-c", REAL, "--once", "--config", str(config), point],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                timeout=200,
+                check=False,
+                stdout=subprocess.DEVNULL,
+            )
+            assert done.returncode == (-signal.SIGKILL if point else 0)
+    finally:
+        reader.stop()
+    assert reader.wrong == []
+    assert lake_events(data / "lake") == spool.produced
+    counted = sum(row["events"] for row in table_rows(data / "lake" / "stats"))
+    assert counted == len(spool.produced)
+    ledger = json.loads((data / "lake/.gateway/events.json").read_bytes())
+    assert ledger["committed"] == {"gw": [[1, 60]]}

@@ -1,0 +1,104 @@
+"""What was set aside is put through again."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.spark import job, requeue
+from gateway.spark.lakedisk import Lake
+
+pytestmark = pytest.mark.spark
+
+
+class Cut(BaseException):
+    """The machine stops here."""
+
+
+class Fuse(Lake):
+    """Stops before its *left*th change of a name outside of staging."""
+
+    left = 0
+
+    def rename(self, old: Path, new: Path) -> None:
+        if ".gateway" not in str(new):
+            self._count()
+        super().rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        if ".gateway" not in str(path):
+            self._count()
+        super().unlink(path)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Cut
+
+
+@pytest.mark.parametrize("cut", [None, 1, 2, 3])
+def test_rows_that_are_fine_after_all(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    make_envelope: Callable[..., pa.Table],
+    table_rows: Callable[..., list[dict[str, Any]]],
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    cut: int | None,
+) -> None:
+    """They move to `events`, each once, wherever a crash falls; the counts follow; what
+    is no JSON stays unless its flaw is accepted."""
+    payloads = [b'{"message": "fine"}', b"{nope", b'{"message": "big"}', b"", b"x"]
+    flaws = dict(enumerate(("invalid-json", "invalid-json", "oversized")))
+    flaws |= {3: "lost", 4: "unframed"}
+    spool.publish(make_envelope("gw", 1, payloads, flaws=flaws))
+    job.run(config, spark, available_now=True)
+    lake = config.data_dir / "lake"
+    if cut is not None:
+        disk = Fuse()
+        disk.left = cut
+        with pytest.raises(Cut):
+            requeue.rows(spark, config, disk, ["unframed"])
+        assert set(lake_events(lake).values()) <= {1}
+        requeue.finish(lake, Lake())
+    else:
+        done = requeue.rows(spark, config, Lake(), ["unframed"])
+        assert (done.rows, done.fine) == (5, 3)
+    assert lake_events(lake) == spool.produced
+    events = {row["lsn"]: row for row in table_rows(lake / "events")}
+    assert {lsn: row["message"] for lsn, row in events.items()} == {
+        1: "fine",
+        3: "big",
+        5: None,
+    }
+    assert all(row["flaw"] is None for row in events.values())
+    counted = table_rows(lake / "stats")
+    assert sum(row["events"] for row in counted) == 5
+    assert sum(row["flawed"] for row in counted) == 2
+    assert requeue.rows(spark, config, Lake()).fine == 0
+    assert lake_events(lake) == spool.produced
+
+
+def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
+    """They go back into the spool; the others stay."""
+    good, bad = spool.events("gw", 1, 10), spool.events("gw", 11, 10)
+    poison = tmp_path / "poison"
+    poison.mkdir()
+    for path in (good, bad):
+        shutil.move(path, poison / path.name)
+        (poison / f"{path.name}.json").write_text("{}")
+    (poison / bad.name).write_bytes(b"")
+    moved, kept = requeue.files(poison, spool.path, Lake())
+    assert (moved, kept) == ([good.name], [bad.name])
+    assert spool.names() == [good.name]
+    assert sorted(path.name for path in poison.iterdir()) == [
+        bad.name,
+        f"{bad.name}.json",
+    ]
