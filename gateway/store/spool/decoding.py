@@ -8,9 +8,8 @@ empty.  An event that the journal has lost becomes a row with the flaw `lost`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from twisted.logger import Logger
 
@@ -111,25 +110,25 @@ def _check(rows: Rows, count: int) -> None:
         raise ValueError(f"{rows.count} events decoded, not {count}")
     if rows.seqs is not None and len(rows.seqs) != count:
         raise ValueError(f"{len(rows.seqs)} numbers for {count} events")
-    texts: list[Collection[object]] = [(rows.kind, rows.content_type)]
-    for name, odd in (
-        ("flaws", rows.flaws),
-        ("content_types", rows.content_types),
-        ("channels", rows.channels),
-        ("kinds", rows.kinds),
-    ):
-        if odd:
-            if min(odd) < 0 or max(odd) >= count:
-                raise ValueError(f"{name} of rows beyond the {count} that there are")
-            texts.append(odd.values())
-    if not _are(chain.from_iterable(texts), str):
-        raise ValueError("a name that is no text")
+    if not (isinstance(rows.kind, str) and isinstance(rows.content_type, str)):
+        raise TypeError("kind or content type is no text")
+    if rows.flaws or rows.content_types or rows.channels or rows.kinds:
+        for odd in (rows.flaws, rows.content_types, rows.channels, rows.kinds):
+            _check_odd(odd, count)
+
+
+def _check_odd(odd: Mapping[int, str], count: int) -> None:
+    """The same of rows that differ from the others."""
+    if odd and (min(odd) < 0 or max(odd) >= count):
+        raise ValueError(f"a row beyond the {count} that there are")
+    if not _are(odd.values(), str):
+        raise TypeError("a name that is no text")
 
 
 def _make_columns(stored: Stored, rows: Rows) -> None:
     """Raise whatever says why these rows can not be columns."""
     if not _are(rows.payloads, bytes, bytearray, memoryview):
-        raise ValueError("a payload that is not bytes")
+        raise TypeError("a payload that is not bytes")
     columns = Columns("")
     columns.add(stored, rows)
     columns.batch()
