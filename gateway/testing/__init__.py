@@ -239,14 +239,18 @@ class ManualJournal:
         return done
 
     def withdraw(self, batch: Batch) -> bool:
-        """See `interfaces.Journal`; what is pending is in no commit group yet."""
+        """See `interfaces.Journal`; what `take` has not taken is in no commit group."""
         for waiting in self._waiting:
-            if waiting[0] is batch:
+            if waiting[0] is batch and not batch.taken:
                 self._waiting.remove(waiting)
                 self.withdrawn.append(batch)
                 batch.withdrawn = True
                 return True
         return False
+
+    def take(self) -> None:
+        """The oldest pending batch is in a commit group now."""
+        self._waiting[0][0].taken = True
 
     def store(self) -> Stored:
         """The oldest pending batch is durable now; IndexError if there is none."""

@@ -26,12 +26,24 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 from gateway.protocols.rsio.wire import Incomplete, read_varint
+from gateway.protocols.turn import BYTE, FRAME, INFLATED_BYTE, Turn
 
-__all__ = ["Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
+__all__ = ["ENDLESS", "Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
 
 _ZlibError = cast("type[Exception]", isal_zlib.error)
 
 _PRINTABLE = range(0x20, 0x7F)
+
+ENDLESS = 1e18
+"""The size of a turn that is never over."""
+
+_WALKED = 0.2
+"""What an element costs whose message is walked (`turn`)."""
+_PACKED = 0.0625
+"""What one costs that lies packed: a turn has at most 64 Ki of them."""
+
+_INFLATE_BYTES = 1 << 18
+"""A block is inflated in steps of this size, between which a turn may end."""
 
 _OCTET_SIGNALS = 4
 """Messages other than elements that a block may hold for each of its octets."""
@@ -88,12 +100,17 @@ class Decoder:
     Raises nothing but `Refusal`, and is unusable afterwards.
     """
 
-    __slots__ = ("_at", "_buffer", "_inflater", "_limits", "_need", "_outer", "_packed",
-                 "_signals", "_skip", "_streams", "legal")  # fmt: skip
+    __slots__ = ("_at", "_buffer", "_compressed", "_inflated", "_inflater", "_limits",
+                 "_need", "_outer", "_packed", "_signals", "_skip", "_streams",
+                 "legal", "stopped", "turn")  # fmt: skip
 
     def __init__(self, streams: Streams, limits: Limits, legal: frozenset[int]) -> None:
         self.legal = legal
         """The types of message that may arrive now."""
+        self.turn = Turn(ENDLESS)
+        """Charged for what is decoded; when it is over, `next` returns None."""
+        self.stopped = False
+        """`next` returned None because the turn is over: more may be decoded."""
         self._streams = streams
         self._limits = limits
         self._buffer: bytes | bytearray = b""
@@ -105,12 +122,15 @@ class Decoder:
         self._outer: tuple[bytes | bytearray, int] | None = (
             None  # the buffer that a block lies in
         )
+        self._compressed: bytes | None = None  # what is left to inflate of the block
+        self._inflated = 0  # bytes of the block so far
         self._signals = limits.block_signals  # messages that blocks may still hold
 
     @property
     def held_bytes(self) -> int:
         """Bytes buffered."""
-        return len(self._buffer)
+        held = len(self._buffer)
+        return held if self._outer is None else held + len(self._outer[0])
 
     def inflate(self) -> None:
         """Accept blocks from now on (extension 6)."""
@@ -122,6 +142,10 @@ class Decoder:
 
     def feed(self, more: bytes) -> None:
         """Take the next bytes."""
+        if self._outer is not None:  # the last turn ended within a block
+            behind, start = self._outer
+            self._outer = b"".join((memoryview(behind)[start:], more)), 0
+            return
         buffer, at = self._buffer, self._at
         if at == len(buffer):
             self._buffer = more
@@ -135,24 +159,35 @@ class Decoder:
         self._at = 0
 
     def next(self) -> Token | None:
-        """The next message or run; None until more is fed."""
+        """The next message or run; None until more is fed, or in the next turn."""
+        turn = self.turn
+        self.stopped = False
         while True:
+            if turn.over:
+                self.stopped = True
+                return None
+            turn.charge(FRAME)
             if self._skip:
                 self._skip_on()
             if self._at == len(self._buffer) and self._outer is not None:
+                if self._compressed is not None:
+                    self._inflate()
+                    continue
                 self._buffer, self._at = self._outer
                 self._outer, self._need = None, 0
                 if self._skip or self._packed:
                     raise Refusal("block that ends inside a message")
             if self._at == len(self._buffer) or len(self._buffer) < self._need:
-                self._wait()
-                return None
+                if self._wait():
+                    return None
+                continue
             try:
                 token = self._token()
             except Incomplete as more:
                 self._need = more.need
-                self._wait()
-                return None
+                if self._wait():
+                    return None
+                continue
             if self._outer is not None and type(token) is not Run:
                 self._count()
             if token is not None:
@@ -171,11 +206,16 @@ class Decoder:
                     limit=self._limits.block_signals,
                 )
 
-    def _wait(self) -> None:
+    def _wait(self) -> bool:
+        """Whether more must be fed; else the block had more."""
+        if self._compressed is not None:
+            self._inflate()
+            return False
         if self._outer is not None:
             raise Refusal("block that ends inside a message")
         if self._at == len(self._buffer):
             self._buffer, self._at, self._need = b"", 0, 0
+        return True
 
     def _skip_on(self) -> None:
         skipped = min(self._skip, len(self._buffer) - self._at)
@@ -237,11 +277,12 @@ class Decoder:
     def _fixed(self, stream: Consumed, head_size: int) -> Run:
         buffer, start, step = self._buffer, self._at, head_size + stream.size
         head = bytes(buffer[start : start + head_size])
-        most = min(stream.room, (len(buffer) - start) // step)
+        most = min(stream.room, self._most(_WALKED), (len(buffer) - start) // step)
         at, count = start + step, 1
         while count < most and buffer.startswith(head, at):
             at += step
             count += 1
+        self.turn.charge(_WALKED * count)
         return self._run(stream, count, count * stream.size, at)
 
     def _variable(self, stream: Consumed, head_size: int) -> Run:
@@ -249,7 +290,8 @@ class Decoder:
         end, most = len(buffer), self._limits.element_bytes
         head = bytes(buffer[start : start + head_size])
         starts = buffer.startswith
-        at, room, octets = start, stream.room, 0
+        here = room = min(stream.room, self._most(_WALKED))
+        at, octets = start, 0
         while room and starts(head, at):
             place = at + head_size
             try:
@@ -268,10 +310,16 @@ class Decoder:
             at = place + size
             octets += size
             room -= 1
-        return self._run(stream, stream.room - room, octets, at)
+        self.turn.charge(_WALKED * (here - room))
+        return self._run(stream, here - room, octets, at)
+
+    def _most(self, cost: float) -> int:
+        """How many elements of this cost may be taken in this turn."""
+        return int(self.turn.left / cost) + 1
 
     def _run(self, stream: Consumed, count: int, octets: int, stop: int) -> Run:
         messages = bytes(self._buffer[self._at : stop])
+        self.turn.charge(BYTE * len(messages))
         self._at = stop
         stream.room -= count
         return Run(stream, count, octets, messages)
@@ -299,9 +347,11 @@ class Decoder:
             return None
         if not stream.room:
             return Overrun(stream)
-        count = min(left, stream.room, (len(self._buffer) - at) // size)
+        most = min(stream.room, self._most(_PACKED))
+        count = min(left, most, (len(self._buffer) - at) // size)
         if not count:
             raise Incomplete(at + size)
+        self.turn.charge(_PACKED * count + BYTE * count * size)
         octets = bytes(self._buffer[at : at + count * size])
         self._at += len(octets)
         self._packed = (stream, left - count) if left > count else None
@@ -312,25 +362,38 @@ class Decoder:
     def _block(self) -> None:
         if self._inflater is None or self._outer is not None:
             raise Refusal("block that nobody agreed to")
-        limit = self._limits.inflated_bytes
         size, at = read_varint(self._buffer, self._at + 1)
         if size > self._limits.part_bytes:
             raise Refusal(f"block of {size} octets", limit=self._limits.part_bytes)
         if at + size > len(self._buffer):
             raise Incomplete(at + size)
+        self.allow(_OCTET_SIGNALS * size)
+        self._compressed = bytes(self._buffer[at : at + size])
+        self._outer = (self._buffer, at + size)
+        self._buffer, self._at, self._need, self._inflated = b"", 0, 0, 0
+
+    def _inflate(self) -> None:
+        """Inflate the next step of the block, behind what is left of the last one."""
+        inflater, limit = self._inflater, self._limits.inflated_bytes
+        assert inflater is not None
+        assert self._compressed is not None
         try:
-            inflated = self._inflater.decompress(
-                bytes(self._buffer[at : at + size]), limit
-            )
+            more = inflater.decompress(self._compressed, _INFLATE_BYTES)
         except _ZlibError as why:
             raise Refusal(f"block that is not zlib: {why}") from None
-        if self._inflater.unconsumed_tail or len(inflated) >= limit:
+        self.turn.charge(INFLATED_BYTE * len(more))
+        self._inflated += len(more)
+        if self._inflated >= limit:
             raise Refusal("block that inflates to too much", limit=limit)
-        if self._inflater.eof:
+        if inflater.eof:
             raise Refusal("block that ends its zlib stream")
-        self.allow(_OCTET_SIGNALS * size)
-        self._outer = (self._buffer, at + size)
-        self._buffer, self._at, self._need = inflated, 0, 0
+        # A step that is not full was the last one.
+        full = len(more) == _INFLATE_BYTES
+        self._compressed = inflater.unconsumed_tail if full else None
+        if self._at < len(self._buffer):
+            more = b"".join((memoryview(self._buffer)[self._at :], more))
+        self._need -= self._at
+        self._buffer, self._at = more, 0
 
 
 def _unknown(code: int, *, greeted: bool) -> str:

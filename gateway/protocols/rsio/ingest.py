@@ -65,8 +65,8 @@ class Ingest:
     """Submits the elements of one connection to the journal."""
 
     __slots__ = ("_acknowledged", "_arrived", "_claims", "_connection", "_flush",
-                 "_intakes", "_listener", "_lost", "_session", "_stopped",
-                 "_waits_for_room", "pending", "unacknowledged")  # fmt: skip
+                 "_intakes", "_listener", "_lost", "_session", "_stopped", "_submitted",
+                 "_waits_for_room", "unacknowledged")  # fmt: skip
 
     def __init__(
         self,
@@ -91,10 +91,15 @@ class Ingest:
         self._arrived: list[Run] = []
         self._stopped = False
         self._waits_for_room = False
-        self.pending = 0
-        """Batches that were submitted and are not durable yet."""
+        self._submitted: dict[int, tuple[Batch, dict[_Intake, int]]] = {}
+        """Batches that are not durable yet, by identity, in order, and whose they are."""
         self.unacknowledged = 0
         """The bytes that they hold."""
+
+    @property
+    def pending(self) -> int:
+        """Batches that were submitted and are not durable yet."""
+        return len(self._submitted)
 
     def subscribe(self, publisher: str) -> None:
         """Subscribe to the peer's *publisher*.
@@ -178,7 +183,7 @@ class Ingest:
             body=body,
             payload_bytes=octets,
         )
-        self.pending += 1
+        self._submitted[id(batch)] = batch, found
         self.unacknowledged += len(body) + _BATCH_BYTES
         listener.journal.submit(batch).addCallbacks(
             self._stored,
@@ -208,7 +213,7 @@ class Ingest:
         self._lost(failure)
 
     def _done(self, batch: Batch) -> None:
-        self.pending -= 1
+        del self._submitted[id(batch)]
         self.unacknowledged -= len(batch.body) + _BATCH_BYTES
 
     def _grant(self, intake: _Intake) -> None:
@@ -245,6 +250,19 @@ class Ingest:
         claims, self._claims = self._claims, {}
         for claim in claims:
             claim.release()
+
+    def withdraw(self) -> None:
+        """The peer is gone: withdraw what the journal has not begun to store.
+
+        Whatever is withdrawn is behind all that is stored, so that what is stored of a
+        named sender is known exactly, and it resumes there.
+        """
+        for batch, found in reversed(self._submitted.values()):
+            if not self._listener.journal.withdraw(batch):
+                return
+            for intake, count in found.items():
+                if intake.claim is not None:
+                    intake.claim.withdrawn(count)
 
     def stop_taking(self) -> None:
         """Take no more elements, but still acknowledge those that were taken."""

@@ -92,6 +92,15 @@ class Claim:
             progress.broken = True
         elif not progress.broken:
             progress.durable += count
+        self._check_settled()
+
+    def withdrawn(self, count: int) -> None:
+        """The last *count* elements submitted will not be stored, nor any behind them."""
+        self._progress.pending -= count
+        self._check_settled()
+
+    def _check_settled(self) -> None:
+        progress = self._progress
         if not progress.pending:
             progress.broken = False
             progress.start()

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.control import ControlBudget
 from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.pressure import Unfinished, Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
@@ -39,10 +40,13 @@ from gateway.protocols.rsio.signals import (
     TokenReceived,
     Violated,
 )
+from gateway.protocols.turn import Turn
 
 __all__ = ["RsioListener", "RsioServer", "accept"]
 
 _NAME_BYTES = 255
+_SUBSCRIBE = 20.0
+"""What a subscription costs a turn beside its reply."""
 _FULL_BYTES = 1 << 18
 """While the journal is full, a connection that has so much on its way to the disk is
 not read.  A publisher has no more on its way unless commits fail or take long."""
@@ -111,9 +115,9 @@ class RsioListener:
 class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_busy", "_closed", "_connection", "_draining", "_heard", "_ingest",
-                 "_listener", "_named", "_publishing", "_rejected", "_session",
-                 "_valve")  # fmt: skip
+    __slots__ = ("_busy", "_closed", "_connection", "_control", "_draining", "_heard",
+                 "_ingest", "_listener", "_named", "_publishing", "_rejected",
+                 "_session", "_valve")  # fmt: skip
 
     _log = Logger()
 
@@ -139,6 +143,7 @@ class RsioServer:
             listener.unacknowledged_bytes,
             self._regulate,
         )
+        self._control = ControlBudget(listener.clock.seconds)
         self._named = self._heard = self._draining = False
         self._busy = self._closed = self._rejected = False
         listener.greetings.watch(self)
@@ -150,12 +155,14 @@ class RsioServer:
         if self._closed:
             return
         self._heard = True
-        ingest = self._ingest
+        ingest, session, turn = self._ingest, self._session, Turn()
         try:
-            for signal in self._session.received(data):
+            for signal in session.received(data, turn):
                 if type(signal) is Run:
                     ingest.arrived(signal)
                 else:
+                    if type(signal) is SubscribeReceived:
+                        turn.charge(_SUBSCRIBE)
                     self._take(signal)
                 if self._closed:
                     return
@@ -166,12 +173,26 @@ class RsioServer:
         ingest.submit()
         self._publishing.pump()
         self._flush()
-        self._listener.unfinished.hold(self, self._session.held_bytes)
+        self._listener.unfinished.hold(self, session.held_bytes)
+        self._check_control()
         self._regulate()
+        if session.unread and not (self._valve.paused or self._closed):
+            self._connection.again()
+
+    def _check_control(self) -> None:
+        """Refuse a peer that sends messages without end and moves no elements."""
+        session = self._session
+        self._control.earn(session.moved)
+        why = self._control.spend(session.control)
+        session.moved = session.control = 0
+        if why is not None and not self._closed:
+            self._refuse(why)
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
-        self._forget()
+        if not self._closed:  # it said no goodbye: it sends again what it is unsure of
+            self._forget()
+            self._ingest.withdraw()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """Whether the transport takes more; while not, nothing is published."""
@@ -360,7 +381,10 @@ class RsioServer:
             return
         unacknowledged = self._ingest.unacknowledged
         feeding = unacknowledged >= _FULL_BYTES and not self._draining
+        paused = self._valve.paused
         self._valve.regulate(unacknowledged, feeding=feeding)
+        if paused and not self._valve.paused and self._session.unread:
+            self._connection.again()
 
     # The end
 

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages
 from gateway.protocols.rsio.consumer import Consumer
-from gateway.protocols.rsio.decoder import Decoder, Overrun, Oversized, Run
+from gateway.protocols.rsio.decoder import ENDLESS, Decoder, Overrun, Oversized, Run
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension
 from gateway.protocols.rsio.outbound import Outbound, State
@@ -33,8 +33,12 @@ from gateway.protocols.rsio.signals import (
     Signal,
     TokenReceived,
 )
+from gateway.protocols.turn import REPLY, Turn
 
 __all__ = ["Session", "State"]
+
+_PART_MOVES = 64
+"""Bytes of a part that count as much as an element: tiny parts are control messages."""
 
 _ZLIB = 1
 """The only compression algorithm: zlib, flushed after each block."""
@@ -43,7 +47,8 @@ _ZLIB = 1
 class Session:
     """One end of a connection."""
 
-    __slots__ = ("_decoder", "_offered", "_outbound", "consumer", "producer", "server")
+    __slots__ = ("_decoder", "_offered", "_outbound", "consumer", "control", "moved",
+                 "producer", "server")  # fmt: skip
 
     def __init__(
         self, limits: Limits, *, server: bool, offered: Iterable[Extension] = ()
@@ -52,6 +57,10 @@ class Session:
         self._outbound = Outbound(limits, server=server)
         self.consumer = Consumer(self._outbound)
         self.producer = Producer(self._outbound)
+        self.control = 0
+        """Messages from the peer other than elements; its user may reset it to 0."""
+        self.moved = 0
+        """Elements from and to the peer, parts as one for each 64 bytes; likewise."""
         self._offered = tuple(sorted(offered))
         hello = Code.CLIENT_HELLO if server else Code.SERVER_HELLO
         legal = frozenset({hello, Code.GOODBYE})
@@ -74,25 +83,40 @@ class Session:
 
     # -- what arrives ---------------------------------------------------------
 
-    def received(self, data: bytes) -> Iterator[Signal]:
+    @property
+    def unread(self) -> bool:
+        """The turn of the last `received` was over before the input was."""
+        return self._decoder.stopped and self.state is not State.CLOSED
+
+    def received(self, data: bytes, turn: Turn | None = None) -> Iterator[Signal]:
         """Take the next bytes, however the transport cut them; yields their signals.
+
+        Stops when *turn* is over; then call it again, perhaps without bytes.
 
         Raises `Refusal` if the peer broke the protocol; then the conversation is over.
         """
         outbound, decoder = self._outbound, self._decoder
         if outbound.state is State.CLOSED:
             return
-        decoder.feed(data)
+        if data:
+            decoder.feed(data)
+        turn = decoder.turn = Turn(ENDLESS) if turn is None else turn
         if self.producer.sent:  # each may be answered with a request for another
             decoder.allow(self.producer.sent)
+            self.moved += self.producer.sent
             self.producer.sent = 0
         try:
             while (token := decoder.next()) is not None:
                 if type(token) is Run:
                     token.stream.arrived += token.count
+                    self.moved += token.count
                     yield token
-                elif (signal := _HANDLERS[type(token)](self, token)) is not None:
-                    yield signal
+                else:
+                    self.control += 1
+                    turn.charge(REPLY)
+                    signal = _HANDLERS[type(token)](self, token)
+                    if signal is not None:
+                        yield signal
                 if self.state is State.CLOSED:  # after whatever the signal led to
                     return
         except Refusal as why:
@@ -150,6 +174,12 @@ class Session:
         if known:
             self._decoder.inflate()
         self._outbound.send(messages.CompressAck(_ZLIB if known else 0))
+
+    def _part(
+        self, part: messages.OnNextPart | messages.OnNextLastPart
+    ) -> Signal | None:
+        self.moved += len(part.data) // _PART_MOVES
+        return self.consumer.part(part)
 
     def _compress_ack(self, ack: messages.CompressAck) -> None:
         if ack.algorithm == _ZLIB:
@@ -222,8 +252,8 @@ _HANDLERS: dict[type, _Handler] = {
     messages.OnSubscribe: lambda self, started: self.consumer.on_subscribe(started),
     messages.OnComplete: lambda self, done: self.consumer.on_complete(done),
     messages.OnError: lambda self, failed: self.consumer.on_error(failed),
-    messages.OnNextPart: lambda self, part: self.consumer.part(part),
-    messages.OnNextLastPart: lambda self, part: self.consumer.part(part),
+    messages.OnNextPart: Session._part,  # noqa: SLF001
+    messages.OnNextLastPart: Session._part,  # noqa: SLF001
     Overrun: lambda self, token: self.consumer.overrun(token),
     Oversized: lambda self, token: self.consumer.oversized(token),
 }

@@ -202,6 +202,41 @@ def test_a_full_journal_pauses_who_has_much_on_its_way(make_gate: Any) -> None:
     assert not gate.connection.paused
 
 
+def test_who_is_gone_leaves_nothing_in_the_queue(gate: Any) -> None:
+    """What the journal has not taken is not stored: its sender sends it elsewhere."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), wire.on_next(1, [b"2"]))
+    gate.journal.store()
+    gate.connection.lose()
+    assert len(gate.journal.withdrawn) == 1
+    assert gate.journal.pending == []
+
+
+def test_who_says_goodbye_is_stored(gate: Any) -> None:
+    """All that came before the goodbye."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"1"]), Goodbye(""))
+    gate.connection.lose()
+    assert gate.journal.withdrawn == []
+
+
+def test_a_named_sender_resumes_before_what_was_withdrawn(gate: Any) -> None:
+    """Its elements are neither lost nor doubled, taken by the journal or not."""
+    named = ClientHello(0, (2, 4))
+    hello = (named, Token("name", b"d"), OnSubscribe(1, 0))
+    gate.say(*hello, *(wire.on_next(1, [each]) for each in (b"1", b"2", b"3", b"4")))
+    gate.journal.store()
+    gate.journal.take()
+    gate.connection.lose()
+    assert len(gate.journal.withdrawn) == 2
+    gate.connection, gate.server = gate.connect()
+    gate.say(named, Token("name", b"d"))
+    assert not [one for one in gate.heard() if isinstance(one, SubscribeFrom)]
+    gate.journal.store_all()
+    [again] = gate.heard()
+    assert again == SubscribeFrom("events", 1, 1024, 2)
+    gate.say(OnSubscribe(1, 0), wire.on_next(1, [b"3"]))
+    assert list(decode(gate.journal.pending[0].body).seqs) == [3]
+
+
 def test_a_mere_subscriber_is_read_though_the_journal_is_full(gate: Any) -> None:
     """A peer that publishes nothing does not suffer from it."""
     gate.journal.full = True
@@ -287,6 +322,7 @@ def test_a_named_sender_goes_on_where_it_was(gate: Any) -> None:
 def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
     """While some are on their way to the disk it is not known where to go on."""
     gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
+    gate.journal.take()
     gate.connection.lose()
     gate.connection, _ = gate.connect()
     gate.say(NAMED, _name("dev-1"))

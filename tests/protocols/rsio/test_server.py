@@ -299,9 +299,10 @@ def test_goodbye_ack_answers_ours(gate: Any) -> None:
 
 
 def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
-    """Timers end, sources close, what is on its way is still stored."""
+    """Timers end, sources close, what is on its way to the disk is still stored."""
     gate.say(ClientHello(0, (1,)), OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
     gate.say(Subscribe("check/slow?n=9", 1, 9))
+    gate.journal.take()
     gate.connection.lose()
     gate.journal.store_all()
     gate.clock.advance(100)

@@ -1,0 +1,153 @@
+"""Turns: no message, however cheap to send, keeps the event loop from other peers."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from gateway.protocols.control import AT_ONCE, PER_SECOND
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.events import decode
+from gateway.protocols.rsio.messages import (
+    Cancel,
+    ClientHello,
+    Compress,
+    CompressAck,
+    OnNextPart,
+    OnSubscribe,
+    Ping,
+    Pong,
+    Request,
+    Subscribe,
+)
+from gateway.protocols.turn import TURN
+
+_READ = 1 << 18
+_HELLO = ClientHello(0, (1, 5, 6))
+
+
+def _turns(gate: Any, data: bytes) -> Iterable[None]:
+    """Deliver, and go on turn by turn."""
+    gate.connection.stepwise = True
+    gate.connection.deliver(data)
+    yield
+    while gate.connection.turn_due and not gate.connection.closed:
+        gate.connection.take_turn()
+        yield
+
+
+def _blocks(messages: bytes, step: int = 1 << 20) -> bytes:
+    deflater = zlib.compressobj()
+    return b"".join(
+        wire.block(
+            deflater.compress(messages[at : at + step])
+            + deflater.flush(zlib.Z_SYNC_FLUSH)
+        )
+        for at in range(0, len(messages), step)
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Ping(b""),
+        Request(5, 1),
+        Cancel(5),
+        Compress(9),
+        OnNextPart(1, 1, b""),
+    ],
+)
+def test_control_messages_without_end(make_gate: Any, message: Any) -> None:
+    """They are taken in turns, and then the peer is refused."""
+    gate = make_gate(window=1 << 20)
+    gate.say(_HELLO, OnSubscribe(1, 0))
+    one = wire.encode(message)
+    turns = sum(1 for _ in _turns(gate, one * (_READ // len(one))))
+    assert turns >= AT_ONCE // TURN
+    assert "control messages" in str(gate.connection.refused)
+    assert f"{PER_SECOND} a second" in str(gate.connection.refused)
+
+
+def test_subscriptions_without_end(gate: Any) -> None:
+    """Each costs more than a ping, so fewer are taken in a turn."""
+    gate.say(_HELLO)
+    asked = [wire.encode(Subscribe("", number, 1)) for number in range(40_000)]
+    turns = [gate.connection.sent.count(b"E404") for _ in _turns(gate, b"".join(asked))]
+    assert max(after - before for before, after in pairwise(turns)) < 400
+    assert gate.connection.refused is not None
+
+
+def test_honest_control_messages_are_never_too_many(gate: Any) -> None:
+    """A ping each second, a request for each element."""
+    gate.say(_HELLO)
+    gate.heard()
+    for _ in range(2 * AT_ONCE // PER_SECOND):
+        gate.say(*[Ping(b"")] * PER_SECOND)
+        assert gate.heard() == [Pong(b"")] * PER_SECOND
+        gate.clock.advance(1)
+    gate.say(Subscribe("check/endless", 1, 1))
+    for _ in range(AT_ONCE // 100 + 2):
+        gate.say(wire.encode(Request(1, 1)) * 100)
+    assert gate.connection.refused is None
+
+
+def test_elements_of_one_turn(make_gate: Any) -> None:
+    """At most 64 Ki, however small; all are stored in the end."""
+    gate = make_gate(window=1 << 24)
+    gate.say(_HELLO, OnSubscribe(1, 1))
+    done = 0
+    for _ in _turns(gate, wire.on_next_packed(1, 300_000, bytes(300_000))):
+        events = sum(batch.count for batch in gate.journal.submitted)
+        assert events - done <= 1 << 16
+        done = events
+    assert done == 300_000
+
+
+def test_a_block_is_inflated_in_steps(make_gate: Any) -> None:
+    """At most 1 MiB and 64 Ki elements in a turn; messages lie across the steps."""
+    gate = make_gate(window=1 << 24)
+    gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
+    assert gate.heard()[-1] == CompressAck(1)
+    wanted = [b"%d" % number * 3 for number in range(150_000)]
+    stream = _blocks(wire.on_next(1, wanted), 16 << 20) + wire.encode(Ping(b"after"))
+    events = size = 0
+    for _ in _turns(gate, stream):
+        batches = gate.journal.submitted
+        assert sum(batch.count for batch in batches) - events <= 1 << 16
+        assert sum(batch.payload_bytes for batch in batches) - size <= 1 << 20
+        events = sum(batch.count for batch in batches)
+        size = sum(batch.payload_bytes for batch in batches)
+    got = [each for batch in batches for each in decode(batch.body).payloads]
+    assert got == wanted
+    assert gate.heard() == [Pong(b"after")]
+
+
+def test_bytes_that_come_within_a_block_come_behind_it(make_gate: Any) -> None:
+    """A transport that delivers before the next turn changes nothing."""
+    gate = make_gate(window=1 << 24)
+    gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
+    gate.heard()
+    turns = _turns(gate, _blocks(wire.on_next(1, [b"1"] * 100_000)))
+    next(iter(turns))
+    gate.server.received(wire.encode(Ping(b"behind")))
+    for _ in turns:
+        pass
+    assert sum(batch.count for batch in gate.journal.submitted) == 100_000
+    assert gate.heard() == [Pong(b"behind")]
+
+
+def test_unacknowledged_bytes_end_a_connections_turns(make_gate: Any) -> None:
+    """What is left waits until half of them are stored."""
+    gate = make_gate(window=1 << 24, unacknowledged_bytes=1 << 20)
+    gate.say(_HELLO, OnSubscribe(1, 0), Compress(1))
+    elements = [b"x" * 1000] * 5000
+    stream = _blocks(wire.on_next(1, elements), 5 << 20)
+    gate.connection.deliver(stream)
+    assert gate.connection.paused
+    assert sum(len(batch.body) for batch in gate.journal.pending) < 3 << 20
+    gate.journal.store_all()
+    assert sum(batch.count for batch in gate.journal.submitted) == 5000
