@@ -26,7 +26,7 @@ from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
 
@@ -52,7 +52,6 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
-        self.unfinished = Unfinished(journal, "an unfinished package")
         self.options = options
         self.handshaker = Handshaker(
             self._load(),
@@ -192,7 +191,7 @@ class PomeloServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._listener.unfinished.hold(self, self._session.held_bytes)
+            self._connection.hold(self._session.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -343,7 +342,7 @@ class PomeloServer:
     def _stop(self) -> None:
         """Take no more."""
         self._ending = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         self._listener.registry.leave(self)
         self._connection.pause()
 
@@ -367,7 +366,7 @@ class PomeloServer:
         if self._closed:
             return
         self._closed = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         self._listener.registry.leave(self)
         self._listener.forget(self)
         if self._pending:
