@@ -23,6 +23,9 @@ from typing import Any
 import pytest
 from pyarrow.dataset import dataset
 
+from daemons import ROLLING, listener
+from deadlines import environment, eventually, finish
+
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 20
 
@@ -38,15 +41,13 @@ WRITERS = (
 
 def launch(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """In a session of its own; what it says is added to *log*."""
-    root = Path(__file__).parents[2]
-    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
             start_new_session=True,
         )
 
@@ -76,7 +77,7 @@ class Writer:
     def stop(self) -> dict[str, Any]:
         """Its totals."""
         self.process.terminate()
-        self.process.wait(60)
+        finish(self.process)
         log = self._log.read_text()
         assert self.process.returncode == 1, log
         totals: dict[str, Any] = json.loads(log.splitlines()[-1])
@@ -100,53 +101,26 @@ def writing(home: Path, ports: tuple[int, int], rate: int) -> Iterator[list[Writ
 def configured(free_port: Callable[[], int]) -> tuple[tuple[int, int], dict[str, Any]]:
     """Two ports that outlive the daemon, and settings that make it roll all the time."""
     ports = (free_port(), free_port())
-    beats = {
-        "name": "beats", "protocol": "lumberjack", "listen": f"tcp:127.0.0.1:{ports[0]}"
-    }  # fmt: skip
-    web = {**beats, "name": "web", "listen": f"tcp:127.0.0.1:{ports[1]}"}
-    return ports, {
-        "listeners": [beats, {**web, "websocket": {"path": "/"}}],
-        "journal": {"segment_bytes": "256KiB"},
-        "spool": {"roll_interval": "300ms"},
-        "logging": {"level": "warn"},
-    }
+    beats, web = (f"tcp:127.0.0.1:{port}" for port in ports)
+    listeners = [
+        listener("beats", "lumberjack", listen=beats),
+        listener("web", "lumberjack", listen=web, websocket={"path": "/"}),
+    ]
+    return ports, {"listeners": listeners, **ROLLING}
 
 
-def kill_again_and_again(
-    daemon: Any,
-    writers: list[Writer],
-    chance: random.Random,
-    eventually: Callable[..., Any],
-    meanwhile: Callable[[], None] = lambda: None,
-) -> None:
-    """`KILLS` lives of the daemon; one in five ends before it is ready."""
-    for _ in range(KILLS):
-        meanwhile()
-        before = [writer.acknowledged for writer in writers]
-        if chance.random() < 0.2:
-            daemon.launch()
-            time.sleep(chance.uniform(0.1, 1.0))
-        else:
-            daemon.start()
-            # Under load: at least one writer is heard again.
-            eventually(
-                lambda before=before: before != [w.acknowledged for w in writers],
-                "an acknowledgement after a restart",
-            )
-            time.sleep(chance.uniform(0.0, 1.0))
-        daemon.kill()
+def heard(writers: list[Writer]) -> list[int]:
+    """How much each has written down."""
+    return [writer.acknowledged for writer in writers]
 
 
-def everyone_is_heard(
-    writers: list[Writer], eventually: Callable[..., Any]
-) -> list[dict[str, Any]]:
+def everyone_is_heard(writers: list[Writer]) -> list[dict[str, Any]]:
     """Wait until each writer was acknowledged again, then stop them; their totals."""
-    before = [writer.acknowledged for writer in writers]
-    for writer, heard in zip(writers, before, strict=True):
-        eventually(
-            lambda writer=writer, heard=heard: writer.acknowledged > heard,
-            "every writer is acknowledged again",
-        )
+    before = heard(writers)
+    eventually(
+        lambda: all(map(int.__gt__, heard(writers), before)),
+        "every writer is acknowledged again",
+    )
     return [writer.stop() for writer in writers]
 
 
@@ -193,7 +167,6 @@ def test_kill_the_daemon(
     tmp_path: Path,
     prepare: Callable[..., Any],
     gateway_command: Callable[..., Any],
-    eventually: Callable[..., Any],
     free_port: Callable[[], int],
 ) -> None:
     """Twenty kills: nothing acknowledged is missing, no lsn is there twice or not at
@@ -203,11 +176,11 @@ def test_kill_the_daemon(
     ports, settings = configured(free_port)
     daemon = prepare(**settings)
     with writing(tmp_path, ports, 2500) as writers:
-        kill_again_and_again(daemon, writers, chance, eventually)
+        daemon.kill_again_and_again(KILLS, chance, lambda: heard(writers))
         # Journal and spool as the last kill has left them.
         audited(gateway_command, daemon, writers)
         daemon.start()
-        totals = everyone_is_heard(writers, eventually)
+        totals = everyone_is_heard(writers)
     assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
     assert daemon.segments() == []
     report = audited(gateway_command, daemon, writers)
@@ -267,7 +240,8 @@ class SparkJob:
     def stop(self) -> int:
         """As a user would; its exit status."""
         self._process.terminate()
-        return self._process.wait(120)
+        finish(self._process, seconds=120)
+        return self._process.returncode
 
 
 @pytest.mark.slow
@@ -277,7 +251,6 @@ def test_kill_the_daemon_and_the_spark_job(
     tmp_path: Path,
     prepare: Callable[..., Any],
     gateway_command: Callable[..., Any],
-    eventually: Callable[..., Any],
     free_port: Callable[[], int],
 ) -> None:
     """Twenty kills of the daemon and three of the job meanwhile: the tables have every
@@ -294,10 +267,10 @@ def test_kill_the_daemon_and_the_spark_job(
 
     try:
         with writing(tmp_path, ports, 750) as writers:
-            kill_again_and_again(daemon, writers, chance, eventually, job.look)
+            daemon.kill_again_and_again(KILLS, chance, lambda: heard(writers), job.look)
             daemon.start()
             eventually(killed, "three kills of the job", 300)
-            everyone_is_heard(writers, eventually)
+            everyone_is_heard(writers)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         assert job.stop() == 0, job.said[-5000:]
     finally:

@@ -18,6 +18,9 @@ from typing import Any
 
 import pytest
 
+from daemons import ROLLING, listener
+from deadlines import environment, eventually
+
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 6
 CONNECTIONS, DEPTH = 8, 10
@@ -66,13 +69,11 @@ class Writer:
     def __init__(self, home: Path, port: int) -> None:
         home.mkdir()
         self._home = home
-        root = Path(__file__).parents[2]
-        path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
         words = [port, CONNECTIONS, DEPTH, home]
         self.process = subprocess.Popen(
             [sys.executable, "-c", WRITER, *map(str, words)],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
 
     def numbers(self, name: str) -> list[int]:
@@ -90,23 +91,14 @@ class Writer:
 def test_kill_the_daemon_while_it_answers_requests(
     tmp_path: Path,
     prepare: Callable[..., Any],
-    eventually: Callable[..., Any],
     free_port: Callable[[], int],
 ) -> None:
     """Six kills: what was answered 200 is in the files once, and nothing is twice."""
     chance = random.Random(SEED)
     port = free_port()
-    game = {
-        "name": "game",
-        "protocol": "pomelo",
-        "listen": f"tcp:127.0.0.1:{port}",
-        "websocket": {"path": "/"},
-    }
-    daemon = prepare(
-        listeners=[game],
-        journal={"segment_bytes": "256KiB"},
-        spool={"roll_interval": "300ms"},
-    )
+    address = f"tcp:127.0.0.1:{port}"
+    game = listener("game", "pomelo", listen=address, websocket={"path": "/"})
+    daemon = prepare(listeners=[game], **ROLLING)
     writer = Writer(tmp_path / "writer", port)
 
     def heard(before: int = 0) -> None:

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from daemons import ROLLING, listener
+from deadlines import environment, eventually, finish
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
@@ -40,7 +42,6 @@ SEED = int(
     os.environ.get("GATEWAY_KILL_SEED", str(random.SystemRandom().getrandbits(32)))
 )
 KILLS = 20
-ROOT = Path(__file__).parents[2]
 
 # `gateway send`: all of them have a name, and so send exactly once.
 SENDERS = {
@@ -181,13 +182,12 @@ class Process:
     def __init__(self, home: Path, name: str, command: list[str]) -> None:
         self.acked = home / f"{name}.acked"
         self._log = (home / f"{name}.log").open("wb")
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, *command],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
 
     @property
@@ -202,7 +202,7 @@ class Process:
     def stop(self) -> None:
         assert self.process.poll() is None, "it ended by itself"
         self.process.terminate()
-        self.process.wait(60)
+        finish(self.process)
 
     def kill(self) -> None:
         self.process.kill()
@@ -266,10 +266,9 @@ def publishing(home: Path, ports: dict[str, int]) -> Iterator[Load]:
 def configured(free_port: Callable[[], int]) -> tuple[dict[str, int], dict[str, Any]]:
     """Ports that outlive the daemon, by writer, and settings that make it roll."""
     port, web, guarded = free_port(), free_port(), free_port()
-    plain = {
-        "name": "open", "protocol": "rsio", "listen": f"tcp:127.0.0.1:{port}",
-        "options": {"window": 64},
-    }  # fmt: skip
+    plain = listener(
+        "open", "rsio", listen=f"tcp:127.0.0.1:{port}", options={"window": 64}
+    )
     ports = {"open": port, "plain": port, "packed": port, "web": web, "token": guarded}
     listeners = [
         plain,
@@ -278,12 +277,7 @@ def configured(free_port: Callable[[], int]) -> tuple[dict[str, int], dict[str, 
         {**plain, "name": "guarded", "listen": f"tcp:127.0.0.1:{guarded}",
          "options": {"tokens": {"meters": "a secret"}}},
     ]  # fmt: skip
-    return ports, {
-        "listeners": listeners,
-        "journal": {"segment_bytes": "256KiB"},
-        "spool": {"roll_interval": "300ms"},
-        "logging": {"level": "warn"},
-    }
+    return ports, {"listeners": listeners, **ROLLING}
 
 
 @pytest.mark.slow
@@ -292,7 +286,6 @@ def test_kill_the_daemon_while_publishers_stream(
     tmp_path: Path,
     prepare: Callable[..., Any],
     gateway_command: Callable[..., Any],
-    eventually: Callable[..., Any],
     free_port: Callable[[], int],
 ) -> None:
     """Twenty kills: what demand acknowledged is in the files, from named publishers
@@ -303,19 +296,7 @@ def test_kill_the_daemon_while_publishers_stream(
     ports, settings = configured(free_port)
     daemon = prepare(**settings)
     with publishing(tmp_path, ports) as load:
-        for _ in range(KILLS):
-            before = load.heard()
-            if chance.random() < 0.2:
-                daemon.launch()
-                time.sleep(chance.uniform(0.1, 1.0))
-            else:
-                daemon.start()
-                eventually(
-                    lambda before=before: before != load.heard(),
-                    "someone is acknowledged after a restart",
-                )
-                time.sleep(chance.uniform(0.0, 1.0))
-            daemon.kill()
+        daemon.kill_again_and_again(KILLS, chance, load.heard)
         daemon.start()
         before = load.heard()
         eventually(

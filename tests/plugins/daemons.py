@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +18,14 @@ from gateway.testing import daemon
 from gateway.testing.certificates import Pair
 from gateway.testing.daemon import free_port, listener
 
-__all__ = ["Daemon", "free_port", "listener", "tls"]
+__all__ = ["ROLLING", "Daemon", "free_port", "listener", "tls"]
+
+ROLLING = {
+    "journal": {"segment_bytes": "256KiB"},
+    "spool": {"roll_interval": "300ms"},
+    "logging": {"level": "warn"},
+}
+"""Settings with which a daemon under load seals and publishes all the time."""
 
 T = TypeVar("T")
 
@@ -40,6 +49,32 @@ class Daemon(daemon.Daemon):
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Start it where it is expected to end by itself."""
         return deadlines.run(*self.command, *options, cwd=self._home)
+
+    def kill_again_and_again(
+        self,
+        times: int,
+        chance: random.Random,
+        heard: Callable[[], object],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """So many lives; one in five ends before it is ready, the others under load.
+
+        *heard* changes whenever a client is acknowledged something.
+        """
+        for _ in range(times):
+            meanwhile()
+            before = heard()
+            if chance.random() < 0.2:
+                self.launch()
+                time.sleep(chance.uniform(0.1, 1.0))
+            else:
+                self.start()
+                self.eventually(
+                    lambda before=before: before != heard(),
+                    "an acknowledgement after a restart",
+                )
+                time.sleep(chance.uniform(0.0, 1.0))
+            self.kill()
 
     def push(self, route: str, body: object, **to: object) -> dict[str, Any]:
         """Push to Pomelo clients; how many it was sent to, and how many not."""
