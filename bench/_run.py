@@ -5,6 +5,8 @@ What the figures are is said at the top of `lumberjack.py`.
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from _daemon import Consumer, Gateway, Memory, Usage, load
 from _machine import cores, processor_seconds
 from _report import Broken
 
-__all__ = ["Run", "between", "through"]
+__all__ = ["Run", "between", "chosen", "through"]
 
 _IDLE = 0.05
 
@@ -57,6 +59,20 @@ class Run:
     def judged_us(self) -> float | None:
         known = [us for us in (self.cpu_us, self.whole_us) if us is not None]
         return max(known) if known else None
+
+
+def chosen(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, cases: Sequence[str]
+) -> list[str]:
+    """Those of *cases* that `--case` names, in their order.  `latency` needs `--rate`,
+    or the case `top` before it.
+    """
+    wanted = options.case.split(",")
+    if unknown := set(wanted) - set(cases):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    if "latency" in wanted and "top" not in wanted and not options.rate:
+        parser.error("the latency case needs the top case or --rate")
+    return [case for case in cases if case in wanted]
 
 
 def through(gateway: Gateway, listener: str, **options: Any) -> Run:

@@ -41,7 +41,7 @@ from typing import Any
 from _daemon import Gateway, Usage, certificate, load, usage
 from _machine import floors, machine, processor_seconds
 from _report import Claim, Report, arguments, main, workplace
-from _run import Run, between, through
+from _run import Run, between, chosen, through
 
 CASES = ("top", "tls", "small", "latency")
 _SMALL = {"events": 50, "connections": 100, "windows": 4096}
@@ -170,15 +170,11 @@ def bench() -> int:
     parser.add_argument("--reader", help="HOST:PORT of another Lumberjack v2 reader")
     parser.add_argument("--pid", type=int, help="its session leader, for its CPU")
     options = parser.parse_args()
-    wanted = options.case.split(",")
-    if unknown := set(wanted) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if "latency" in wanted and "top" not in wanted and not options.rate:
-        parser.error("the latency case needs the top case or --rate")
+    cases = chosen(parser, options, CASES)
     runs: dict[str, Run] = {}
     with workplace(options) as home:
         report = Report("Lumberjack v2", machine(home), floors(home))
-        for case in (case for case in CASES if case in wanted):
+        for case in cases:
             rate = 0.0
             if case == "latency":
                 rate = options.rate or runs["top"].rate / 2

@@ -57,7 +57,7 @@ from _load import _spread
 from _machine import best, fdatasync_seconds, machine
 from _reads import read_segment
 from _report import Broken, Claim, Report, arguments, main, workplace
-from _run import Run, through
+from _run import Run, chosen, through
 
 CASES = (
     "top", "mixed", "single", "kib", "large", "small", "latency", "quiet", "tail", "memory",
@@ -410,16 +410,12 @@ def bench() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of the state case")
     parser.add_argument("--client-python", default=sys.executable, help="≤ 3.11")
     options = parser.parse_args()
-    wanted = options.case.split(",")
-    if unknown := set(wanted) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if "latency" in wanted and "top" not in wanted and not options.rate:
-        parser.error("the latency case needs the top case or --rate")
+    cases = chosen(parser, options, CASES)
     runs: dict[str, Run] = {}
     with workplace(options) as home:
         report = Report("Pravega", machine(home))
         copies = floors(home, report)
-        for case in (case for case in CASES if case in wanted):
+        for case in cases:
             print(f"{case} …", file=sys.stderr, flush=True)
             if case in _SHAPES:
                 rate = 0.0
