@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.logger import Logger, LogLevel, LogPublisher
 
+from deadlines import run
 from gateway.daemon.logs import escape, observer
 
 
@@ -236,28 +237,14 @@ def twistd(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     (plugins / "probe_plugin.py").write_text(_PLUGIN)
     (tmp_path / "probe_tap.py").write_text(_TAP.replace("{{", "{").replace("}}", "}"))
 
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        path = [str(tmp_path), *filter(None, sys.path)]
-        return subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                (
-                    f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
-                    "from twisted.scripts.twistd import run; run()"
-                ),
-                *options,
-                "--pidfile=",
-                "probe",
-            ],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=60,
-            check=False,
-        )
-
-    return run
+    path = [str(tmp_path), *filter(None, sys.path)]
+    start = (
+        f"import sys; sys.path[:0] = {path!r}; sys.argv[0] = 'twistd'\n"
+        "from twisted.scripts.twistd import run; run()"
+    )
+    return lambda *options: run(
+        *(sys.executable, "-c", start), *options, "--pidfile=", "probe", cwd=tmp_path
+    )
 
 
 def records(text: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -12,12 +13,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 
-from deadlines import eventually
+from deadlines import PATIENCE, eventually
 from gateway.spark import job
 from gateway.store.lock import lock
 
@@ -39,6 +40,37 @@ def run_once(
         return said
 
     return run
+
+
+class Running:
+    """The job in a thread; left with `with`, it is stopped and must have ended well."""
+
+    def __init__(self, config: SimpleNamespace, spark: Any) -> None:
+        self.said: list[Mapping[str, Any]] = []
+        self.failed: list[BaseException] = []
+        self._arguments = config, spark
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            job.run(*self._arguments, self._stop, report=self.said.append)
+        except BaseException as why:
+            self.failed.append(why)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.failed == []
+        assert self.said[-1] == {"state": "stopped"}
+
+    def until(self, look: Callable[[], object], what: str) -> None:
+        """Wait, unless it fails before."""
+        eventually(lambda: self.failed or look(), what, 2 * PATIENCE)
 
 
 def test_from_spool_to_tables(
@@ -197,35 +229,21 @@ def test_a_checkpoint_is_renewed(
     """While the job runs, by itself, and nobody notices; its log stays short."""
     monkeypatch.setattr("gateway.spark.query.LOG_BYTES", 600)
     monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
-    stop = threading.Event()
-    failed: list[BaseException] = []
-
-    def running() -> None:
-        try:
-            job.run(config, spark, stop)
-        except BaseException as why:
-            failed.append(why)
-
-    thread = threading.Thread(target=running)
-    thread.start()
     ledger = config.data_dir / "lake" / ".gateway" / "events.json"
     queries = set()
-    first = 1
-    try:
-        end = time.monotonic() + 120
-        while len(queries) < 4 and time.monotonic() < end:
-            spool.events("gw", first, 10)
-            first += 10
-            time.sleep(0.3)
-            if ledger.exists():
-                queries.add(json.loads(ledger.read_bytes())["query"])
-        while spool.names() and time.monotonic() < end:
-            time.sleep(0.1)
-    finally:
-        stop.set()
-        thread.join(60)
-    assert failed == []
-    assert len(queries) >= 4
+    firsts = itertools.count(1, 10)
+
+    def renewed() -> bool:
+        """Three times, while events keep coming."""
+        spool.events("gw", next(firsts), 10)
+        time.sleep(0.3)
+        if ledger.exists():
+            queries.add(json.loads(ledger.read_bytes())["query"])
+        return len(queries) >= 4
+
+    with Running(config, spark) as running:
+        running.until(renewed, "four queries")
+        running.until(lambda: not spool.names(), "the spool is empty")
     assert lake_events(config.data_dir / "lake") == spool.produced
     assert spool.names() == []
 
@@ -425,28 +443,11 @@ def test_it_runs_until_it_is_stopped(
     lake_events: LakeEvents,
 ) -> None:
     """Files that come while it runs are taken; stopping leaves nothing half done."""
-    stop = threading.Event()
-    said: list[Mapping[str, Any]] = []
-    failed: list[BaseException] = []
-
-    def running() -> None:
-        try:
-            job.run(config, spark, stop, report=said.append)
-        except BaseException as why:
-            failed.append(why)
-
-    thread = threading.Thread(target=running)
-    thread.start()
-    try:
+    with Running(config, spark) as running:
         for first in range(1, 60, 10):
             spool.events("gw", first, 10)
             time.sleep(0.3)
-        eventually(lambda: failed or not spool.names(), "the spool is empty")
-    finally:
-        stop.set()
-        thread.join()
-    assert failed == []
-    assert said[-1] == {"state": "stopped"}
+        running.until(lambda: not spool.names(), "the spool is empty")
     assert lake_events(config.data_dir / "lake") == spool.produced
     assert spool.names() == []
 

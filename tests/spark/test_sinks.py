@@ -127,6 +127,16 @@ class World:
             **options,
         )
 
+    def without_checkpoint(self) -> Sink:
+        """The sink after its checkpoint was lost: Spark begins a new query."""
+        shutil.rmtree(self.logs.path)
+        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
+        sink = self.sink()
+        sink.recover()
+        # Spark makes the new id when the query starts, after `recover`.
+        self.logs.begin()
+        return sink
+
     def run(self, disk: Fuse, batches: int) -> None:
         """Start, go on after the last commit, commit what the sink has taken."""
         sink = self.sink(disk)
@@ -292,12 +302,7 @@ def test_a_repeated_batch_is_not_written(world: World) -> None:
 def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
     """A new query knows which events the tables have, so that it can leave them out."""
     world.run(Fuse(), 2)
-    shutil.rmtree(world.logs.path)
-    world.logs.query = "deadbeef-0000-4000-8000-000000000002"
-    sink = world.sink()
-    sink.recover()
-    # Spark makes the new id when the query starts, after `recover`.
-    world.logs.begin()
+    sink = world.without_checkpoint()
     world.logs.source(0, [name(2)])
     world.logs.offset(0, 0)
     sink(2, 0)
@@ -310,11 +315,7 @@ def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
 def test_what_is_in_the_tables_is_left_out(world: World) -> None:
     """A batch that brings events again, under whatever name, is told which."""
     world.run(Fuse(), 2)
-    shutil.rmtree(world.logs.path)
-    world.logs.query = "deadbeef-0000-4000-8000-000000000002"
-    sink = world.sink()
-    sink.recover()
-    world.logs.begin()
+    sink = world.without_checkpoint()
     again = f"events-gw-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
     world.logs.source(0, [again])
     world.logs.offset(0, 0)
