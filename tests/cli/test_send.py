@@ -117,7 +117,7 @@ def test_lines(
 
 def test_nobody_there(send: Callable[..., Any], free_port: Callable[[], int]) -> None:
     """When nobody answers it gives up, says why, and exits with 1."""
-    run = send("lumberjack", f"127.0.0.1:{free_port()}", "--patience", "0.5")
+    run = send("lumberjack", f"127.0.0.1:{free_port()}", "--patience", "2")
     assert run.returncode == 1
     assert "refused" in run.stderr
     assert "NOT all of it" in run.stdout

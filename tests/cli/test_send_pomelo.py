@@ -42,6 +42,6 @@ def test_who_is_not_admitted(
 ) -> None:
     """The server's reason is told when patience ends."""
     server = listen("pomelo", token="t0k")
-    run = send("pomelo", server.address, "--patience", "1", "--token", "no")
+    run = send("pomelo", server.address, "--patience", "3", "--token", "no")
     assert run.returncode == 1
-    assert "nothing was acknowledged for 1 s" in run.stderr
+    assert "nothing was acknowledged for 3 s" in run.stderr

@@ -53,7 +53,7 @@ def test_trouble(
 ) -> None:
     """It says why nothing is acknowledged."""
     gate = listen("rsio", tokens={"meter": "s3cret"})
-    run = send("rsio", gate.address, "--patience", "1", "--token", "s3cret", *arguments)
+    run = send("rsio", gate.address, "--patience", "3", "--token", "s3cret", *arguments)
     assert run.returncode == 1
     assert complaint in run.stderr
 
@@ -83,7 +83,7 @@ def test_trouble_is_no_trick_on_a_terminal(
         peer.recv(100)
         peer.sendall(b"\x02\x00\x00\x03\x07\x1b[2Jbye")  # hello and goodbye
 
-    run = send("rsio", serve(rude), "--patience", "1")
+    run = send("rsio", serve(rude), "--patience", "3")
     assert run.returncode == 1
     assert "\\u001b[2Jbye" in run.stderr
     assert "\x1b[2J" not in run.stderr

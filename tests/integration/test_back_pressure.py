@@ -75,7 +75,7 @@ class World:
             [
                 sys.executable, "-m", "gateway.cli", "send", "rsio",
                 "{}:{}".format(*address), "--generate", "10000", "--json",
-                "--packed", "512", "--patience", "300", "--acked", str(self.acked),
+                "--packed", "512", "--patience", "100000", "--acked", str(self.acked),
             ],
             stdout=subprocess.PIPE,
             text=True,

@@ -62,7 +62,7 @@ def test_exactly_once_through_a_kill(
         command = [
             sys.executable, "-m", "gateway.cli", "send", words[0],
             _address(daemon, where), *words[1:], "--generate", "8000",
-            "--rate", "4000", "--connections", "2", "--json",
+            "--rate", "4000", "--connections", "2", "--patience", "100000", "--json",
             "--acked", str(tmp_path / f"{name}.acked"),
         ]  # fmt: skip
         running.append(

@@ -32,7 +32,7 @@ PATIENCE = 60.0
 """Fair seconds that anything may take before it counts as hung."""
 
 _SAMPLE_SECONDS = 0.5
-_SLOWEST = 20
+_SLOWEST = 10
 """However busy the machine, so many times the fair seconds are enough."""
 
 T = TypeVar("T")
