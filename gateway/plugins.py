@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -20,7 +21,7 @@ from gateway.protocol import Command, Protocol
 if TYPE_CHECKING:
     from gateway.event import Decode
 
-__all__ = ["GROUP", "Installed", "decoders", "find", "installed"]
+__all__ = ["GROUP", "Installed", "decoders", "failure", "find", "installed"]
 
 GROUP = "gateway.protocols"
 
@@ -49,13 +50,35 @@ class Installed:
             f"package that brings it, as in: pip install gateway-{_spelled(name)}"
         )
 
+    def each(self, hook: str, *arguments: object) -> Iterator[tuple[str, Any]]:
+        """The name of each protocol and what it answers; those that raise are left out.
+
+        Standard error says which, once.
+        """
+        for name, protocol in self.protocols.items():
+            try:
+                answer = getattr(protocol, hook)(*arguments)
+            except Exception as why:
+                _complain(failure(name, hook, why))
+            else:
+                yield name, answer
+
     def commands(self) -> dict[str, Command]:
         """What all of them add to `gateway --help`."""
-        return {
-            name: command
-            for protocol in self.protocols.values()
-            for name, command in protocol.commands().items()
-        }
+        found: dict[str, Command] = {}
+        for _, commands in self.each("commands"):
+            found |= commands
+        return found
+
+
+def failure(name: str, hook: str, why: Exception) -> str:
+    """The sentence that says what a protocol's code raised."""
+    return f"protocol {name!r} fails in {hook}: {type(why).__name__}: {why}"
+
+
+@cache
+def _complain(text: str) -> None:
+    sys.stderr.write(f"gateway: {text}\n")
 
 
 def _spelled(name: str) -> str:
@@ -70,7 +93,7 @@ def installed() -> Installed:
 
 def decoders() -> dict[str, Decode]:
     """Every installed protocol's decoder with the options' defaults."""
-    return {name: one.decoder(()) for name, one in installed().protocols.items()}
+    return dict(installed().each("decoder", ()))
 
 
 def find(points: Iterable[EntryPoint]) -> Installed:

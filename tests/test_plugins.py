@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway import config, plugins
+from gateway import cli, config, plugins
+from gateway.cli import check, send
 from gateway.protocol import Protocol
 
 
@@ -197,3 +198,84 @@ def test_a_plugins_own_limits(
     )
     with pytest.raises(config.Invalid, match=r"listeners\[0\]\.limits"):
         config.load(file)
+
+
+class Failing(Protocol):
+    """Every hook that a command asks raises."""
+
+    name = "failing"
+
+    def _fail(self, *_: object) -> Any:
+        raise RuntimeError("out of order")
+
+    options = misfits = decoder = describe = sender = commands = _fail
+
+
+@pytest.fixture
+def with_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plug-in whose hooks raise is installed beside the others."""
+    found = plugins.Installed(
+        {**plugins.installed().protocols, "failing": Failing()}, {}
+    )
+    for module in (plugins, check, cli, send):
+        monkeypatch.setattr(module, "installed", lambda: found)
+    plugins._complain.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "hook"),
+    [(["--help"], "commands"), (["send", "--help"], "sender"), (["schema"], "options")],
+)
+@pytest.mark.usefixtures("with_failing")
+def test_hooks_that_raise_cost_the_others_nothing(
+    words: list[str], hook: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands go on without that plug-in, and say so once."""
+    assert cli.main(words) == 0
+    assert cli.main(words) == 0
+    said = capsys.readouterr()
+    assert "lumberjack" in said.out or hook == "commands"
+    why = f"gateway: protocol 'failing' fails in {hook}: RuntimeError: out of order\n"
+    assert said.err.count(why) == 1
+
+
+@pytest.mark.usefixtures("with_failing")
+def test_files_are_read_without_it() -> None:
+    """The decoders of all others are there."""
+    assert set(plugins.decoders()) == set(plugins.installed().protocols) - {"failing"}
+
+
+@pytest.mark.usefixtures("with_failing")
+def test_a_listener_of_a_plugin_that_fails(tmp_path: Path) -> None:
+    """It is an error of the configuration, at its place."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("listeners: [{name: a, protocol: failing, listen: tcp:1}]")
+    with pytest.raises(
+        config.Invalid,
+        match=r"listeners\[0\]\.options: protocol 'failing' fails in options: Runtime",
+    ):
+        config.load(file)
+
+
+@pytest.mark.parametrize("hook", ["misfits", "describe"])
+def test_a_check_that_fails(
+    hook: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`gateway check` says which hook of which protocol it is."""
+
+    class Half(Protocol):
+        name = "half"
+
+    setattr(Half, hook, Failing._fail)
+    found = plugins.Installed({"half": Half()}, {})
+    for module in (plugins, check):
+        monkeypatch.setattr(module, "installed", lambda: found)
+    file = tmp_path / "gateway.yaml"
+    file.write_text("listeners: [{name: a, protocol: half, listen: tcp:1}]")
+    status = cli.main(["check", str(file)])
+    said = capsys.readouterr()
+    assert status == (1 if hook == "misfits" else 0)
+    assert f"protocol 'half' fails in {hook}: RuntimeError" in said.out + said.err

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway import config
 from gateway.config.problems import spell
-from gateway.plugins import installed
+from gateway.plugins import failure, installed
 
 HELP = """\
 Read a configuration as the daemon would and say everything that is wrong with it.
@@ -98,7 +98,10 @@ def _about(listener: config.Listener) -> list[str]:
     if listener.proxy_protocol:
         about.append("behind a PROXY protocol balancer")
     protocol = installed().protocols[listener.protocol]
-    return [*about, *protocol.describe(listener.options)]
+    try:
+        return [*about, *protocol.describe(listener.options)]
+    except Exception as why:
+        return [*about, failure(listener.protocol, "describe", why)]
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -56,8 +56,8 @@ def _senders() -> dict[str, Sender]:
     """The installed protocols that can send, by name."""
     return {
         name: sender
-        for name, protocol in installed().protocols.items()
-        if (sender := protocol.sender()) is not None
+        for name, sender in installed().each("sender")
+        if sender is not None
     }
 
 

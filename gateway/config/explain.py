@@ -191,8 +191,8 @@ def _homes() -> dict[str, list[str]]:
             homes.setdefault(key, []).append(spell(place) or "the top level")
             inside = _sections_in(field.annotation)
             if section is Listener and key == "options":
-                known = plugins.installed().protocols.values()
-                inside = [kind for one in known if (kind := one.options())]
+                known = plugins.installed().each("options")
+                inside = [kind for _, kind in known if kind is not None]
             for inner in inside:
                 listed = "[]" if key == "listeners" else ""
                 visit(inner, (*place, key + listed))

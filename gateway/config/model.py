@@ -144,8 +144,7 @@ class Limits(Section):
         description="For PROXY header, TLS and WebSocket upgrade together (time)",
     )
     message_bytes: ByteCount = Field(
-        default=16 * MiB,
-        description="One event or message (size); some protocols have less by default",
+        default=16 * MiB, description="One event or message (size)"
     )
     inflated_bytes: ByteCount = Field(
         default=100 * MiB, description="What one batch may unpack to (size)"
@@ -153,10 +152,6 @@ class Limits(Section):
     unacknowledged_bytes: ByteCount = Field(
         default=32 * MiB,
         description="Stop reading a connection with this much not yet on disk (size)",
-    )
-    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
-        default=128,
-        description="Bytes a second, at least, of a message that has begun (size)",
     )
 
 
@@ -426,7 +421,10 @@ class Config(Section):
             own = {
                 i: one for i, one in enumerate(self.listeners) if one.protocol == name
             }
-            yield from protocol.misfits(own)
+            try:
+                yield from protocol.misfits(own) if own else ()
+            except Exception as why:
+                yield ("listeners",), plugins.failure(name, "misfits", why)
 
     def _same_names(self) -> Iterator[tuple[Place, str]]:
         first: dict[str, int] = {}
@@ -486,9 +484,15 @@ class Config(Section):
 
 
 def options_of(protocol: object) -> type[Section] | None:
-    """The type of `listeners[].options` for a protocol; None if it is not installed."""
+    """The type of `listeners[].options` for a protocol; None if it is not installed.
+
+    ValueError if the protocol does not say.
+    """
     known = plugins.installed().protocols.get(str(protocol))
-    return None if known is None else known.options() or NoOptions
+    try:
+        return None if known is None else known.options() or NoOptions
+    except Exception as why:
+        raise ValueError(plugins.failure(str(protocol), "options", why)) from why
 
 
 def values(section: Section, at: Place = ()) -> Iterator[tuple[Place, FieldInfo, Any]]:

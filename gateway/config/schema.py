@@ -21,8 +21,8 @@ _PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
 def json_schema() -> dict[str, Any]:
     """Made from the same types that read the file; `${env:NAME}` fits everywhere."""
     kinds: dict[str, type[BaseModel]] = {
-        name: one.options() or NoOptions
-        for name, one in plugins.installed().protocols.items()
+        name: options or NoOptions
+        for name, options in plugins.installed().each("options")
     }
     found, defs = models_json_schema(
         [(Config, "validation"), *((kind, "validation") for kind in kinds.values())],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from twisted.logger import Logger
 
+from gateway.plugins import Installed, failure
 from gateway.protocol import Context, Port, Service, Statistics, Unusable
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gateway.config import Listener
     from gateway.event import Decode
     from gateway.interfaces import Memory
-    from gateway.plugins import Installed
 
 __all__ = ["Broken", "Protocols"]
 
@@ -62,16 +62,18 @@ class Protocols:
     def decoders(self) -> dict[str, Decode]:
         """What reads the batches of each installed protocol, as configured.
 
-        Raises `Broken`.
+        Raises `Broken` where a protocol is needed.
         """
-        return {
-            name: self._ask(
-                name,
-                protocol.decoder,
-                [listener.options for listener in self._listeners.get(name, ())],
-            )
-            for name, protocol in self._installed.items()
-        }
+        found: dict[str, Decode] = {}
+        for name, protocol in self._installed.items():
+            options = [one.options for one in self._listeners.get(name, ())]
+            try:
+                found[name] = self._ask(name, protocol.decoder, options)
+            except Broken as why:
+                if name in self._listeners or protocol.remembers:
+                    raise
+                self._log.error("left out: {why}", why=str(why))
+        return found
 
     def open(
         self, remembered: Iterable[str], lend: Callable[[str, list[Listener]], Context]
@@ -158,10 +160,7 @@ class Protocols:
             raise
         except Exception as why:
             self._log.failure("protocol {name}", name=name)
-            raise Broken(
-                f"protocol {name!r} fails in {call.__qualname__}: "
-                f"{type(why).__name__}: {why}"
-            ) from why
+            raise Broken(failure(name, call.__qualname__, why)) from why
 
     def _each(self, what: str, call: Callable[[Service], _T]) -> list[_T]:
         """While the daemon runs: a failure is the protocol's own."""

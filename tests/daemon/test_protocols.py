@@ -274,6 +274,30 @@ def test_at_the_end(logged: list[str]) -> None:
     assert logged == ["protocol clumsy fails in stop; told once"]
 
 
+@pytest.mark.parametrize(("served", "remembers"), [(1, 0), (0, 1), (0, 0)])
+def test_a_decoder_that_is_not_there(
+    served: int, remembers: int, logged: list[str]
+) -> None:
+    """The start ends if somebody needs it; else all others go on."""
+
+    class Undecided(Protocol):
+        def decoder(self, options: Any) -> Any:
+            raise RuntimeError("no idea")
+
+    plugin = Undecided()
+    plugin.remembers = bool(remembers)  # type: ignore[misc]
+    listener = config.Listener.model_construct(protocol="undecided", options=None)
+    found = Installed({**installed().protocols, "undecided": plugin}, {})
+    protocols = Protocols(found, [listener] * served, lambda name: None)
+    why = "protocol 'undecided' fails in .*decoder: RuntimeError: no idea"
+    if served or remembers:
+        with pytest.raises(Broken, match=why):
+            protocols.decoders()
+    else:
+        assert set(protocols.decoders()) == set(installed().protocols)
+        assert logged[-1].startswith("left out: protocol 'undecided'")
+
+
 def test_options_that_can_not_be_used(load: Load, tmp_path: Path) -> None:
     """… are an error of the start, which names the listener and the option."""
     listener = load("{routes: [a, a]}")
