@@ -43,7 +43,11 @@ class Lumberjack(BatchListener):
             pairs=options.pairs,
         )
         super().__init__(
-            settings, journal, clock, lambda settings, clock: Session(frames)
+            settings,
+            journal,
+            clock,
+            lambda settings, clock: Session(frames),
+            "an unfinished window",
         )
         self.stall_timeout = options.stall_timeout
         self.reminders: Deadlines[LumberjackServer] = Deadlines(

@@ -26,7 +26,7 @@ from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
-from gateway.protocols.pressure import Valve
+from gateway.protocols.pressure import Unfinished, Valve
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
 
@@ -52,6 +52,7 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.unfinished = Unfinished(journal, "an unfinished package")
         self.options = options
         self.handshaker = Handshaker(
             self._load(),
@@ -191,7 +192,7 @@ class PomeloServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._connection.hold(self._session.held_bytes)
+            self._listener.unfinished.hold(self, self._session.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -342,7 +343,7 @@ class PomeloServer:
     def _stop(self) -> None:
         """Take no more."""
         self._ending = True
-        self._connection.hold(0)
+        self._listener.unfinished.hold(self, 0)
         self._listener.registry.leave(self)
         self._connection.pause()
 
@@ -366,7 +367,7 @@ class PomeloServer:
         if self._closed:
             return
         self._closed = True
-        self._connection.hold(0)
+        self._listener.unfinished.hold(self, 0)
         self._listener.registry.leave(self)
         self._listener.forget(self)
         if self._pending:

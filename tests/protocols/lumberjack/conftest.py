@@ -113,7 +113,7 @@ class Reader:
 
     def connect(self) -> tuple[FakeConnection, LumberjackServer]:
         """One more connection to the same listener."""
-        connection = FakeConnection(memory=self.journal.memory)
+        connection = FakeConnection()
         server = self.listener(connection)
         connection.serve(server)
         return connection, server

@@ -64,7 +64,7 @@ class ControllerServer:
         """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
-        self._bad_credentials = 0
+        self._held = self._bad_credentials = 0
         self._draining = self._closed = self._logged = False
         # Calls are answered though the journal is full: they bring few bytes.
         self._valve = Valve(
@@ -80,7 +80,7 @@ class ControllerServer:
         try:
             for call in self._calls.received(data):
                 self._take(call)
-            self._connection.hold(self._calls.held_bytes)
+            self._hold(self._calls.held_bytes)
         except Refusal:
             self._forget()
             raise
@@ -216,6 +216,16 @@ class ControllerServer:
             self._forget()
             self._connection.close()
 
+    def _hold(self, size: int) -> None:
+        """Reserve memory for incomplete messages, from what all connections share."""
+        change, self._held = size - self._held, size
+        if change and not self._container.journal.reserve(change) and change > 0:
+            raise Refusal(
+                f"{size} bytes of unfinished calls, while what is held for unfinished "
+                "messages is too much already",
+                key="journal.memory_bytes",
+            )
+
     def _regulate(self) -> None:
         """Pause reading while too many calls wait for the disk.
 
@@ -233,7 +243,7 @@ class ControllerServer:
         for timer in self._deadlines.values():
             timer.cancel()
         self._deadlines.clear()
-        self._connection.hold(0)
+        self._hold(0)
         self._connection.busy(False)
 
 

@@ -1,0 +1,259 @@
+"""docs/plugin.md: its excerpts are the example's code, its other code runs, and no hook,
+no field and no ready test is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from pydantic import Field
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock, LoopingCall
+
+import gateway_syslog
+from gateway import cli, config, plugins, protocol
+from gateway.admin.site import Answer
+from gateway.config.fields import ByteCount, Seconds, Secret
+from gateway.config.section import Section
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.protocols.batches import BatchListener
+from gateway.testing.contract import ProtocolContract
+from gateway.testing.plugins import lend
+from gateway_syslog.options import Options as SyslogOptions
+from gateway_syslog.session import Session
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "syslog"
+PAGE = (ROOT / "docs" / "plugin.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"# (\S+\.\w+)\n")
+EXCERPTS = [(m[1], b.removeprefix(m[0])) for _, b in BLOCKS if (m := NAMED.match(b))]
+SNIPPETS = [b for kind, b in BLOCKS if kind == "python" and not NAMED.match(b)]
+
+#: What the page's code may use without saying where it is from.
+KNOWN: dict[str, Any] = {
+    **{name: getattr(protocol, name) for name in protocol.__all__},
+    "Answer": Answer,
+    "BatchListener": BatchListener,
+    "ByteCount": ByteCount,
+    "Field": Field,
+    "LoopingCall": LoopingCall,
+    "Rows": Rows,
+    "Seconds": Seconds,
+    "Secret": Secret,
+    "Section": Section,
+    "Session": Session,
+    "json": json,
+    "partial": partial,
+    "succeed": succeed,
+    "suppress": suppress,
+}
+
+
+def own(kind: type) -> set[str]:
+    """Its public names, without those that every object has."""
+    return {name for name in vars(kind) if not name.startswith("_")} | {
+        name for name in kind.__annotations__ if not name.startswith("_")
+    }
+
+
+def headings(section: str) -> set[str]:
+    """The names in the headings of a section of the page."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"^### `(\w+)", text, re.MULTILINE))
+
+
+def cells(first: str) -> list[str]:
+    """All names in the first cells of the table whose header begins so."""
+    table = PAGE.partition(f"\n| {first} |")[2].partition("\n\n")[0]
+    left = [row.split("|")[1] for row in table.splitlines()[2:]]
+    return [name for cell in left for name in re.findall(r"`(\w+)", cell)]
+
+
+# What is there
+
+
+def test_every_hook_has_its_place() -> None:
+    """One heading for each, and each has an example."""
+    assert headings("Hooks of the protocol") == own(protocol.Protocol)
+    assert headings("Hooks of the service") == own(protocol.Service)
+    parts = re.split(r"^### ", PAGE.partition("\n## Hooks")[2], flags=re.MULTILINE)
+    for part in parts[1:]:
+        assert "```python\n" in part, part.partition("\n")[0]
+
+
+def test_every_field_is_in_its_table() -> None:
+    """Of ports, and of what the daemon lends."""
+    assert set(cells("field of `Port`")) == {
+        each.name for each in fields(protocol.Port)
+    }
+    lent = PAGE.partition("*context* has what the daemon lends:")[2].partition(".\n")[0]
+    assert set(re.findall(r"`(\w+)`", lent)) == {
+        each.name for each in fields(protocol.Context)
+    }
+
+
+def test_every_ready_test_is_in_its_table() -> None:
+    """Of the kit: what a subclass says, and what is found."""
+    names = own(ProtocolContract)
+    ready = {name for name in names if name.startswith("test_")}
+    assert set(cells("test")) == ready
+    assert set(cells("what it says")) == names - ready
+
+
+# What is shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), EXCERPTS, ids=[name for name, _ in EXCERPTS]
+)
+def test_excerpts_are_the_examples(name: str, shown: str) -> None:
+    """Line for line; `# …` stands for what is left out."""
+    file, at = (EXAMPLE / name).read_text(), 0
+    for piece in re.split(r"^ *# …\n", shown, flags=re.MULTILINE):
+        found = file.find(piece, at)
+        assert found >= 0, piece
+        at = found + len(piece)
+
+
+def test_excerpts_are_many() -> None:
+    """All files of the example are there."""
+    modules = {path.name for path in (EXAMPLE / "gateway_syslog").glob("*.py")}
+    assert modules <= {Path(name).name for name, _ in EXCERPTS}
+
+
+def test_listeners_can_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's configuration, and the README's, are valid."""
+    found = plugins.Installed({"syslog": gateway_syslog.protocol}, {})
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).touch()
+    readme = (EXAMPLE / "README.md").read_text()
+    shown = re.findall(r"^```yaml\n(.*?)^```", PAGE + readme, re.DOTALL | re.MULTILINE)
+    assert len(shown) == 2
+    for text in shown:
+        file = tmp_path / "gateway.yaml"
+        file.write_text(text)
+        [listener] = config.load(file).listeners
+        assert listener.protocol == "syslog"
+
+
+def test_commands_exist() -> None:
+    """Those of the gateway that the page calls."""
+    called = re.findall(r"^gateway (\w+)", PAGE, re.MULTILINE)
+    assert called
+    assert set(called) <= set(cli.commands())
+
+
+# What runs
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """What the page's code defines; classes of one name are one."""
+    made: dict[str, list[type]] = {}
+    for block in SNIPPETS:
+        space = dict(KNOWN)
+        exec(compile(block, "docs/plugin.md", "exec", dont_inherit=True), space)
+        for name, one in space.items():
+            if isinstance(one, type) and one is not KNOWN.get(name):
+                made.setdefault(name, []).append(one)
+    return {name: type(name, tuple(classes), {}) for name, classes in made.items()}
+
+
+@pytest.fixture
+def listeners() -> list[config.Listener]:
+    """Two, whose options differ."""
+    return [
+        config.Listener.model_construct(
+            name=zone,
+            protocol="syslog",
+            limits=config.Limits(),
+            options=SyslogOptions(timezone=zone),
+        )
+        for zone in ("UTC", "Europe/Oslo")
+    ]
+
+
+def test_hooks_of_the_protocol(
+    page: dict[str, Any], listeners: list[config.Listener], tmp_path: Path
+) -> None:
+    """They give what the page says."""
+    plugin = page["Syslog"]()
+    assert (plugin.name, plugin.limits) == ("syslog", gateway_syslog.protocol.limits)
+    assert page["Chat"].websocket
+    assert page["Options"]().line_bytes == 8192
+    assert list(plugin.misfits({0: listeners[0]})) == []
+    places = [place for place, _ in plugin.misfits(dict(enumerate(listeners)))]
+    assert places == [("listeners", n, "options", "timezone") for n in (0, 1)]
+    assert plugin.decoder(())(b"a\nb").count == 2
+    assert list(plugin.describe(listeners[1].options)) == ["times in Europe/Oslo"]
+    service = plugin.service(lend(plugin, tmp_path, listeners))
+    assert [type(port) for port in service.ports(listeners[0])] == [protocol.Port]
+    assert isinstance(plugin.sender(), protocol.Sender)
+    assert set(plugin.commands()) == {"syslog-check"}
+
+
+def test_hooks_of_the_service(
+    page: dict[str, Any], listeners: list[config.Listener], tmp_path: Path
+) -> None:
+    """They do what the page says."""
+    clock, called = Clock(), Mock()
+    clock.callFromThread = lambda call: call()  # type: ignore[attr-defined]
+    service = page["SyslogService"]()
+    service.context = SimpleNamespace(reactor=clock, journal=Mock(), data_dir=tmp_path)
+    service.names, service.hosts = called.names, ["a"]
+    service.forget_idle_hosts = called.forget_idle_hosts
+    service.forget_old_events = called.forget_old_events
+    assert [type(port) for port in service.ports(listeners[0])] == [protocol.Port]
+    service.start()
+    clock.advance(60)
+    assert called.forget_idle_hosts.call_count == 2
+    Deferred.fromCoroutine(service.stop())
+    assert not clock.getDelayedCalls()
+    service.close()
+    called.names.close.assert_called_once()
+    service.reload()
+    assert service.hosts == ["a"]
+    (tmp_path / "hosts").write_text("b c")
+    service.reload()
+    service.files_removed()
+    called.forget_old_events.assert_called_once()
+    [section] = service.statistics()
+    assert section.values[0].value == 2
+    [post] = service.posts().values()
+    assert post(b"{}").code == 200
+
+
+def test_what_is_remembered(page: dict[str, Any]) -> None:
+    """A batch that the snapshot knows already changes nothing."""
+    origin = Origin("syslog", "test", "1", "peer")
+    batches = [Stored(Batch(origin, 0, 3, b"", 0), lsn) for lsn in (1, 4, 7)]
+    snapshot: Callable[[Any], Any] = lambda seen: seen.snapshot().result  # noqa: E731
+    whole, early, again = (page["Seen"]() for _ in range(3))
+    for stored in batches[:2]:
+        early.replay(stored)
+    again.restore(snapshot(early))
+    for stored in batches:
+        whole.replay(stored)
+        again.replay(stored)
+    assert snapshot(again) == snapshot(whole)
+    assert whole.events == 9
+
+
+def test_no_block_is_overlooked() -> None:
+    """Each has a language that is compared, run or, for shells, looked at."""
+    assert {kind for kind, _ in BLOCKS} == {"python", "sh", "toml", "yaml"}
+    fences = len(re.findall(r"^```", PAGE, re.MULTILINE))
+    assert fences == 2 * (len(BLOCKS) + 1)  # the tree of folders has no language
