@@ -28,8 +28,8 @@ TURN = 4000.0
 
 BYTE = 0.0005
 """Copied."""
-INFLATED_BYTE = 0.003
-"""At most 1.3 MiB are inflated in a turn."""
+INFLATED_BYTE = 0.0044
+"""No more than 1 MiB is inflated in a turn, if no step of it is above 192 KiB."""
 FRAME = 1.0
 """Parsed, whatever is in it."""
 EVENT = 0.5

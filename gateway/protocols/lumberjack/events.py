@@ -1,19 +1,27 @@
 """The journal's format of Lumberjack batches, and the decoder that makes rows of them.
 
-    body   = u8 format (1), u8 wire version, u64 window, u64 message_bytes, frames
-    frames = the window's frames as they came: `C` frames still compressed, between
-             bare `D` and `J` frames; each `D` and `J`, wherever it is, is one event
+    body   = u8 format (2), u8 wire version, u64 window, u64 message_bytes, pieces
+    piece  = a `D` or `J` frame as it came: one event, or those of a JSON array
+           | a `C` frame as it came; a `W` frame in it is skipped
+           | "2R", u32 skip, u32 take: of the events of the `C` frame that follows, *skip*
+             belong to another batch, and the next *take* to this one
 
-A window that does not consist of whole compressed frames (a `W` inside a `C`, two
-windows in one `C`, events left over in it) is stored with its frames inflated.  So is
-a window with a JSON array: each element has become a `J` frame of its own, with the
-array's sequence number.  Arrays are split once, on arrival, and never by `decode`: a
-batch has as many rows as events were counted, even if the JSON parser changes.
+A compressed frame stays compressed, whoever shares it: the windows that end with it are
+one batch, and one that goes on after it refers to its part (`R`).  So a frame is stored
+twice at most.
+
+A JSON array is split into an event for each element by a rule of its own (`elements`),
+the same on arrival and in `decode`.
+
+Bodies of format 1 are decoded too: they have no `R`, and their arrays were split when
+they arrived, so that each `J` frame is one event.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -21,15 +29,20 @@ from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.payload import check, flaw_of
 
-__all__ = ["HEADER", "decode", "elements", "pack"]
+__all__ = ["HEADER", "decode", "elements", "pack", "part"]
 
 HEADER = struct.Struct(">BBQQ")
-_FORMAT = 1
+_FORMAT = 2
+_FORMATS = (1, 2)
 
 _HEAD = struct.Struct(">HII")
 _U32 = struct.Struct(">I")
+_NUMBERS = struct.Struct(">II")
+_VERSION2 = b"2"[0]
+_SPACE = b" \t\n\r"
 _JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
-_COMPRESSED = b"C"[0]
+_COMPRESSED, _PART, _WINDOW = b"CRW"
+_PIECES = (_COMPRESSED, _PART)
 _BRACE = ord("{")
 
 #: When more than this of an unfinished event is inflated, inflate all that is left.
@@ -38,8 +51,10 @@ _LARGE = 1 << 20
 _OCTETS = "application/octet-stream"
 
 # An array is split only if its text has fewer commas than this, those inside its
-# elements included: it bounds the cost of splitting before it begins.
-_MOST_COMMAS = 1 << 19
+# elements included, and not more elements than this.  It bounds the cost of splitting
+# before it begins, and is part of the format: another bound is another format.
+_MOST_COMMAS = 1 << 17
+_MOST_ELEMENTS = 1 << 15
 
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.encode
@@ -54,42 +69,95 @@ def pack(version: int, window: int, message_bytes: int) -> bytes:
     return HEADER.pack(_FORMAT, version, window, message_bytes)
 
 
-def elements(body: bytes, *, message_bytes: int, most: int) -> list[bytes] | None:
+def part(skip: int, take: int) -> bytes:
+    """What stands before a compressed frame of which only some events are meant."""
+    return _HEAD.pack(_VERSION2 << 8 | _PART, skip, take)
+
+
+def elements(
+    body: bytes | memoryview, *, message_bytes: int
+) -> list[msgspec.Raw] | None:
     """The elements of a JSON array, as they are spelled; None if it is not split.
 
-    An array is split if it parses, has at most *message_bytes* bytes and at most *most*
-    elements.  One that is not is stored as one event, with a flaw.
+    An array is split if it parses, has at most *message_bytes* bytes and neither too many
+    commas nor too many elements.  One that is not is one event, with a flaw.
     """
-    if len(body) > message_bytes or body.count(b",") >= _MOST_COMMAS:
+    if len(body) > message_bytes:
+        return None
+    if len(body) >= _MOST_COMMAS and bytes(body).count(b",") >= _MOST_COMMAS:
         return None
     try:
         found = _split(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return [bytes(element) for element in found] if len(found) <= most else None
+    return found if len(found) <= _MOST_ELEMENTS else None
+
+
+@dataclass(slots=True)
+class _Decoding:
+    """The rows of one body, as far as they are decoded."""
+
+    rows: Rows
+    seqs: list[int]
+    message_bytes: int
+    splits: bool
+    """Arrays are split; format 1 has none to split."""
+
+    def keep(self, first: int, skip: int, take: int) -> None:
+        """Of the rows from *first* on, drop all but *take* after *skip*."""
+        rows = self.rows
+        start = first + skip
+        stop = start + take
+        if len(rows.payloads) < stop:
+            raise ValueError("Lumberjack batch refers to events that are not there")
+        for column in (rows.payloads, self.seqs):
+            del column[stop:]
+            del column[first:start]
+        rows.flaws = _shifted(rows.flaws, first, start, stop)
+        rows.content_types = _shifted(rows.content_types, first, start, stop)
+
+
+def _shifted(
+    found: dict[int, str], first: int, start: int, stop: int
+) -> dict[int, str]:
+    kept = {row: text for row, text in found.items() if row < first}
+    kept |= {
+        row - start + first: text for row, text in found.items() if start <= row < stop
+    }
+    return kept
 
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
     form, version, window, message_bytes = HEADER.unpack_from(body)
-    if form != _FORMAT:
+    if form not in _FORMATS:
         raise ValueError(f"Lumberjack batch of unknown format {form}")
     seqs: list[int] = []
     rows = Rows([], seqs, attributes={"version": chr(version), "window": str(window)})
+    decoding = _Decoding(rows, seqs, message_bytes, splits=form > 1)
     at, end = HEADER.size, len(body)
     while at < end:
-        if body[at + 1] == _COMPRESSED:
-            stop = at + 6 + _U32.unpack_from(body, at + 2)[0]
-            _unpack(memoryview(body)[at:stop], rows, seqs, message_bytes)
-        else:
-            stop = _walk(body, at, rows, seqs, message_bytes)
+        kind = body[at + 1]
+        if kind not in _PIECES:
+            stop = _walk(body, at, decoding)
             if stop == at:
                 raise ValueError("Lumberjack batch ends inside a frame")
+            at = stop
+            continue
+        meant = None
+        if kind == _PART:
+            meant = _NUMBERS.unpack_from(body, at + 2)
+            at += 10
+        first = len(rows.payloads)
+        stop = at + 6 + _U32.unpack_from(body, at + 2)[0]
+        _unpack(memoryview(body)[at:stop], decoding)
+        if meant is not None:
+            decoding.keep(first, *meant)
         at = stop
     return rows
 
 
-def _unpack(frame: memoryview, rows: Rows, seqs: list[int], message_bytes: int) -> None:
+def _unpack(frame: memoryview, decoding: _Decoding) -> None:
     """Append the events of a compressed frame, inflating it piece by piece.
 
     Fresh memory for the whole frame would cost as much time as inflating it.
@@ -98,30 +166,33 @@ def _unpack(frame: memoryview, rows: Rows, seqs: list[int], message_bytes: int) 
     pieces = wire.inflated(frame)
     for piece in pieces:
         frames = rest + piece if rest else piece
-        rest = frames[_walk(frames, 0, rows, seqs, message_bytes) :]
+        rest = frames[_walk(frames, 0, decoding) :]
         if len(rest) > _LARGE:  # or joining its pieces would take quadratic time
             rest += b"".join(pieces)
-            rest = rest[_walk(rest, 0, rows, seqs, message_bytes) :]
+            rest = rest[_walk(rest, 0, decoding) :]
     if rest:
         raise ValueError("Lumberjack batch ends inside a frame")
 
 
-def _walk(
-    frames: bytes, at: int, rows: Rows, seqs: list[int], message_bytes: int
-) -> int:
-    """Append the events from *at* on, up to a `C` frame or a frame that is cut off.
+def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
+    """Append the events from *at* on, up to a `C` or `R`, or a frame that is cut off.
 
     Returns where they end.
     """
     head, json = _HEAD.unpack_from, _JSON
+    rows, seqs = decoding.rows, decoding.seqs
+    message_bytes = decoding.message_bytes
     add, add_seq = rows.payloads.append, seqs.append
     end = len(frames)
     last = end - 10
     while at <= last:
         kind, seq, size = head(frames, at)
         if kind not in json:
-            if frames[at + 1] == _COMPRESSED:
+            if frames[at + 1] in _PIECES:
                 break
+            if frames[at + 1] == _WINDOW:
+                at += 6
+                continue
             stop = _data(frames, at, size, rows, message_bytes)
             if not stop:
                 break
@@ -146,10 +217,29 @@ def _walk(
                 continue
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
-        flaw = flaw_of(payload, message_bytes)
-        if flaw is not None:
-            rows.flaws[len(rows.payloads) - 1] = flaw
+        _odd(payload, seq, decoding)
+    if last < at <= end - 6 and frames[at + 1] == _WINDOW:
+        at += 6
     return at
+
+
+def _odd(payload: bytes, seq: int, decoding: _Decoding) -> None:
+    """The last row is no JSON object: split it if it is an array, else say its flaw."""
+    rows, limit = decoding.rows, decoding.message_bytes
+    found: Sequence[bytes | msgspec.Raw] = (payload,)
+    if decoding.splits and payload.lstrip(_SPACE).startswith(b"["):
+        split = elements(payload, message_bytes=limit)
+        if split is not None:
+            rows.payloads.pop()
+            decoding.seqs.pop()
+            rows.payloads += map(bytes, split)
+            decoding.seqs += [seq] * len(split)
+            found = split
+    first = len(rows.payloads) - len(found)
+    for row, each in enumerate(rows.payloads[first:], first):
+        flaw = flaw_of(each, limit)
+        if flaw is not None:
+            rows.flaws[row] = flaw
 
 
 def _data(frames: bytes, at: int, pairs: int, rows: Rows, message_bytes: int) -> int:

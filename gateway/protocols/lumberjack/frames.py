@@ -48,13 +48,21 @@ class Limits:
     message_bytes: int = 16 << 20
     """Of one event; a larger one is stored whole, with a flaw."""
     inflated_bytes: int = 100 << 20
-    """Of the frames of one window, inflated; and of what one compressed frame holds."""
+    """Of one frame, inflated; and of the frames of one window, as they are stored."""
     compressed_bytes: int = 64 << 20
     """Of one compressed frame, as sent."""
     window_events: int = 65536
     """Events of one window; frames in one compressed frame."""
     pairs: int = 1024
     """Key-value pairs of one `D` frame."""
+
+    @property
+    def window_bytes(self) -> int:
+        """Of the frames of one window, inflated; and of what one `C` frame holds.
+
+        Inflating takes no memory, but the window's rows will.
+        """
+        return 2 * self.inflated_bytes
 
 
 @dataclass(slots=True)
@@ -75,12 +83,12 @@ class Frames:
     count: int
     seq: int
     """Sequence number of the last one."""
-    start: int
-    """Where the run begins and ends: in the inflated bytes of its compressed frame, or
-    in the connection's stream."""
-    stop: int
+    size: int
+    """Of the frames, in bytes, inflated."""
     frames: bytes | None
     """As they came; None in a compressed frame, whose `Compressed` follows."""
+    pairs: int = 0
+    """Key-value pairs in all of them."""
 
 
 @dataclass(slots=True)
@@ -89,15 +97,13 @@ class Array:
 
     version: int
     seq: int
-    start: int
-    stop: int
     frames: bytes
     """The frame, inflated."""
 
     @property
-    def body(self) -> bytes:
+    def body(self) -> memoryview:
         """The JSON text."""
-        return self.frames[10:]
+        return memoryview(self.frames)[10:]
 
 
 @dataclass(slots=True)
@@ -124,18 +130,20 @@ def _printable(byte: int) -> str:
     return f"0x{byte:02x} ({chr(byte)})" if 0x20 < byte < 0x7F else f"0x{byte:02x}"
 
 
+#: A run of `J` frames, and the pairs of a run of `D` frames, end after so many.
+_RUN = 8192
+
+
 class Stream:
     """The part of a stream that has arrived and was not read yet."""
 
-    __slots__ = ("_at", "_base", "_buffer", "_inside", "_items", "_limits", "_need",
-                 "_scanned")  # fmt: skip
+    __slots__ = ("_at", "_buffer", "_inside", "_items", "_limits", "_need", "_scanned")
 
     def __init__(self, limits: Limits, *, inside: bool) -> None:
         self._limits = limits
         self._inside = inside
         self._buffer: bytes | bytearray = b""
         self._at = 0
-        self._base = 0  # position of the buffer's first byte in the stream
         self._need = 1  # so many bytes from `_at` on are needed to read on
         # A `D` frame states no length.  Scanning one that arrives in many pieces goes on
         # where it stopped: how many items are left, and where the next one is.
@@ -155,7 +163,6 @@ class Stream:
     def append(self, more: bytes) -> None:
         """Add what arrived."""
         buffer, at = self._buffer, self._at
-        self._base += at
         self._at = 0
         if at == len(buffer):
             self._buffer = more
@@ -175,7 +182,6 @@ class Stream:
     def release(self) -> None:
         """Free the memory of what was read."""
         if self._at:
-            self._base += self._at
             self._buffer = bytes(self._buffer[self._at :])
             self._at = 0
 
@@ -240,6 +246,7 @@ class Stream:
         head = _JSON_HEAD.unpack_from
         before = at = start
         count = 0
+        room = min(room, _RUN)
         # The only loop that runs once for each event.  It takes whole frames whose body
         # begins with a brace: such a body is neither an array nor empty.
         for count in range(room):  # noqa: B007
@@ -271,17 +278,18 @@ class Stream:
             return self._run(version, 1, seq, stop)
         self._taken(stop)
         frame = bytes(self._buffer[at:stop])
-        return Array(version, seq, self._base + at, self._base + stop, frame)
+        return Array(version, seq, frame)
 
     def _data(self, version: int, room: int, budget: int) -> Frames | None:
         buffer, start = self._buffer, self._at
         kind = bytes((version, D))
         before = at = start
-        count = 0
-        while count < room and buffer.startswith(kind, at):
+        count = pairs = 0
+        while count < room and pairs < _RUN and buffer.startswith(kind, at):
             stop = self._data_stop(at, budget - (at - start))
             if not stop:
                 break
+            pairs += _U32.unpack_from(buffer, at + 6)[0]
             before, at = at, stop
             count += 1
         if not count:
@@ -289,6 +297,7 @@ class Stream:
         (seq,) = _U32.unpack_from(buffer, before + 2)
         items, scanned, need = self._items, self._scanned, self._need
         run = self._run(version, count, seq, at)
+        run.pairs = pairs
         self._items, self._scanned, self._need = items, scanned, need
         return run
 
@@ -331,8 +340,7 @@ class Stream:
         start = self._at
         self._taken(stop)
         frames = None if self._inside else bytes(self._buffer[start:stop])
-        base = self._base
-        return Frames(version, count, seq, base + start, base + stop, frames)
+        return Frames(version, count, seq, stop - start, frames)
 
     def _check(self, size: int, budget: int) -> None:
         if size > budget:

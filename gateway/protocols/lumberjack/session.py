@@ -1,14 +1,17 @@
 """The reader's side of a Lumberjack connection, without I/O: makes batches of windows.
 
-A window is one batch.  It is complete with its last event, or, if its last events came
-compressed, with the end of that compressed frame, whose checksum covers them.  Its
-acknowledgement has the version of its `W` and the sequence number of the last event in
-it, whatever that number is: writers may start anywhere, jump, and roll over.
+A window is complete with its last event, or, if its last events came compressed, with
+the end of that compressed frame, whose checksum covers them.  Its acknowledgement has
+the version of its `W` and the sequence number of the last event in it, whatever that
+number is: writers may start anywhere, jump, and roll over.
+
+A window is one batch.  Windows that are complete with the same compressed frame are one
+batch together, so that the frame is stored once for all of them.
 
 An event outside any window is *loose*.  Adjacent loose events make one batch, and each
 of them is acknowledged, as if it were a window of its own.
 
-No I/O, no clock.
+What all of it costs is counted (`gateway.protocols.turn`).  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -18,57 +21,76 @@ from collections.abc import Iterator
 from gateway.interfaces import Refusal
 from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import events, wire
-from gateway.protocols.lumberjack.wire import Array, Compressed, Frames, Limits, Window
+from gateway.protocols.lumberjack.wire import (
+    Array,
+    Compressed,
+    Frames,
+    Inflated,
+    Limits,
+    Window,
+)
+from gateway.protocols.turn import BYTE, EVENT, FRAME, INFLATED_BYTE, REPLY
 
 __all__ = ["Limits", "Session"]
+
+#: Work is reported at least this often, in units of `turn`.
+_STEP = 250.0
+_PAIR = 0.5
+_ARRAY_BYTE = 0.002
+_COMMA = 0.1
 
 
 class _Open:
     """A window, or a run of loose events, that is still arriving."""
 
     __slots__ = ("acks", "count", "held", "id", "inside", "left", "payload_bytes",
-                 "pieces", "size", "spare", "version")  # fmt: skip
+                 "pieces", "size", "version", "within")  # fmt: skip
 
-    def __init__(self, version: int, window: int, left: int, spare: int) -> None:
+    def __init__(self, version: int, window: int, left: int) -> None:
         self.version = version
         self.id = window
         self.left = left
         """Frames that are still to come; 0 if these are loose events."""
-        self.spare = spare
-        """How many more events than frames arrays may still make of it."""
-        self.inside = False
-        """It has events in the compressed frame that is arriving."""
+        self.within = False
+        """It has frames in the compressed frame that is arriving, …"""
+        self.inside = 0
+        """… and so many events."""
         self.count = 0
         self.size = 0
         """Bytes of its frames, inflated."""
         self.payload_bytes = 0
         self.acks: list[bytes] = []
         self.held = 0
-        self.pieces: list[bytes | slice] = []
-        """Its frames; those in the compressed frame that is arriving only as their place
-        in it."""
+        self.pieces: list[bytes] = []
+        """What is stored of it; without the compressed frame that is arriving."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)
         self.pieces.append(piece)
 
-    def settle(self, piece: bytes) -> None:
-        """Keep the compressed frame *piece* as it came: it is this window's alone."""
-        self.pieces = [kept for kept in self.pieces if isinstance(kept, bytes)]
-        self.hold(piece)
+    def settle(self, frame: bytes, skip: int, of: int) -> None:
+        """Keep its part of the compressed frame, which has *of* events."""
+        if self.inside:
+            if self.inside < of:
+                self.hold(events.part(skip, self.inside))
+            self.hold(frame)
+        self.inside = 0
+        self.within = False
 
-    def resolve(self, inflated: bytes) -> None:
-        """Cut this window's frames out of a compressed frame that others share."""
-        pieces, self.pieces, self.held = self.pieces, [], 0
-        for piece in pieces:
-            self.hold(piece if isinstance(piece, bytes) else inflated[piece])
+    def join(self, other: _Open) -> None:
+        """*other*, which began and ended in the same compressed frame, is stored too."""
+        self.id = self.id or other.id
+        self.count += other.count
+        self.inside += other.inside
+        self.payload_bytes += other.payload_bytes
+        self.acks += other.acks
 
 
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_decoder", "_done", "_frames", "_limits", "_loose", "_shared",
-                 "_touched", "_window", "_windows")  # fmt: skip
+    __slots__ = ("_cost", "_decoder", "_done", "_ended", "_inside", "_limits", "_loose",
+                 "_window", "_windows")  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -77,19 +99,20 @@ class Session:
         self._window: _Open | None = None
         self._loose: _Open | None = None
         self._done: list[Ready] = []
+        self._cost = 0.0
+        """Of what was not reported yet."""
         # Of the compressed frame that is arriving:
-        self._touched: list[_Open | Ready] = []  # windows with events in it, in order
-        self._shared = False  # it can not be stored as it came
-        self._frames = 0
+        self._ended: _Open | None = None  # the windows that are complete with it
+        self._inside = 0  # events, and windows without any
 
     @property
     def held_bytes(self) -> int:
         """How many bytes are buffered for windows that are not complete."""
         held = self._decoder.held_bytes
-        for one in self._touched:
-            held += one.held if isinstance(one, _Open) else 0
-        window = self._window
-        return held if window is None or window.inside else held + window.held
+        for one in (self._window, self._loose, self._ended):
+            if one is not None:
+                held += one.held
+        return held
 
     @property
     def arriving(self) -> int | None:
@@ -99,43 +122,56 @@ class Session:
     def received(self, data: bytes) -> Iterator[Ready]:
         """Take bytes of the stream, in any slicing; yields the windows they complete.
 
-        A `Refusal` is raised after the windows that were complete before its cause.
+        In between it reports its cost.  A `Refusal` is raised after the windows that were
+        complete before its cause.
         """
-        limits, decoder = self._limits, self._decoder
+        decoder = self._decoder
         decoder.feed(data)
         while True:
-            window = self._window
             try:
-                if window is None:
-                    token = decoder.next(1, limits.inflated_bytes)
-                else:
-                    budget = limits.inflated_bytes - window.size
-                    token = decoder.next(window.left, budget)
+                token = decoder.next(*self._bounds())
                 if token is not None:
                     self._take(token)
             except Refusal:
                 self._close_loose()
-                yield from self._complete()
+                if self._done:
+                    yield from self._complete()
                 raise
             if token is None:
                 break
-            if self._done:
+            if self._done or self._cost >= _STEP:
                 yield from self._complete()
-        if self._loose is not None and not self._loose.inside:
+        if self._loose is not None and not self._loose.within:
             self._close_loose()
+        if self._done:
             yield from self._complete()
 
+    def _bounds(self) -> tuple[int, int]:
+        """How many frames, and bytes of them, the next token may have."""
+        limits, window = self._limits, self._window
+        if window is None:
+            return 1, limits.inflated_bytes
+        left = limits.inflated_bytes - window.held
+        if self._decoder.inside:
+            left = min(limits.inflated_bytes, limits.window_bytes - window.size)
+        return window.left, left
+
     def _complete(self) -> Iterator[Ready]:
-        done, self._done = self._done, []
+        done, self._done = self._done or [Ready()], []
+        done[0].cost, self._cost = self._cost, 0.0
         return iter(done)
 
     def _take(self, token: wire.Token) -> None:
+        self._cost += FRAME
         if isinstance(token, Frames):
-            self._events(token, token.count, token.frames)
+            self._cost += _PAIR * token.pairs
+            self._events(token, token.count, token.size, token.frames)
+        elif isinstance(token, Inflated):
+            self._cost += INFLATED_BYTE * token.size
         elif isinstance(token, Window):
             self._announced(token)
         elif isinstance(token, Compressed):
-            self._ended(token)
+            self._compressed(token)
         else:
             self._array(token)
 
@@ -150,61 +186,57 @@ class Session:
                 key="options.window_events",
             )
         self._close_loose()
-        if token.inside:
-            self._shared = True
+        self._cost += REPLY
         if token.size:
             self._window = self._open(token.version, token.size)
             return
-        nothing = Ready(ack=wire.ack(token.version, 0))
+        empty = _Open(token.version, 0, 0)
+        empty.acks.append(wire.ack(token.version, 0))
+        empty.within = token.inside
         if token.inside:
             self._count_inside(1)
-            self._touched.append(nothing)
-        else:
-            self._done.append(nothing)
+        self._end(empty)
 
     def _open(self, version: int, left: int) -> _Open:
         self._windows += 1
-        return _Open(version, self._windows, left, self._limits.window_events)
+        return _Open(version, self._windows, left)
 
     def _array(self, token: Array) -> None:
-        """Split an array into events, or take it as one."""
-        one = self._current(token.version)
-        found = events.elements(
-            token.body, message_bytes=self._limits.message_bytes, most=one.spare + 1
-        )
-        if found is None:
-            self._events(token, 1, None if one.inside else token.frames)
-            return
-        one.spare -= max(0, len(found) - 1)
-        if one.inside:
-            self._shared = True
-        split = b"".join(wire.json(token.version, token.seq, each) for each in found)
-        self._events(token, len(found), split)
+        """One frame with as many events as `decode` will make of it."""
+        body = token.body
+        found = events.elements(body, message_bytes=self._limits.message_bytes)
+        size = len(token.frames)
+        self._cost += _ARRAY_BYTE * size + _COMMA * token.frames.count(b",")
+        frames = None if self._decoder.inside else token.frames
+        self._events(token, 1 if found is None else len(found), size, frames)
 
-    def _events(self, token: Frames | Array, count: int, frames: bytes | None) -> None:
+    def _events(
+        self, token: Frames | Array, count: int, size: int, frames: bytes | None
+    ) -> None:
         """Take *count* events; *frames* is None if they are in the compressed frame."""
         one = self._current(token.version)
-        size = token.stop - token.start
         taken = token.count if isinstance(token, Frames) else 1
-        if one.inside:
-            self._count_inside(taken)
+        self._cost += EVENT * count
         one.size += size
         one.count += count
         one.payload_bytes += size - 10 * taken
         if frames is None:
-            one.pieces.append(slice(token.start, token.stop))
+            one.inside += count
+            self._count_inside(max(count, taken))
         else:
-            one.hold(frames)
+            self._cost += BYTE * size
+            if count:
+                one.hold(frames)
         self._check(one)
         if one is self._loose:
+            self._cost += REPLY
             one.acks.append(wire.ack(token.version, token.seq))
             return
         one.left -= taken
         if not one.left:
             one.acks.append(wire.ack(one.version, token.seq))
             self._window = None
-            if not self._decoder.inside:
-                self._finish(one)
+            self._end(one)
 
     def _current(self, version: int) -> _Open:
         """The window, or the run of loose events, that the next event belongs to."""
@@ -213,69 +245,73 @@ class Session:
         if loose is not None and (
             loose.version != version
             or loose.size > self._limits.message_bytes
-            or loose.inside != inside
+            or loose.within != inside
         ):
             self._close_loose()
         one = self._window or self._loose
         if one is None:
             one = self._loose = self._open(version, 0)
-        if inside and not one.inside:
-            one.inside = True
-            self._touched.append(one)
+        one.within = inside
         return one
 
     def _close_loose(self) -> None:
-        """End the run of loose events: complete, unless its compressed frame is not."""
+        """End the run of loose events."""
         loose, self._loose = self._loose, None
-        if loose is not None and not loose.inside:
-            self._finish(loose)
+        if loose is not None:
+            self._end(loose)
 
-    def _count_inside(self, frames: int) -> None:
-        self._frames += frames
-        if self._frames > self._limits.window_events:
+    def _count_inside(self, count: int) -> None:
+        self._inside += count
+        if self._inside > self._limits.window_events:
             raise Refusal(
-                f"{self._frames} frames in one compressed frame",
+                f"{self._inside} events in one compressed frame",
                 limit=self._limits.window_events,
                 key="options.window_events",
             )
 
     def _check(self, one: _Open) -> None:
-        size = max(one.size, one.held)
-        if size > self._limits.inflated_bytes and self._window is one:
+        limits = self._limits
+        if one.count > limits.window_events and one is not self._loose:
             raise Refusal(
-                f"window of {size} bytes or more",
-                limit=self._limits.inflated_bytes,
+                f"window of {one.count} events, those of arrays included",
+                limit=limits.window_events,
+                key="options.window_events",
+            )
+        if one.held > limits.inflated_bytes or one.size > limits.window_bytes:
+            raise Refusal(
+                f"window of {one.size} bytes or more, of which {one.held} are kept",
+                limit=limits.inflated_bytes,
                 key="limits.inflated_bytes",
             )
 
-    def _ended(self, token: Compressed) -> None:
+    def _end(self, one: _Open) -> None:
+        """All events of *one* are here: complete, unless its compressed frame is not."""
+        if not one.within:
+            self._finish(one)
+        elif self._ended is None:
+            self._ended = one
+        else:
+            self._ended.join(one)
+
+    def _compressed(self, token: Compressed) -> None:
         """A compressed frame was verified: windows that end in it are complete now."""
-        if self._loose is not None and self._loose.inside:
-            self._loose = None
-        touched, shared = self._touched, self._shared
-        self._touched, self._shared, self._frames = [], False, 0
-        opened = [one for one in touched if isinstance(one, _Open)]
-        if len(opened) == 1 and not shared:
-            opened[0].settle(token.frame)
-        elif opened:
-            inflated = wire.inflate(token.frame)
-            for each in opened:
-                each.resolve(inflated)
-        for one in touched:
-            if isinstance(one, Ready):
-                self._done.append(one)
-                continue
-            one.inside = False
-            if one is self._window:
-                self._check(one)
-            else:
-                self._finish(one)
+        self._close_loose()
+        ended, self._ended = self._ended, None
+        window = self._window
+        self._inside = 0
+        ends = 0 if ended is None else ended.inside
+        goes_on = 0 if window is None else window.inside
+        if window is not None:
+            window.settle(token.frame, ends, ends + goes_on)
+            self._check(window)
+        if ended is not None:
+            ended.settle(token.frame, 0, ends + goes_on)
+            self._finish(ended)
 
     def _finish(self, one: _Open) -> None:
-        ready = Ready(one.count, ack=b"".join(one.acks))
+        ready = Ready(one.count, ack=b"".join(one.acks), cost=0.0)
         if one.count:
             head = events.pack(one.version, one.id, self._limits.message_bytes)
-            pieces = [piece for piece in one.pieces if isinstance(piece, bytes)]
-            ready.body = b"".join((head, *pieces))
+            ready.body = b"".join((head, *one.pieces))
             ready.payload_bytes = one.payload_bytes
         self._done.append(ready)

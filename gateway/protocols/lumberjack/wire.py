@@ -11,9 +11,9 @@ Every frame starts with its version, `1` or `2`, and its type; numbers are unsig
 
 A window has thousands of events, so there is no object for each frame: `Decoder.next`
 returns a *run*, all adjacent frames of one kind.  A compressed frame is inflated as its
-bytes arrive, `_INFLATE_STEP` bytes at a time, and the inflated bytes are dropped once
-its frames were found.  What is kept is the compressed form, a seventh of the size;
-`inflate` gives the rest back when it is needed after all.
+bytes arrive, at most `_INFLATE_STEP` bytes in each call of `next`, and the inflated bytes
+are dropped once its frames were found.  What is kept is the compressed form, a seventh of
+the size.
 
 Everything is refused on its declared length, before it is buffered.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 from isal import isal_zlib
@@ -48,13 +49,13 @@ __all__ = [
     "Compressed",
     "Decoder",
     "Frames",
+    "Inflated",
     "Limits",
     "Token",
     "Window",
     "ack",
     "compressed",
     "data",
-    "inflate",
     "inflated",
     "json",
     "window",
@@ -68,9 +69,17 @@ _FRAME = struct.Struct(">2sI")
 
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 16
-_INFLATE_STEP = 1 << 18
+_INFLATE_STEP = 3 << 16
 
-Token = Window | Frames | Array | Compressed
+
+@dataclass(slots=True)
+class Inflated:
+    """No frame, but work: so many bytes of a compressed frame were inflated."""
+
+    size: int
+
+
+Token = Window | Frames | Array | Compressed | Inflated
 
 
 class _Inflation:
@@ -84,7 +93,7 @@ class _Inflation:
         self.inflated = 0
         self._inflater = isal_zlib.decompressobj()
         self._left = header.size
-        self._limit = limits.inflated_bytes
+        self._limit = limits.window_bytes
         self._parts = [header.head]
         self._tail = b""  # zlib did not consume it, because …
         self._full = False  # … the last step gave `_INFLATE_STEP` bytes
@@ -94,13 +103,13 @@ class _Inflation:
         """How many bytes are buffered."""
         return sum(map(len, self._parts)) + self.frames.size
 
-    def advance(self, source: Stream) -> bool:
-        """Inflate one step; false if nothing has arrived that could be inflated."""
+    def advance(self, source: Stream) -> Inflated | None:
+        """Inflate one step; None if nothing has arrived that could be inflated."""
         deflated = self._tail
         if not deflated and not self._full:
             deflated = source.take(min(self._left, _DEFLATED_STEP))
             if not deflated:
-                return False
+                return None
             self._left -= len(deflated)
             self._parts.append(deflated)
         try:
@@ -120,7 +129,7 @@ class _Inflation:
                 key="limits.inflated_bytes",
             )
         self.frames.append(inflated)
-        return True
+        return Inflated(len(inflated))
 
     def finish(self) -> Compressed | None:
         """The frame, if all of it was inflated and read; None if more is to come."""
@@ -178,8 +187,9 @@ class Decoder:
             if inner is not None:
                 assert not isinstance(inner, CompressedHeader), "refused inside"
                 return inner
-            if inflation.advance(self._stream):
-                continue
+            step = inflation.advance(self._stream)
+            if step is not None:
+                return step
             ended = inflation.finish()
             if ended is None:
                 self._stream.release()
@@ -189,14 +199,8 @@ class Decoder:
             return ended
 
 
-def inflate(frame: bytes | memoryview) -> bytes:
-    """The contents of a compressed frame, which a `Decoder` has accepted before."""
-    inflated: bytes = isal_zlib.decompress(memoryview(frame)[6:])
-    return inflated
-
-
 def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
-    """As `inflate`, in pieces."""
+    """The contents of a compressed frame that a `Decoder` has accepted, in pieces."""
     inflater = isal_zlib.decompressobj()
     payload = memoryview(frame)[6:]
     for at in range(0, len(payload), _DEFLATED_STEP):

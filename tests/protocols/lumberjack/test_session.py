@@ -81,7 +81,9 @@ def test_compressed_frames_are_stored_as_they_came(many_events: list[bytes]) -> 
     first = wire.compressed(_V2, b"".join(frames[:1000]))
     second = wire.compressed(_V2, b"".join(frames[1000:2000]))
     bare = b"".join(frames[2000:])
-    [ready] = Session(Limits()).received(wire.window(_V2, 3000) + first + second + bare)
+    *_, ready = Session(Limits()).received(
+        wire.window(_V2, 3000) + first + second + bare
+    )
     assert ready.body[HEADER.size :] == first + second + bare
     assert ready.payload_bytes == sum(map(len, many_events))
     rows = decode(ready.body)
@@ -116,14 +118,17 @@ def test_loose_events_before_a_refusal_are_kept() -> None:
 
 
 def test_arrays_may_not_flood() -> None:
-    """Arrays add at most as many events as a window may have; then they stay whole."""
-    limits = Limits(window_events=10)
-    ten = b"[" + b",".join([b"{}"] * 6) + b"]"
-    frames = b"".join(wire.json(_V2, n, ten) for n in range(3))
-    [ready] = Session(limits).received(wire.window(_V2, 3) + frames)
-    rows = decode(ready.body)
-    assert rows.payloads == [b"{}"] * 12 + [ten]
-    assert rows.flaws == {12: "not-an-object"}
+    """The events of arrays count as those of the window, and of the compressed frame."""
+    limits = Limits(window_events=12)
+    six = wire.json(_V2, 1, b"[" + b",".join([b"{}"] * 6) + b"]")
+    [ready] = Session(limits).received(wire.window(_V2, 2) + six * 2)
+    assert decode(ready.body).payloads == [b"{}"] * 12
+    for stream in (
+        wire.window(_V2, 3) + six * 3,
+        wire.compressed(_V2, (wire.window(_V2, 1) + six) * 3),
+    ):
+        with pytest.raises(Refusal, match=r"limit 12 \(options\.window_events\)"):
+            list(Session(limits).received(stream))
 
 
 @pytest.mark.parametrize(
@@ -138,10 +143,10 @@ def test_arrays_may_not_flood() -> None:
         ),
         (
             wire.window(_V2, 100)
-            + wire.compressed(_V2, wire.json(_V2, 1, b"{%s}" % (b" " * 900)) * 9) * 2,
+            + wire.compressed(_V2, wire.json(_V2, 1, b"{%s}" % (b" " * 900)) * 9) * 3,
             "limits.inflated_bytes",
         ),
-        (wire.compressed(_V2, b" " * 20_000), "limits.inflated_bytes"),
+        (wire.compressed(_V2, b" " * 20_001), "limits.inflated_bytes"),
     ],
 )
 def test_limits(stream: bytes, key: str) -> None:
@@ -150,7 +155,9 @@ def test_limits(stream: bytes, key: str) -> None:
     with pytest.raises(Refusal) as refused:
         list(Session(limits).received(stream))
     assert refused.value.key == key
-    assert refused.value.limit == (100 if key == "options.window_events" else 10_000)
+    whole_frame = stream.endswith(wire.compressed(_V2, b" " * 20_001))
+    most = 20_000 if whole_frame else 10_000
+    assert refused.value.limit == (100 if key == "options.window_events" else most)
 
 
 def test_compressed_padding_counts() -> None:
@@ -177,7 +184,7 @@ def test_a_window_of_four_billion_allocates_nothing() -> None:
 
 def test_a_bomb_holds_little_memory() -> None:
     """A megabyte that would inflate to a gigabyte is cut off near the limit."""
-    limits = Limits(inflated_bytes=16 << 20)
+    limits = Limits(inflated_bytes=8 << 20)
     squeeze = wire.zlib.compressobj(9)
     head = b"2J\0\0\0\1" + (1000).to_bytes(4) + b"{" + b" " * 998 + b"}"
     payload = b"".join(squeeze.compress(head * 1000) for _ in range(40))
@@ -190,6 +197,48 @@ def test_a_bomb_holds_little_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 << 20
+
+
+def test_a_window_counts_as_it_is_stored() -> None:
+    """What Filebeat sends of long lines: more than `inflated_bytes` once inflated."""
+    line = b'{"message":"%s"}' % (b"0123456789" * 1000)
+    frames = b"".join(wire.json(_V2, n, line) for n in range(1, 1301))
+    limits = Limits(inflated_bytes=10 << 20)  # a tenth of the default, as the lines are
+    *_, ready = Session(limits).received(
+        wire.window(_V2, 1300) + wire.compressed(_V2, frames)
+    )
+    assert ready.count == 1300
+    assert len(ready.body) < len(frames) // 10
+
+
+def test_windows_that_share_a_compressed_frame_are_stored_once() -> None:
+    """Those that end in it are one batch; what goes on after it refers to its part."""
+    frame = wire.compressed(
+        _V2,
+        _events(3)  # the end of a window, …
+        + (wire.window(_V2, 2) + _events(4, 5)) * 1000  # … whole ones, …
+        + wire.window(_V2, 0)
+        + wire.window(_V2, 3)
+        + _events(6),  # … and the beginning of one
+    )
+    more = wire.compressed(_V2, _events(7, 8) + wire.window(_V1, 9))
+    session = Session(Limits())
+    found = [
+        ready
+        for piece in (wire.window(_V2, 2) + _events(2) + frame, more)
+        for ready in session.received(piece)
+        if ready.ack
+    ]
+    assert [ready.count for ready in found] == [2002, 3]
+    acks = [wire.ack(_V2, 3), *[wire.ack(_V2, 5)] * 1000, wire.ack(_V2, 0)]
+    assert found[0].ack == b"".join(acks)
+    assert found[1].ack == wire.ack(_V2, 8)
+    first, second = (decode(ready.body) for ready in found)
+    assert first.seqs == [2, 3, *[4, 5] * 1000]
+    assert second.seqs == [6, 7, 8]
+    assert second.attributes == {"version": "2", "window": "1002"}
+    assert sum(len(ready.body) for ready in found) < 3 * (len(frame) + len(more))
+    assert session.held_bytes == 0
 
 
 def test_held_bytes() -> None:

@@ -22,7 +22,8 @@ def _drain(decoder: Decoder, data: bytes, room: int = 1 << 20) -> list[wire.Toke
     decoder.feed(data)
     tokens = []
     while (token := decoder.next(room, 8 << 20)) is not None:
-        tokens.append(token)
+        if not isinstance(token, wire.Inflated):
+            tokens.append(token)
     return tokens
 
 
@@ -41,7 +42,7 @@ def test_encoding() -> None:
     for level in range(10):
         frame = wire.compressed(_V2, inner, level)
         assert zlib.decompress(frame[6:]) == inner
-        assert wire.inflate(frame) == inner
+        assert b"".join(wire.inflated(frame)) == inner
 
 
 def test_a_run_is_one_token() -> None:
@@ -100,7 +101,7 @@ def test_compressed_frames_are_inflated_as_they_arrive() -> None:
 
 def test_a_bomb_is_not_inflated() -> None:
     """A compressed frame over the limit is refused with little in memory."""
-    limits = Limits(inflated_bytes=4 << 20)
+    limits = Limits(inflated_bytes=2 << 20)
     flood = b"".join(wire.json(_V2, 1, b"{" + b" " * 100_000 + b"}") for _ in range(80))
     decoder = Decoder(limits)
     frame = wire.compressed(_V2, flood, 9)
