@@ -26,6 +26,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
     from gateway.protocols.pravega.controller.grpc import Calls, Failed
     from gateway.protocols.pravega.controller.messages import new
     from gateway.protocols.pravega.controller.methods import Caller
+    from gateway.protocols.turn import Turn
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
@@ -63,7 +64,7 @@ def transport(data: bytes) -> None:
     server = Calls(message_bytes=100, streams=5)
     try:
         for piece in sliced(data[1:], data[0] & 0x7F):
-            for call in server.received(piece):
+            for call in server.received(piece, Turn(1e9)):
                 assert len(call.message) <= 100
                 if len(call.message) & 1:
                     server.answer(call, call.message * 3)

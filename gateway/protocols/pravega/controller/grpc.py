@@ -34,6 +34,8 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
 from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller.frames import FrameCutter
+from gateway.protocols.turn import Turn
 
 __all__ = ["Call", "Calls", "Code", "Failed"]
 
@@ -120,6 +122,9 @@ class Calls:
         )
         self._h2.decoder.max_header_list_size = _HEADER_BYTES
         self._h2.initiate_connection()
+        self._frames = FrameCutter()
+        self.control = 0
+        """Frames from the client; its user may reset it to 0."""
         self._goaway = b""
         self._window_opened = False
         """The client may have opened its flow control window."""
@@ -138,8 +143,19 @@ class Calls:
         found = self._open.get(call.stream)
         return found is not None and found.call is call and found.answer is None
 
-    def received(self, data: bytes) -> Iterator[Call]:
-        """The calls that are complete with *data*.  Raises `Refusal`."""
+    @property
+    def unread(self) -> bool:
+        """The turn of the last `received` was over before the input was."""
+        return self._frames.unread
+
+    def received(self, data: bytes, turn: Turn) -> Iterator[Call]:
+        """The calls that are complete with *data*.  Raises `Refusal`.
+
+        Stops when *turn* is over; then call it again, perhaps without bytes.
+        """
+        self._frames.feed(data)
+        data, frames = self._frames.take(turn)
+        self.control += frames
         try:
             # h2 has already seen all of these events when the first one is taken: a
             # stream that the last one ends is closed by then.
@@ -178,6 +194,12 @@ class Calls:
             self._draining = True
             frame = GoAwayFrame(0, last_stream_id=self._last)
             self._goaway = self._h2.data_to_send() + frame.serialize()
+
+    def calm(self, why: Refusal) -> Refusal:
+        """*why*, with a GOAWAY that tells the client to calm down."""
+        self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+        why.reply = self.output()
+        return why
 
     # -- requests ------------------------------------------------------------------
 

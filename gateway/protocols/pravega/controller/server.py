@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
@@ -21,11 +22,14 @@ from gateway.protocols.pravega.controller.methods import Caller
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pressure import Valve
+from gateway.protocols.turn import Turn
 
 __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 
 _STREAMS = 1000
 """Calls of one connection at once.  Java clients start calls before they know it."""
+_CALL_FRAMES = 20
+"""Frames that a client may send for each call that is answered, and one for each KiB."""
 _BAD_CREDENTIALS = 3
 """So many calls with wrong credentials close the connection."""
 _CREDENTIALS = "options.users, options.tokens"
@@ -64,6 +68,7 @@ class ControllerServer:
         """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
+        self._control = ControlBudget(self._container.clock.seconds)
         self._held = self._bad_credentials = 0
         self._draining = self._closed = self._logged = False
         # Calls are answered though the journal is full: they bring few bytes.
@@ -77,15 +82,22 @@ class ControllerServer:
         """See `interfaces.Server`."""
         if self._closed:
             return
+        calls = self._calls
         try:
-            for call in self._calls.received(data):
+            for call in calls.received(data, Turn()):
                 self._take(call)
-            self._hold(self._calls.held_bytes)
+            self._hold(calls.held_bytes)
+            why = self._control.spend(calls.control)
+            calls.control = 0
+            if why is not None:
+                raise calls.calm(why)
         except Refusal:
             self._forget()
             raise
         self._send()
         self._regulate()
+        if calls.unread and not (self._valve.paused or self._closed):
+            self._connection.again()
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
@@ -108,6 +120,7 @@ class ControllerServer:
             if why.code is Code.UNAUTHENTICATED:
                 self._reject_credentials(why.text)
             return
+        self._control.earn(_CALL_FRAMES + (len(call.message) + len(answer)) // 1024)
         if self._container.state.durable >= self._controller.last:
             self._calls.answer(call, answer)
             return
@@ -231,8 +244,12 @@ class ControllerServer:
 
         More than a client may have open: those that it reset wait, too.
         """
-        if not self._closed:
-            self._valve.regulate(len(self._due), feeding=False)
+        if self._closed:
+            return
+        paused = self._valve.paused
+        self._valve.regulate(len(self._due), feeding=False)
+        if paused and not self._valve.paused and self._calls.unread:
+            self._connection.again()
 
     def _forget(self) -> None:
         if self._closed:

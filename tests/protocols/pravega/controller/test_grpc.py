@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code
 from gateway.protocols.pravega.controller.messages import decode, new
+from gateway.protocols.turn import Turn
 
 CREATE = new("ScopeInfo", scope="sc").SerializeToString()
 
@@ -379,7 +380,7 @@ def test_any_slicing(cuts: list[int]) -> None:
         return [
             (call.path.rpartition("/")[2], call.message)
             for piece in pieces
-            for call in server.received(piece)
+            for call in server.received(piece, Turn(1e9))
         ]
 
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
@@ -394,7 +395,7 @@ def test_any_junk(junk: bytes, at: int) -> None:
     data = conversation()
     server = Calls(message_bytes=1000, streams=10)
     with suppress(Refusal):
-        for call in server.received(data[:at] + junk + data[at:]):
+        for call in server.received(data[:at] + junk + data[at:], Turn(1e9)):
             assert isinstance(call, Call)
             server.answer(call, b"x")
     server.output()

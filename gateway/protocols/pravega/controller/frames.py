@@ -1,0 +1,80 @@
+"""Cuts an HTTP/2 connection's bytes between frames, so that h2 takes them in turns.
+
+`h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
+it much more, so it is given no more of them than a turn may cost (`turn`).
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from gateway.protocols.turn import BYTE, Turn
+
+__all__ = ["FrameCutter"]
+
+_PREFACE_BYTES = 24
+_HEADER_BYTES = 9
+_END_STREAM = 0x1
+
+_COSTS = {
+    0x0: 10.0,  # DATA
+    0x1: 100.0,  # HEADERS
+    0x3: 30.0,  # RST_STREAM
+    0x9: 30.0,  # CONTINUATION
+}
+_CARRYING = (0x0, 0x1)
+"""Types that may have END_STREAM."""
+_COST = 15.0
+"""Of frames of all other types."""
+_ENTRY_COST = 1.0
+"""For each byte of SETTINGS, whose entries are of six bytes."""
+_SETTINGS = 0x4
+_CALL_COST = 150.0
+"""Of the call that a frame with END_STREAM completes."""
+
+
+class FrameCutter:
+    """The bytes of one connection that h2 has not got yet."""
+
+    __slots__ = ("_buffer", "_rest")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._rest = _PREFACE_BYTES
+        """Bytes that are to come of the frame at hand; first, of the preface."""
+
+    @property
+    def unread(self) -> bool:
+        """More can be taken in another turn."""
+        return len(self._buffer) >= (1 if self._rest else _HEADER_BYTES)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._buffer += data
+
+    def take(self, turn: Turn) -> tuple[bytes, int]:
+        """The next frames, which *turn* is charged for, and how many begin there.
+
+        Nothing if the turn is over, or without more bytes.
+        """
+        buffer = self._buffer
+        at = frames = 0
+        while not turn.over:
+            if self._rest:
+                size = min(self._rest, len(buffer) - at)
+                self._rest -= size
+                at += size
+                turn.charge(BYTE * size)
+            if self._rest or len(buffer) - at < _HEADER_BYTES:
+                break
+            size, kind = int.from_bytes(buffer[at : at + 3]), buffer[at + 3]
+            self._rest = _HEADER_BYTES + size
+            frames += 1
+            turn.charge(_COSTS.get(kind, _COST))
+            if kind == _SETTINGS:
+                turn.charge(_ENTRY_COST * size)
+            elif kind in _CARRYING and buffer[at + 4] & _END_STREAM:
+                turn.charge(_CALL_COST)
+        piece = bytes(buffer[:at])
+        del buffer[:at]
+        return piece, frames
