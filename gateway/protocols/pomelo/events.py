@@ -1,11 +1,12 @@
 """The journal's format of Pomelo batches, and the decoder that makes rows of them.
 
-    body   = u8 format (1), u32 message_bytes, u16 number of codes, u32 number of flawed
+    body   = u8 format (1 or 2), u32 message_bytes, u16 number of codes, u32 number of flawed
              events, codes, flawed events, packages
     code   = u16 code, u8 size, route: the route that the code stands for in packages
     flawed = u32 row, u8 flaw: events whose body could not be decoded to JSON
-    packages = data packages as they came; a body that was protobuf, or compressed, is
-             replaced by its JSON
+    packages = data packages as they came; a body that was protobuf is replaced by its
+             JSON; in format 2 bodies may be compressed, as their flags say
+    body   = u8 format (3), zlib: a body that would take much more than was received
 
 The dictionary may change; so every batch has the routes of the codes in it.
 """
@@ -13,6 +14,7 @@ The dictionary may change; so every batch has the routes of the codes in it.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -27,6 +29,8 @@ __all__ = [
     "UNDECODABLE_ZLIB",
     "decode",
     "head",
+    "inflater",
+    "packed",
     "plain_head",
     "repacked",
 ]
@@ -34,7 +38,9 @@ __all__ = [
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
 _FLAWED = struct.Struct(">IB")
-_FORMAT = 1
+_PLAIN, _ZIPPED, _PACKED = 1, 2, 3
+_FORMATS = (_PLAIN, _ZIPPED)
+_ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
 _OCTETS = "application/octet-stream"
 
@@ -46,14 +52,18 @@ def head(
     message_bytes: int,
     codes: Mapping[wire.Route, str],
     flawed: Iterable[tuple[int, int]],
+    *,
+    zipped: bool = False,
 ) -> bytes:
     """What comes before the packages.
 
     *message_bytes* is the limit in force, *codes* are the routes of the codes in the
-    packages, *flawed* has rows and their flaws (`UNDECODABLE_…`).
+    packages, *flawed* has rows and their flaws (`UNDECODABLE_…`).  With *zipped* bodies
+    may be compressed.
     """
     flaws = b"".join(_FLAWED.pack(row, flaw) for row, flaw in flawed)
-    parts = [_HEAD.pack(_FORMAT, message_bytes, len(codes), len(flaws) // _FLAWED.size)]
+    form = _ZIPPED if zipped else _PLAIN
+    parts = [_HEAD.pack(form, message_bytes, len(codes), len(flaws) // _FLAWED.size)]
     for code, route in codes.items():
         name = route.encode()
         parts += (_CODE.pack(code, len(name)), name)
@@ -67,8 +77,21 @@ def plain_head(message_bytes: int) -> bytes:
     return head(message_bytes, {}, ())
 
 
-def repacked(number: int, route: str, body: bytes) -> bytes:
-    """The package of a request, or of a notify if *number* is 0, with another body."""
+def packed(body: bytes) -> bytes:
+    """A body in format 3."""
+    return bytes((_PACKED,)) + zlib.compress(body, 1)
+
+
+def inflater() -> zlib._Decompress:
+    """For the body of a message that says that it is compressed."""
+    return zlib.decompressobj(wbits=_ZLIB_OR_GZIP)
+
+
+def repacked(number: int, route: int | str, body: bytes) -> bytes:
+    """The package of a request, or of a notify if *number* is 0, with another body.
+
+    *route* is a code if the head names it.
+    """
     if number:
         return wire.request(number, route, body)
     return wire.notify(route, body)
@@ -76,8 +99,10 @@ def repacked(number: int, route: str, body: bytes) -> bytes:
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
+    if body[:1] == bytes((_PACKED,)):
+        body = zlib.decompress(body[1:])
     form, message_bytes, codes, flawed = _HEAD.unpack_from(body)
-    if form != _FORMAT:
+    if form not in _FORMATS:
         raise ValueError(f"Pomelo batch of unknown format {form}")
     at = _HEAD.size
     names: dict[wire.Route, str] = {}
@@ -91,9 +116,17 @@ def decode(body: bytes) -> Rows:
         flaws[row] = _FLAWS[flaw]
         at += _FLAWED.size
     found: list[wire.Found] = []
-    if wire.scan(body, at, len(body), wire.MOST_BYTES, found) != len(body):
-        raise ValueError("Pomelo batch that ends inside a package")
+    compressed: list[int] = []
+    end = len(body)
+    while (at := wire.scan(body, at, end, wire.MOST_BYTES, found)) < end:
+        if form != _ZIPPED:
+            raise ValueError("Pomelo batch that ends inside a package")
+        compressed.append(len(found))
+        found.append(wire.zipped(body, at, end))
+        at = found[-1][-1]
     rows = _rows(body, found, names)
+    for row in compressed:
+        rows.payloads[row] = inflater().decompress(rows.payloads[row])
     rows.flaws = flaws
     rows.content_types = dict.fromkeys(flaws, _OCTETS)
     _check(rows, message_bytes)

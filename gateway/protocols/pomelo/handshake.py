@@ -23,7 +23,7 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admit, Denied
 from gateway.protocols.pomelo.protobuf import Schema, Unencodable
-from gateway.protocols.pomelo.routes import Definitions, Protos
+from gateway.protocols.pomelo.routes import NOT_STORED, STORED, Definitions, Protos
 from gateway.protocols.pomelo.wire import Route
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "Terms",
 ]
 
-OK = b'{"code":200}'
+OK = wire.ascii_json(STORED)
 
 _MOST_NAME = 64
 _MOST_DEPTH = 4
@@ -214,8 +214,12 @@ class Terms:
         """The body of a response that says "stored", on a route with a definition."""
         body = self._ok.get(route)
         if body is None:
-            body = self._ok[route] = self._answer(route, {"code": 200})
+            body = self._ok[route] = self._answer(route, STORED)
         return body
+
+    def is_mute(self, route: str) -> bool:
+        """Responses on this route, which has a definition, do not say "not stored"."""
+        return self.ok(route) == self._answer(route, NOT_STORED)
 
     def failed(self, number: int, route: str | None, why: str) -> bytes:
         """The package of a response that says "not stored"."""

@@ -101,6 +101,10 @@ class Options(Section):
         default=None, description="What clients must say in user.token"
     )
     jwt: Jwt | None = Field(default=None, description="Or who must have signed it")
+    control_packages: Annotated[int, Field(ge=16, le=2**20)] = Field(
+        default=1000,
+        description="Packages of one client that are no messages, in one heartbeat",
+    )
     push_bytes: ByteCount = Field(
         default=MiB, description="Push no more to clients with this unsent (size)"
     )

@@ -17,9 +17,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.protocols.pomelo.protobuf import Schema, Unusable, parse
+from gateway.protocols.pomelo.protobuf import (
+    Schema,
+    Undecodable,
+    Unencodable,
+    Unusable,
+    parse,
+)
 
-__all__ = ["Definitions", "Dictionary", "Protos", "Unusable", "js_json", "load"]
+__all__ = [
+    "NOT_STORED",
+    "STORED",
+    "Definitions",
+    "Dictionary",
+    "Protos",
+    "Unusable",
+    "carries_code",
+    "js_json",
+    "load",
+]
+
+STORED: Mapping[str, Any] = {"code": 200}
+NOT_STORED: Mapping[str, Any] = {"code": 500, "msg": "not stored"}
+"""What responses say."""
 
 _MOST_CODE = 0xFFFF
 _MOST_ROUTE_BYTES = 0xFF
@@ -77,7 +97,36 @@ def load(
     protos = None
     if client is not None or server is not None:
         protos = _protos(client or {}, server or {})
+        _check_answers(protos, server_protos)
     return Definitions(dictionary, protos, files)
+
+
+def _check_answers(protos: Protos, option: Any) -> None:
+    """A response must say whether its request is stored.
+
+    Which routes have responses is known of those whose requests have a definition.
+    """
+    where = "options.server_protos"
+    if isinstance(option, (str, Path)):
+        where += f": {option}"
+    for route in protos.answers.routes:
+        if route in protos.requests and not carries_code(protos.answers, route):
+            raise Unusable(
+                f"{where}: {route!r}: its responses can not carry code: it must have "
+                "a number code, and require nothing else"
+            )
+
+
+def carries_code(answers: Schema, route: str) -> bool:
+    """A response on this route can say 200 and 500, and is not the same for both."""
+    for value in (STORED, NOT_STORED):
+        try:
+            found = answers.decode(route, answers.encode(route, value))
+        except (Unencodable, Undecodable):
+            return False
+        if found.get("code") != value["code"]:
+            return False
+    return True
 
 
 def js_json(value: Any) -> str:

@@ -1,8 +1,8 @@
 """Pomelo connections on Twisted: messages go to the journal, responses and pushes back.
 
-A request is answered once it is durable: with 200, or with 500 if it can not be stored.
-A notify has no answer; if one can not be stored, its client is kicked, because the
-protocol has no other way to say so.
+A request is answered once it is durable: with 200, or with 500 if it can not be stored,
+because the daemon stops while the journal is full.  A notify has no answer; if one can
+not be stored, its client is kicked, because the protocol has no other way to say so.
 
 Responses may overtake each other, as the protocol allows, and are never dropped.
 Pushes are dropped when a client does not read.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from pydantic import SecretStr
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -27,11 +27,20 @@ from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
 from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.turn import TURN, Turn
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
 
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
+_ANSWER_BYTES = 512
+"""What an answer that is owed counts among the unacknowledged bytes: all those of a
+commit are written in one turn of the event loop."""
+_UNSENT_BYTES = 1 << 16
+"""Output that the kernel will take soon; what is beyond counts as memory."""
+_GIVE_UP_SECONDS = 7.0
+"""Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
+then is answered as not stored, while there is time to say so."""
 
 
 class Pomelo:
@@ -52,7 +61,11 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
-        self.unfinished = Unfinished(journal, "an unfinished package")
+        self.unfinished = Unfinished(
+            journal, "unfinished packages and of what the client does not read"
+        )
+        self.turn = Turn()
+        """Of the connection that is being served."""
         self.options = options
         self.handshaker = Handshaker(
             self._load(),
@@ -123,8 +136,9 @@ class Pomelo:
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_closed", "_connection", "_ending", "_listener", "_pending", "_reason",
-                 "_refusal", "_session", "_unacknowledged", "_valve", "uid")  # fmt: skip
+    __slots__ = ("_closed", "_connection", "_ending", "_giving_up", "_held", "_listener",
+                 "_pending", "_reason", "_refusal", "_session", "_unacknowledged",
+                 "_unsent", "_valve", "uid")  # fmt: skip
 
     _log = Logger()
 
@@ -136,8 +150,12 @@ class PomeloServer:
             message_bytes=listener.message_bytes,
             handshake_bytes=listener.options.handshake_bytes,
             patience=listener.patience,
+            control_packages=listener.options.control_packages,
         )
-        self._pending = 0
+        self._pending: dict[Ready, tuple[Batch, int]] = {}
+        """Batches that are not durable yet, and what they count."""
+        self._unsent = self._held = 0
+        self._giving_up: IDelayedCall | None = None
         self._unacknowledged = 0
         self._valve = Valve(
             connection, listener.journal, listener.unacknowledged_bytes, self._regulate
@@ -173,10 +191,12 @@ class PomeloServer:
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
-        if self._ending or self._closed:
+        if self._ending or self._closed or (not data and self._valve.paused):
             return
+        turn = self._listener.turn
+        turn.left = TURN
         try:
-            for step in self._session.received(data):
+            for step in self._session.received(data, turn):
                 if isinstance(step, Ready):
                     self._store(step)
                 elif isinstance(step, bytes):
@@ -192,27 +212,46 @@ class PomeloServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._listener.unfinished.hold(self, self._session.held_bytes)
+            self._hold()
             self._regulate()
 
     def closed(self) -> None:
-        """See `interfaces.Server`."""
+        """See `interfaces.Server`.
+
+        Requests that the journal has not taken are forgotten: their client sends them
+        again elsewhere.  Batches of notifies, which nobody sends again, are stored.
+        """
+        for ready, (batch, _) in self._pending.items():
+            if ready.ids:
+                self._listener.journal.withdraw(batch)
         self._forget()
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
         self.kick("shutdown")
+        if self._pending and self._giving_up is None:
+            clock = self._listener.clock
+            self._giving_up = clock.callLater(_GIVE_UP_SECONDS, self._give_up_storing)
 
     # What the listener tells
 
     def give_up(self, why: Refusal) -> None:
         """Answer what is pending, send a kick with the reason, close; *why* is logged."""
+        if self._closed:
+            return
         why.reply = why.reply or wire.kick(why.rule)
         self._refusal = why
+        unread = self._unsent
         self._end()
+        if unread:  # it would not read the kick either
+            self._hang_up()
+            self._connection.abort()
 
     def tick(self) -> None:
         """A tick has passed."""
+        if self._closed:
+            return
+        self._look_at_output()
         if self._closed:
             return
         try:
@@ -239,7 +278,8 @@ class PomeloServer:
         if self._ending or self._closed:
             return False
         options = self._listener.options
-        if self._connection.unsent_bytes + len(package) > options.push_bytes:
+        unsent = self._connection.unsent_bytes
+        if unsent + len(package) > options.push_bytes:
             if options.push_policy == "kick":
                 self._refusal = wire.refusal(
                     "client does not read its pushes",
@@ -248,6 +288,10 @@ class PomeloServer:
                 )
                 self._end()
             return False
+        if unsent > _UNSENT_BYTES:
+            self._look_at_output(len(package))
+            if self._ending:
+                return False
         self._write(package)
         return True
 
@@ -271,10 +315,10 @@ class PomeloServer:
         body = ready.body(listener.message_bytes)
         ready.pieces.clear()
         held = len(body) + ready.count * _MESSAGE_BYTES
+        held += len(ready.ids) * _ANSWER_BYTES
         self._unacknowledged += held
         if not self._pending:
             self._connection.busy(True)
-        self._pending += 1
         batch = Batch(
             self._connection.origin,
             int(listener.clock.seconds() * 1_000_000),
@@ -282,33 +326,44 @@ class PomeloServer:
             body,
             ready.payload_bytes,
         )
-        both = (ready, held)
+        self._pending[ready] = batch, held
         listener.journal.submit(batch).addCallbacks(
-            self._stored, self._lost, callbackArgs=both, errbackArgs=both
+            self._stored, self._lost, callbackArgs=(ready,), errbackArgs=(ready,)
         )
 
-    def _stored(self, stored: Stored, ready: Ready, held: int) -> None:
+    def _stored(self, stored: Stored, ready: Ready) -> None:
         self._connection.count(events=ready.count)
         if self._closed:
             return
-        self._answer(self._session.answers(ready), held)
+        self._answer(self._session.answers(ready), ready)
 
-    def _lost(self, failure: Failure, ready: Ready, held: int) -> None:
-        if self._closed:
+    def _lost(self, failure: Failure, ready: Ready) -> None:
+        if not self._closed:
+            self._not_stored(ready, failure.getErrorMessage())
+
+    def _give_up_storing(self) -> None:
+        """The daemon stops while the journal takes nothing: say what is not stored."""
+        self._giving_up = None
+        journal = self._listener.journal
+        if not journal.full:
             return
-        why = failure.getErrorMessage()
+        for ready, (batch, _) in list(self._pending.items()):
+            if journal.withdraw(batch):
+                self._not_stored(ready, "the gateway stops, and the journal is full")
+
+    def _not_stored(self, ready: Ready, why: str) -> None:
         self._log.warn(
             "{peer}: {count} messages can not be stored: {why}",
             peer=self.origin.peer,
             count=ready.count,
             why=why,
         )
-        if ready.count > len(ready.ids) and not self._ending:
+        if self._session.untold(ready) and self._refusal is None:
             self._reason = "not stored"
             self._stop()
-        self._answer(self._session.failures(ready, "not stored"), held)
+        self._answer(self._session.failures(ready, "not stored"), ready)
 
-    def _answer(self, responses: list[bytes], held: int) -> None:
+    def _answer(self, responses: list[bytes], ready: Ready) -> None:
         connection = self._connection
         if responses:
             self._session.spoke = True
@@ -318,8 +373,8 @@ class PomeloServer:
             else:
                 for response in responses:
                     connection.write(response)
+        _, held = self._pending.pop(ready)
         self._unacknowledged -= held
-        self._pending -= 1
         if not self._pending:
             connection.busy(False)
             if self._ending:
@@ -337,6 +392,22 @@ class PomeloServer:
         if self._ending or self._closed:
             return
         self._valve.regulate(self._unacknowledged)
+        if self._session.more and not (self._valve.paused or self._ending):
+            self._connection.again()
+
+    def _look_at_output(self, more: int = 0) -> None:
+        """Count what the client does not read, and is about to get, as memory."""
+        unsent = self._connection.unsent_bytes + more
+        unsent = unsent if unsent > _UNSENT_BYTES else 0
+        if unsent != self._unsent:
+            self._unsent = unsent
+            self._hold()
+
+    def _hold(self) -> None:
+        held = self._session.held_bytes + self._unsent
+        if held != self._held and not self._ending:
+            self._held = held
+            self._listener.unfinished.hold(self, held)
 
     # The end
 
@@ -354,6 +425,8 @@ class PomeloServer:
             self._hang_up()
 
     def _hang_up(self) -> None:
+        if self._closed:
+            return
         refusal, connection = self._refusal, self._connection
         if refusal is None and self._reason is not None:
             connection.write(wire.kick(self._reason))
@@ -370,8 +443,12 @@ class PomeloServer:
         self._listener.unfinished.hold(self, 0)
         self._listener.registry.leave(self)
         self._listener.forget(self)
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
         if self._pending:
-            self._pending = self._unacknowledged = 0
+            self._pending = {}
+            self._unacknowledged = 0
             self._connection.busy(False)
 
 

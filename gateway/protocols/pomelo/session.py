@@ -4,7 +4,7 @@
 
 Packages are taken in their order, however they are sliced: a handshake, its
 acknowledgement and a request may come in one segment.  The messages that arrive at once
-are one batch.
+are one batch, unless they are more than a turn of the event loop has time for.
 
 Time comes as ticks, `TICKS` to a heartbeat interval.  A client that sent nothing for two
 intervals is cut off; one that was sent nothing for more than one gets a heartbeat.
@@ -14,6 +14,7 @@ No I/O, no clock.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 
@@ -30,6 +31,7 @@ from gateway.protocols.pomelo.handshake import (
 )
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.wire import Messages, Package, Route
+from gateway.protocols.turn import EVENT, FRAME, INFLATED_BYTE, REPLY, Turn
 
 __all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Ready", "Session"]
 
@@ -40,7 +42,18 @@ _BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answe
 
 HEARTBEAT = wire.package(wire.HEARTBEAT)
 _RESPONSES = [wire.response(number, OK) for number in range(0x80)]
-_ZLIB_OR_GZIP = 47
+_NOTIFY_COST, _ANSWER_COST = 2 * EVENT, EVENT  # many at once
+#: It is inflated here to see what it comes to, and once more for the spool.
+_INFLATED_COST = 1.4 * INFLATED_BYTE
+_PROTOBUF_COST = 0.3
+"""Decoding a byte to JSON."""
+_PROTOBUF_RUN = 16
+"""Messages between two looks at the turn, if they may have to be decoded."""
+_STEP_BYTES = 1 << 16
+_SMALL = 4096
+"""A batch up to this size is not worth compressing."""
+_MOST_GROWTH = 16
+"""How much longer than a compressed body its JSON may be."""
 #: A body that JSON would make longer than this is kept in protobuf.
 _MOST_JSON = wire.MOST_BYTES - 300
 
@@ -64,6 +77,8 @@ class Ready:
         "ids",
         "payload_bytes",
         "pieces",
+        "taken_bytes",
+        "zipped",
     )
 
     def __init__(self) -> None:
@@ -76,6 +91,10 @@ class Ready:
         self.pieces: list[bytes] = []
         self.codes: dict[Route, str] | None = None
         self.flawed: list[tuple[int, int]] | None = None
+        self.taken_bytes = 0
+        """What its packages took when they arrived."""
+        self.zipped = False
+        """Some of its bodies are compressed."""
 
     def name(self, code: Route, known: KnownRoute) -> None:
         """A message uses *code* for this route."""
@@ -97,18 +116,65 @@ class Ready:
 
     def body(self, message_bytes: int) -> bytes:
         """The body of the batch, for `events.decode`."""
-        if self.codes is None and self.flawed is None:
+        if self.codes is None and self.flawed is None and not self.zipped:
             head = events.plain_head(message_bytes)
         else:
-            head = events.head(message_bytes, self.codes or {}, self.flawed or ())
-        return b"".join((head, *self.pieces))
+            head = events.head(
+                message_bytes,
+                self.codes or {},
+                self.flawed or (),
+                zipped=self.zipped,
+            )
+        body = b"".join((head, *self.pieces))
+        if len(body) > 2 * self.taken_bytes + _SMALL:
+            body = events.packed(body)
+        return body
+
+
+class _Inflation:
+    """A message whose body is being inflated, a bit in each turn."""
+
+    __slots__ = ("at", "body", "inflater", "kept", "known", "rest", "run", "size")
+
+    def __init__(self, run: Messages, known: KnownRoute | None, body: bytes) -> None:
+        self.run = run
+        self.known = known
+        self.body = body
+        self.at = 0
+        self.rest = b""
+        self.inflater = events.inflater()
+        self.size = 0
+        """Bytes that it has inflated to so far."""
+        self.kept: list[bytes] | None = None
+        """Those bytes, if they are to be decoded."""
+        if known is not None and known.request is not None:
+            self.kept = []
+
+    def step(self) -> int:
+        """Inflate some more; returns how many bytes.  Raises zlib.error."""
+        if not self.rest:
+            self.rest = self.body[self.at : self.at + _STEP_BYTES]
+            self.at += _STEP_BYTES
+        out = self.inflater.decompress(self.rest, _STEP_BYTES)
+        self.rest = self.inflater.unconsumed_tail
+        self.size += len(out)
+        if self.kept is not None:
+            self.kept.append(out)
+        return len(out)
+
+    @property
+    def over(self) -> bool:
+        """Nothing more comes out of it."""
+        left = self.rest or self.at < len(self.body)
+        return self.inflater.eof or not left
 
 
 class Session:
     """One connection.  Raises `Refusal` only."""
 
-    __slots__ = ("_decoder", "_handshaker", "_message_bytes", "_mute", "_patience",
-                 "_quiet", "_terms", "heard", "opened", "spoke")  # fmt: skip
+    __slots__ = ("_control", "_control_packages", "_decoder", "_handshaker",
+                 "_inflation", "_message_bytes", "_mute", "_patience", "_quiet",
+                 "_terms", "_ticks", "heard", "more", "opened", "spoke")  # fmt: skip
 
     def __init__(
         self,
@@ -117,8 +183,13 @@ class Session:
         message_bytes: int,
         handshake_bytes: int,
         patience: int,
+        control_packages: int = 1000,
     ) -> None:
-        """*patience* is how many ticks a client may take for its handshake."""
+        """*patience* is how many ticks a client may take for its handshake.
+
+        *control_packages* is how many packages that are no messages it may send in
+        one heartbeat interval.
+        """
         self._handshaker = handshaker
         self._decoder = wire.Decoder(message_bytes, handshake_bytes)
         self._message_bytes = message_bytes
@@ -126,17 +197,24 @@ class Session:
         self._terms: Terms | None = None
         self._quiet = 0
         self._mute = 0
+        self._ticks = 0
+        self._control_packages = control_packages
+        self._control = 0  # in this interval, less those that waited to be read
+        self._inflation: _Inflation | None = None
         self.opened = False
         """The handshake was acknowledged."""
         self.heard = False
         """Something arrived since the last tick."""
         self.spoke = False
         """Something was sent since the last tick."""
+        self.more = False
+        """There is input left for another turn: `received(b"", turn)`."""
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete package are buffered."""
-        return self._decoder.held_bytes
+        """How many bytes are buffered, of an incomplete package or for later turns."""
+        held = self._decoder.held_bytes
+        return held if self._inflation is None else held + len(self._inflation.body)
 
     @property
     def begun(self) -> bool:
@@ -152,38 +230,60 @@ class Session:
     # What arrives
 
     def received(
-        self, data: bytes
+        self, data: bytes, turn: Turn | None = None
     ) -> Iterator[bytes | Handshake | Opened | Left | Ready]:
         """Take bytes of the stream, in any slicing; yields what to do about them.
 
         Bytes, and the reply of a `Handshake`, are to be sent at once; a `Ready` is to be
         stored.  A `Refusal` is raised after everything that came before its cause.
+        When the *turn* is over the rest is kept, for `more`.
         """
         self.heard = True
+        self.more = False
+        if turn is None:
+            turn = Turn(math.inf)
         decoder = self._decoder
-        decoder.feed(data)
-        ready: Ready | None = None
+        if data:
+            decoder.feed(data)
+        ready = Ready()
+        left = False
         try:
-            while (token := decoder.take()) is not None:
+            while turn.left > 0:
+                if self._inflation is not None:
+                    self._inflate(ready, turn, self._inflation)
+                    continue
+                token = decoder.take()
+                if token is None:
+                    break
                 if isinstance(token, Messages):
-                    if ready is None:
-                        ready = Ready()
-                    self._messages(ready, token)
+                    self._messages(ready, token, turn)
                 elif token.kind == wire.KICK:
+                    left = True
                     break
                 else:
-                    yield from self._control(token)
+                    turn.charge(FRAME + REPLY)
+                    yield from self._control_package(token)
         except Refusal:
-            if ready is not None and ready.count:
+            if ready.count:
                 yield ready
             raise
-        if ready is not None:
+        self.more = turn.left <= 0 and (self._inflation is not None or decoder.more)
+        if ready.count:
             yield ready
-        if token is not None:
+        if left:
             yield Left()
 
-    def _control(self, package: Package) -> Iterator[bytes | Handshake | Opened]:
+    def _control_package(
+        self, package: Package
+    ) -> Iterator[bytes | Handshake | Opened]:
         kind = package.kind
+        self._control += 1
+        if self._control > self._control_packages:
+            raise wire.refusal(
+                "too many packages that are no messages in one heartbeat interval",
+                limit=self._control_packages,
+                key="options.control_packages",
+            )
         if kind == wire.HEARTBEAT:
             if self._terms is None:
                 raise wire.refusal("heartbeat before the handshake")
@@ -193,6 +293,8 @@ class Session:
                 raise wire.refusal("second handshake")
             handshake = self._handshaker.answer(package.body)
             self._terms = handshake.terms
+            if any(known.request for known in handshake.terms.routes.values()):
+                self._decoder.most_run = _PROTOBUF_RUN
             yield handshake
         else:  # acknowledgement
             if self._terms is None:
@@ -203,15 +305,16 @@ class Session:
                 if self._handshaker.heartbeat:
                     yield HEARTBEAT
 
-    def _messages(self, ready: Ready, run: Messages) -> None:
+    def _messages(self, ready: Ready, run: Messages, turn: Turn) -> None:
         if run.zipped:
-            self._zipped(ready, run)
+            self._zipped(ready, run, turn)
             return
         routes = self.terms.routes
         ids = ready.ids
         buffer = run.buffer
         keep = before = run.start
         count, size = ready.count, 0
+        requests = len(ids)
         try:
             for number, route, at, stop in run.found:
                 known = routes.get(route)
@@ -219,10 +322,13 @@ class Session:
                     _check(route)
                 elif known.request is not None:
                     ready.pieces.append(buffer[keep:before])
+                    turn.charge((stop - at) * _PROTOBUF_COST)
                     body = self._json(
                         ready, count, known.request, known.name, buffer[at:stop]
                     )
-                    ready.pieces.append(events.repacked(number, known.name, body))
+                    ready.pieces.append(
+                        events.repacked(number, _spelled(ready, route, known), body)
+                    )
                     size += len(body) - (stop - at)
                     keep = stop
                 elif known.coded:
@@ -236,44 +342,116 @@ class Session:
                 before = stop
         finally:
             ready.pieces.append(buffer[keep:before])
+            ready.taken_bytes += before - run.start
+            requests = len(ids) - requests
+            turn.left -= (count - ready.count) * _NOTIFY_COST + requests * _ANSWER_COST
             ready.count = count
             ready.payload_bytes += size
 
-    def _zipped(self, ready: Ready, run: Messages) -> None:
+    def _zipped(self, ready: Ready, run: Messages, turn: Turn) -> None:
         """Take a message with the compression bit, which pitaya's clients set."""
-        [(number, route, at, stop)] = run.found
+        [(_, route, at, stop)] = run.found
         body = run.buffer[at:stop]
         known = self.terms.routes.get(route)
         if known is None:
             _check(route)
-        name = wire.text(route) if isinstance(route, bytes) else ""
-        request = None
-        if known is not None:
-            name, request = known.name, known.request
-        inflated = _inflated(body, self._message_bytes)
-        if inflated is None:
-            ready.flaw(ready.count, events.UNDECODABLE_ZLIB)
-        elif request is not None:
-            body = self._json(ready, ready.count, request, name, inflated)
+        run.buffer, run.start = run.buffer[run.start : stop], 0
+        if body[:1] == b"\x78" or body[:2] == b"\x1f\x8b":
+            self._inflation = _Inflation(run, known, body)
+            return
+        request = None if known is None else known.request
+        if request is not None:
+            assert known is not None
+            turn.charge(len(body) * _PROTOBUF_COST)
+            body = self._json(ready, ready.count, request, known.name, body)
+        self._add(ready, run, known, body, None, turn)
+
+    def _inflate(self, ready: Ready, turn: Turn, zipped: _Inflation) -> None:
+        """Go on with a compressed body, until it is over or the turn is."""
+        most = self._message_bytes
+        try:
+            while not (zipped.over or turn.over):
+                turn.charge(FRAME + zipped.step() * _INFLATED_COST)
+                if zipped.size > most:
+                    raise wire.refusal(
+                        f"message that inflates to {zipped.size} bytes or more",
+                        limit=most,
+                        key="limits.message_bytes",
+                    )
+        except zlib.error:
+            whole = False
         else:
-            body = inflated
-        ready.pieces.append(events.repacked(number, name, body))
+            if not zipped.over:
+                return
+            whole = zipped.inflater.eof
+        self._inflation = None
+        self._inflated(ready, turn, zipped, whole=whole)
+
+    def _inflated(
+        self, ready: Ready, turn: Turn, zipped: _Inflation, *, whole: bool
+    ) -> None:
+        run, known = zipped.run, zipped.known
+        if not whole:
+            ready.flaw(ready.count, events.UNDECODABLE_ZLIB)
+            self._add(ready, run, known, zipped.body, None, turn)
+            return
+        if known is not None and known.request is not None:
+            body = b"".join(zipped.kept or ())
+            turn.charge(len(body) * _PROTOBUF_COST)
+            most = _MOST_GROWTH * len(run.buffer)
+            flaws = len(ready.flawed or ())
+            body = self._json(ready, ready.count, known.request, known.name, body, most)
+            if len(ready.flawed or ()) == flaws:
+                self._add(ready, run, known, body, None, turn)
+                return
+        self._add(ready, run, known, run.buffer, zipped.size, turn)
+
+    def _add(
+        self,
+        ready: Ready,
+        run: Messages,
+        known: KnownRoute | None,
+        body: bytes,
+        size: int | None,
+        turn: Turn,
+    ) -> None:
+        """Add a message of its own to the batch.
+
+        *body* is its body as it is stored; or the whole package as it came, compressed,
+        if there is a *size*, which it inflates to.
+        """
+        [(number, route, _, _)] = run.found
+        spelled = _spelled(ready, route, known)
+        if size is None:
+            size = len(body)
+            body = events.repacked(number, spelled, body)
+        else:
+            ready.zipped = True
+        ready.pieces.append(body)
         if number:
             if known is not None and known.answer:
                 ready.encode(known)
             ready.ids.append(number)
         ready.count += 1
-        ready.payload_bytes += len(body)
+        ready.taken_bytes += len(run.buffer)
+        ready.payload_bytes += size
+        turn.charge(FRAME + REPLY)
 
     def _json(
-        self, ready: Ready, row: int, schema: Schema, route: str, body: bytes
+        self,
+        ready: Ready,
+        row: int,
+        schema: Schema,
+        route: str,
+        body: bytes,
+        most: int = _MOST_JSON,
     ) -> bytes:
         """The JSON of a body in protobuf; as it came, with a flaw, if it is not valid."""
         try:
             decoded = msgspec.json.encode(schema.decode(route, body))
         except Undecodable:
             decoded = None
-        if decoded is not None and len(decoded) <= _MOST_JSON:
+        if decoded is not None and len(decoded) <= min(most, _MOST_JSON):
             return decoded
         ready.flaw(row, events.UNDECODABLE_PROTOBUF)
         return body
@@ -300,6 +478,16 @@ class Session:
             for at, number in enumerate(ready.ids)
         ]
 
+    def untold(self, ready: Ready) -> bool:
+        """Whether `failures` leaves some of the batch unsaid: its client must be kicked.
+
+        A notify has no answer, and some definitions have no room for one.
+        """
+        if ready.count > len(ready.ids):
+            return True
+        routes = set((ready.encoded or {}).values())
+        return any(self.terms.is_mute(route) for route in routes)
+
     # Time
 
     def tick(self, *, paused: bool) -> bool:
@@ -310,6 +498,11 @@ class Session:
         """
         heard = self.heard or paused
         self.heard = False
+        self._ticks += 1
+        if paused:
+            self._control -= 1  # what it sends meanwhile will be read all at once
+        elif self._ticks % TICKS == 0:
+            self._control = min(self._control, 0)
         if not self.opened:
             self._patience -= not paused
             if self._patience < 0:
@@ -347,19 +540,10 @@ def _check(route: Route) -> None:
             raise wire.refusal("route is not UTF-8") from None
 
 
-def _inflated(body: bytes, most: int) -> bytes | None:
-    """The inflated body, or the body itself if it is not compressed; None if corrupt."""
-    if body[:1] != b"\x78" and body[:2] != b"\x1f\x8b":
-        return body
-    inflater = zlib.decompressobj(wbits=_ZLIB_OR_GZIP)
-    try:
-        inflated = inflater.decompress(body, most + 1)
-    except zlib.error:
-        return None
-    if len(inflated) > most:
-        raise wire.refusal(
-            f"message that inflates to {len(inflated)} bytes or more",
-            limit=most,
-            key="limits.message_bytes",
-        )
-    return inflated if inflater.eof else None
+def _spelled(ready: Ready, route: Route, known: KnownRoute | None) -> int | str:
+    """The route for `events.repacked`: its code, if the batch can say what it means."""
+    if isinstance(route, int):
+        assert known is not None
+        ready.name(route, known)
+        return route
+    return wire.text(route) if known is None else known.name

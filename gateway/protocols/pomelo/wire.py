@@ -58,6 +58,7 @@ __all__ = [
     "response",
     "scan",
     "text",
+    "zipped",
 ]
 
 HANDSHAKE, ACK, HEARTBEAT, DATA, KICK = 1, 2, 3, 4, 5
@@ -226,8 +227,15 @@ def _number(buffer: bytes, at: int, stop: int) -> tuple[int, int]:
     raise refusal(f"message id above {_MOST_ID}")
 
 
-def scan(buffer: bytes, at: int, end: int, most: int, found: list[Found]) -> int:
-    """Append the plain requests and notifies from *at* on to *found*.
+def scan(
+    buffer: bytes,
+    at: int,
+    end: int,
+    most: int,
+    found: list[Found],
+    most_found: int = MOST_BYTES,
+) -> int:
+    """Append the plain requests and notifies from *at* on to *found*, *most_found* of them.
 
     Returns where they end: at a package that is incomplete, is no data package, or has
     more than *most* bytes, or at any message that is not plain.  This is the only loop
@@ -236,7 +244,9 @@ def scan(buffer: bytes, at: int, end: int, most: int, found: list[Found]) -> int
     add = found.append
     head = _U32.unpack_from
     last = end - 5
-    while at <= last:
+    for _ in range(most_found):
+        if at > last:
+            break
         size = head(buffer, at)[0] - _DATA_HEAD
         if not 0 < size <= most:
             break
@@ -304,6 +314,20 @@ def _single(buffer: bytes, start: int, at: int, stop: int) -> Messages:
     return Messages(buffer, start, stop, found, zipped=flag & _ZIPPED != 0)
 
 
+def zipped(buffer: bytes, at: int, end: int) -> Found:
+    """The message in the package at *at*, whose body is compressed.
+
+    Raises ValueError if there is no such package before *end*.
+    """
+    stop = at + 4 + int.from_bytes(buffer[at + 1 : at + 4])
+    if stop > end or buffer[at] != DATA:
+        raise ValueError("no data package")
+    run = _single(buffer, at, at + 4, stop)
+    if not run.zipped:
+        raise ValueError("message that is not compressed")
+    return run.found[0]
+
+
 def _read_route(
     buffer: bytes, at: int, stop: int, *, by_code: bool
 ) -> tuple[Route, int]:
@@ -356,9 +380,12 @@ class Packages:
         return len(self._buffer) + (0 if self._tail is None else len(self._tail))
 
     def feed(self, data: bytes) -> None:
-        """Add what arrived; to be called when `next` has returned None."""
+        """Add what arrived."""
         tail = self._tail
         if tail is None:
+            at = self._at
+            if at < len(self._buffer):
+                data = self._buffer[at:] + data
             self._buffer = data
         else:
             tail += data
@@ -367,6 +394,11 @@ class Packages:
             self._buffer = bytes(tail)
             self._tail = None
         self._at = 0
+
+    @property
+    def more(self) -> bool:
+        """There is input that was not looked at."""
+        return self._at < len(self._buffer)
 
     def _head(self) -> tuple[int, int, int] | None:
         """Type, first byte and end of the next package's body, once it has arrived."""
@@ -415,12 +447,14 @@ class Packages:
 class Decoder(Packages):
     """Decodes what a client sends."""
 
-    __slots__ = ("open",)
+    __slots__ = ("most_run", "open")
 
     def __init__(self, data_bytes: int, control_bytes: int) -> None:
         super().__init__(data_bytes, control_bytes)
         self.open = False
         """The handshake was acknowledged: messages may come."""
+        self.most_run = 1024
+        """Messages in one run."""
 
     def _check(self, kind: int, size: int) -> None:
         if kind == DATA and not self.open:
@@ -433,7 +467,7 @@ class Decoder(Packages):
         if self.open:
             found: list[Found] = []
             end = len(buffer)
-            at = scan(buffer, start, end, self.data_bytes, found)
+            at = scan(buffer, start, end, self.data_bytes, found, self.most_run)
             if found:
                 self._at = at
                 return Messages(buffer, start, at, found)

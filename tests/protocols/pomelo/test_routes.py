@@ -109,3 +109,42 @@ def test_unusable_files(tmp_path: Path, text: str | None) -> None:
         routes.write_text(text)
     with pytest.raises(Unusable, match=r"options\.routes: "):
         load(routes)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"optional uInt32 id": 1},
+        {"required uInt32 code": 1, "required string name": 2},
+        {"optional string code": 1},
+        {"repeated uInt32 code": 1},
+    ],
+)
+def test_responses_that_can_not_say_whether_it_is_stored(
+    tmp_path: Path, answer: Any
+) -> None:
+    """Refusal and success would be the same bytes; the file and the route are named."""
+    path = tmp_path / "serverProtos.json"
+    path.write_text(json.dumps({"a.b.c": answer, "onPush": {"optional uInt32 id": 1}}))
+    requests = {"a.b.c": {"optional uInt32 n": 1}}
+    with pytest.raises(Unusable, match=r"serverProtos\.json: 'a\.b\.c'.* code"):
+        load(None, requests, path)
+    load(None, None, path)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"required uInt32 code": 1, "required string msg": 2},
+        {"optional int32 code": 1},
+        {"optional uInt32 code": 1, "optional string name": 2},
+    ],
+)
+def test_responses_that_can(answer: Any) -> None:
+    """A code is enough, and it is the only field that may be required."""
+    requests = {"a.b.c": {"optional uInt32 n": 1}}
+    if "required string msg" in answer:
+        with pytest.raises(Unusable, match="code"):
+            load(None, requests, {"a.b.c": answer})
+    else:
+        load(None, requests, {"a.b.c": answer})

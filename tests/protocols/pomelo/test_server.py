@@ -76,6 +76,15 @@ def test_what_can_not_be_stored(reader: Any) -> None:
     assert reader.connection.counted == 1
 
 
+def test_an_answer_that_can_not_say_so(make_reader: Callable[..., Any]) -> None:
+    """On a route that is for pushes, a request that is not stored ends in a kick."""
+    reader = make_reader(server_protos={"onX": {"optional uInt32 id": 1}})
+    reader.greet()
+    reader.deliver(wire.request(1, "onX", b"{}"))
+    reader.journal.refuse()
+    assert reader.sent == wire.response(1, b"") + _kick("not stored")
+
+
 def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
     """Deferreds that have fired already are fine."""
     store_at_once(reader.journal)
@@ -85,22 +94,33 @@ def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:
     assert not reader.connection.waiting
 
 
-def test_after_the_client_has_left(reader: Any) -> None:
-    """What it sent is stored and counted; nothing is written."""
+def test_requests_of_a_client_that_has_left(reader: Any) -> None:
+    """What the journal has not taken is forgotten: the client sends it again."""
     reader.greet()
     reader.deliver(STREAM)
+    reader.connection.lose()
+    assert reader.journal.pending == []
+    assert len(reader.journal.withdrawn) == 1
+    assert reader.server.unacknowledged_bytes == 0
+    assert not reader.connection.waiting
+    reader.deliver(STREAM)
+    assert len(reader.journal.submitted) == 1
+
+
+def test_notifies_of_a_client_that_has_left(reader: Any) -> None:
+    """Nobody sends them again: they are stored and counted; nothing is written."""
+    reader.greet()
+    reader.deliver(wire.notify("a", b"{}") * 3)
     reader.connection.lose()
     reader.journal.store_all()
     assert reader.sent == b""
     assert reader.connection.counted == 3
-    reader.deliver(STREAM)
-    assert len(reader.journal.submitted) == 1
 
 
 def test_what_is_lost_after_the_client_has_left(reader: Any) -> None:
     """Nobody is there to be told; nothing is counted."""
     reader.greet()
-    reader.deliver(STREAM)
+    reader.deliver(wire.notify("a", b"{}"))
     reader.connection.lose()
     reader.journal.refuse()
     assert reader.sent == b""
@@ -324,6 +344,32 @@ def test_drain_of_an_idle_client(reader: Any) -> None:
     assert reader.connection.closed
 
 
+def test_drain_while_the_journal_is_full(reader: Any) -> None:
+    """Before the daemon hangs up, clients learn what is not stored; it never is."""
+    reader.greet()
+    reader.deliver(wire.request(1, "a", b"{}"))
+    reader.journal.full = True
+    reader.server.drain()
+    reader.clock.advance(6.9)
+    assert not reader.connection.closed
+    reader.clock.advance(0.1)
+    failed = wire.response(1, b'{"code":500,"msg":"not stored"}')
+    assert reader.sent.replace(HEARTBEAT, b"") == failed + _kick("shutdown")
+    assert reader.connection.closed
+    assert len(reader.journal.withdrawn) == 1
+
+
+def test_drain_of_a_notify_that_is_not_stored(reader: Any) -> None:
+    """The kick says so."""
+    reader.greet()
+    reader.deliver(wire.notify("a", b"{}"))
+    reader.journal.full = True
+    reader.server.drain()
+    reader.clock.advance(7)
+    assert reader.sent.replace(HEARTBEAT, b"") == _kick("not stored")
+    assert reader.connection.closed
+
+
 # Pushes
 
 
@@ -378,6 +424,29 @@ def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
     rule = "client does not read its pushes"
     assert reader.sent == wire.response(1, OK) + _kick(rule)
     assert reader.connection.refused.key == "options.push_bytes"
+
+
+def test_output_that_nobody_reads_is_memory(make_reader: Callable[..., Any]) -> None:
+    """All clients share one budget; the one that holds most is cut off, and logged."""
+    reader = make_reader()
+    reader.greet()
+    other, server = reader.connect()
+    other.deliver(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
+    reader.journal.reservable = 1_000_000
+    reader.connection.unsent_bytes, other.unsent_bytes = 400_000, 500_000
+    for each in (reader.server, server):
+        assert each.push(wire.push("a", b"{}"))
+    assert 900_000 <= reader.journal.reserved <= 901_000
+    reader.connection.unsent_bytes = 600_000
+    reader.clock.advance(0.75)
+    refused = reader.connection.refused
+    assert "does not read" in refused.rule
+    assert refused.key == "journal.memory_bytes"
+    assert reader.connection.aborted
+    assert other.refused is None
+    other.unsent_bytes = 0
+    reader.clock.advance(0.75)
+    assert reader.journal.reserved == 0
 
 
 # Definitions
