@@ -31,6 +31,9 @@ __all__ = ["LOG_BYTES", "Query", "stream_of", "writer"]
 #: About ten thousand files: Spark reads them all again every tenth batch.
 LOG_BYTES = 1 << 20
 
+#: A query that has committed fewer is not renewed.
+LEAST_BATCHES = 10
+
 #: Bytes of the spool for which a batch gets one more task, and one more file.
 _TASK_BYTES = 8 << 20
 
@@ -114,8 +117,12 @@ class Query:
 
     @property
     def stale(self) -> bool:
-        """Whether its log has become long."""
-        return self.checkpoint.log_bytes() > LOG_BYTES
+        """Whether its log has become long, and it has come on since it began.
+
+        A backlog may be as long as that in its first batch, which must get through.
+        """
+        come_on = self.checkpoint.committed + 1 >= LEAST_BATCHES
+        return come_on and self.checkpoint.log_bytes() > LOG_BYTES
 
     def renew(self) -> None:
         """Begin anew with an empty checkpoint; nothing is lost or doubled."""

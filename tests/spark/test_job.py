@@ -227,7 +227,8 @@ def test_a_checkpoint_is_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While the job runs, by itself, and nobody notices; its log stays short."""
-    monkeypatch.setattr("gateway.spark.query.LOG_BYTES", 600)
+    monkeypatch.setattr("gateway.spark.query.LOG_BYTES", 100)
+    monkeypatch.setattr("gateway.spark.query.LEAST_BATCHES", 1)
     monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
     ledger = config.data_dir / "lake" / ".gateway" / "events.json"
     queries = set()

@@ -1,13 +1,12 @@
 """Killed at every named point of a commit, with a reader that looks all the while.
 
 The process is real and so is kill -9; Spark is played by `test_sinks.py`'s rules: it
-writes files, and after a kill repeats the batch that it has not committed.  The last
-test kills the real job, Java and all.
+writes files, and after a kill repeats the batch that it has not committed.  Java and
+all are killed in test_kill.py.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -176,63 +175,3 @@ def test_killed_at_every_point(
     reader.stop()
     assert reader.looks > killed
     assert reader.wrong == []
-
-
-#: The real job, killed when it comes to a point.
-REAL = """
-import os, signal, sys
-from gateway.spark import job, sinks
-
-deadly = sys.argv.pop()
-begin = sinks.Sink.__init__
-
-def patched(self, *arguments, **options):
-    def point(step):
-        if step == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-    begin(self, *arguments, **options, point=point)
-
-sinks.Sink.__init__ = patched
-sys.exit(job.main())
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_real_job_killed_at_points(
-    tmp_path: Path,
-    spool: Any,
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
-    table_rows: Callable[..., list[dict[str, Any]]],
-) -> None:
-    """Decided, half named: Spark repeats its batch, and each event is there
-    once."""
-    data = tmp_path / "data"
-    config = tmp_path / "gateway.yaml"
-    config.write_text(
-        f"node: gw\ndata_dir: {data}\nspark: {{trigger: 0s}}\n"
-        'listeners: [{name: b, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}]\n'
-    )
-    reader = Reader(data / "lake", lake_events)
-    reader.start()
-    try:
-        for number, point in enumerate(("decided", "named", "")):
-            spool.events("gw", number * 20 + 1, 10)
-            spool.events("gw", number * 20 + 11, 10, protocol="pomelo")
-            done = subprocess.run(
-                [sys.executable, "-c", REAL, "--once", "--config", str(config), point],
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                timeout=200,
-                check=False,
-                stdout=subprocess.DEVNULL,
-            )
-            assert done.returncode == (-signal.SIGKILL if point else 0)
-    finally:
-        reader.stop()
-    assert reader.wrong == []
-    assert lake_events(data / "lake") == spool.produced
-    counted = sum(row["events"] for row in table_rows(data / "lake" / "stats"))
-    assert counted == len(spool.produced)
-    ledger = json.loads((data / "lake/.gateway/events.json").read_bytes())
-    assert ledger["committed"] == {"gw": [[1, 60]]}
