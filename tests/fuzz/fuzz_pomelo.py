@@ -27,7 +27,7 @@ _FIRST, *_VALUES = vectors("pomelo-protobuf")
 _ROUTES = [key for key in _FIRST["source"] if not key.startswith("message ")]
 _HELLO = wire.package(wire.HANDSHAKE, b'{"sys":{}}') + wire.package(wire.ACK)
 _HANDSHAKER = Handshaker(
-    load(_ROUTES, _FIRST["source"], _FIRST["source"]),
+    load(_ROUTES, _FIRST["source"], None),
     admission(None, None),
     heartbeat=3,
     user_bytes=100,
