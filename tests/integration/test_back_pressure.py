@@ -102,8 +102,8 @@ class World:
             waiting = all(each.outbox.unsent == 1 for each in self.programs)
             return waiting and full() and self.progress() == before
 
-        eventually(full, "the spool is full")
-        eventually(still, "nobody sends any more")
+        eventually(full, "the spool is full", 300)
+        eventually(still, "nobody sends any more", 300)
 
     def assert_suspended(self) -> None:
         """Each program sits in a `send`, within a window of what is known to be safe."""
@@ -181,6 +181,7 @@ def archiving(daemon: Any) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_full_spool_suspends_senders(world: World) -> None:
     """With nobody to take files away there is no demand, at no cost; when somebody
     does, again and again, everything arrives, once.

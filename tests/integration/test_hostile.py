@@ -222,6 +222,7 @@ def test_slow_writers_cost_little(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_who_does_not_read_is_cut_off(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:
@@ -241,13 +242,13 @@ def test_who_does_not_read_is_cut_off(
             return
 
     with friend(daemon):
-        peers = [connect(address, "127.0.5.1") for _ in range(10)]
+        peers = [connect(address, "127.0.5.1") for _ in range(3)]
         for peer in peers:
             threading.Thread(target=ask, args=[peer], daemon=True).start()
         eventually(
-            lambda: daemon.listener()["rejected"].get("unread") == 10,
+            lambda: daemon.listener()["rejected"].get("unread") == 3,
             "all of them are cut off",
-            120,
+            300,
         )
         eventually(
             lambda: daemon.listener()["connections"] == 1, "only the friend is left"
