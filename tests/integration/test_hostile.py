@@ -45,9 +45,9 @@ def one_event_of_a_gigabyte() -> bytes:
 
 
 def many_events() -> bytes:
-    """Each is small, all together inflate to more than `limits.inflated_bytes`."""
+    """Each is small, all together inflate to more than twice `limits.inflated_bytes`."""
     count = 60_000
-    event = b'{"m":"' + bytes(2000).replace(b"\0", b"x") + b'"}'
+    event = b'{"m":"' + bytes(4000).replace(b"\0", b"x") + b'"}'
 
     def pieces() -> Iterator[bytes]:
         for number in range(1, count + 1):
@@ -139,13 +139,15 @@ def test_lies_about_sizes_are_refused(
             with ThreadPoolExecutor(len(peers)) as pool:
                 # Raises BrokenPipeError or ConnectionResetError if RST comes.
                 list(pool.map(lambda peer: peer.send(data), peers))  # noqa: B023
-            assert [peer.rest() for peer in peers] == [b""] * 8
+            # Who waits while others are served hears that we live, and nothing else.
+            heard = [peer.rest().replace(b"2A\0\0\0\0", b"") for peer in peers]
+            assert heard == [b""] * 8
             (line,) = lines_about(daemon, source)
             assert " refused: " in line
             assert ", limit " in line
             assert line.endswith(key)
     assert {row["peer"].partition(":")[0] for row in daemon.rows()} == {"127.0.0.1"}
-    assert grown(daemon, before) < 64 * MiB
+    assert grown(daemon, before) < 192 * MiB
 
 
 def test_half_windows_share_the_memory(
