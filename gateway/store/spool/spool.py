@@ -112,9 +112,14 @@ class Spool:
         self._thread.start()
 
     def publish(self, sealed: Segment) -> None:
-        """Queue a sealed segment; any thread may call."""
+        """Queue a sealed segment; any thread may call.
+
+        It counts towards `spool.max_bytes` from now on: senders fill the journal faster
+        than the thread looks, above all while it writes its first file.
+        """
         self._add_to_backlog(sealed.bytes)
         self._work.put(sealed)
+        self._reactor.callFromThread(self._hold_if_full)
 
     def _add_to_backlog(self, size: int) -> None:
         with self._backlog_lock:
@@ -199,9 +204,8 @@ class Spool:
     def _watch(self) -> None:
         levels = self._levels
         levels.measure()
-        full = levels.why_full(self.backlog_bytes)
         no_room = levels.why_no_room(self.reserved_bytes)
-        self._reactor.callFromThread(self._hold, full, no_room, levels.spool.files)
+        self._reactor.callFromThread(self._watched, no_room, levels.spool.files)
 
     # -- called from the thread, in the reactor's -------------------------------
 
@@ -210,10 +214,13 @@ class Spool:
             self._journal.published(sealed.last_lsn)
         self._on_done(sealed)
 
-    def _hold(self, full: str | None, no_room: str | None, files: int) -> None:
-        journal = self._journal
-        if journal is None:
-            return
-        journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
-        journal.hold("spool", full)
-        journal.hold("disk", no_room)
+    def _watched(self, no_room: str | None, files: int) -> None:
+        if self._journal is not None:
+            self._journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
+            self._journal.hold("disk", no_room)
+        self._hold_if_full()
+
+    def _hold_if_full(self) -> None:
+        if self._journal is not None:
+            full = self._levels.why_full(self.backlog_bytes)
+            self._journal.hold("spool", full)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,19 @@ class Full(RealDisk):
         if self.fail_renames:
             self.fail_renames -= 1
             raise OSError(errno.ENOSPC, "no room", str(new))
+        super().rename(old, new)
+
+
+class Slow(RealDisk):
+    """A disk that publishes a file when the test says so."""
+
+    def __init__(self) -> None:
+        self.busy = threading.Event()
+        self.going_on = threading.Event()
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.busy.set()
+        self.going_on.wait()
         super().rename(old, new)
 
 
@@ -143,6 +157,21 @@ def test_a_full_spool_holds_the_journal(place: Any) -> None:
     for path in place.spool.iterdir():
         path.rename(place.archive / path.name)
     turns.run(lambda: journal.holds["spool"] is None)
+    turns.wait(spool.stop())
+
+
+def test_what_waits_to_be_published_counts_at_once(place: Any) -> None:
+    """Senders are held although the thread, busy with a file, has not looked again."""
+    place.disk = Slow()
+    one, two = place.sealed(b"a,b"), place.sealed(b"c")
+    spool, journal, turns = start(place, max_bytes=one.bytes + two.bytes)
+    spool.start(journal, [one])
+    assert place.disk.busy.wait(30)
+    assert not journal.holds.get("spool")
+    spool.publish(two)
+    turns.run(lambda: bool(journal.holds.get("spool")))
+    place.disk.going_on.set()
+    turns.run(lambda: journal.last == 3)
     turns.wait(spool.stop())
 
 
