@@ -22,6 +22,7 @@ __all__ = [
     "Publishing",
     "Refusal",
     "Server",
+    "Yielding",
 ]
 
 
@@ -78,14 +79,6 @@ class Journal(Protocol):
 
     def when_room(self) -> Deferred[None]:
         """Fires when `full` is no longer true (at once if it is not)."""
-
-    def reserve(self, change: int) -> bool:
-        """Count bytes that connections hold for batches still arriving.
-
-        *change* is added to the sum of all connections.  False if that sum is over
-        its share of `journal.memory_bytes`: somebody must let go of an unfinished
-        batch, or all of them could wait for memory that only their end would free.
-        """
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """Fires once every event of the batch is durable: the moment to acknowledge.
@@ -181,6 +174,15 @@ class Connection(Protocol):
         when it is this connection's turn again, and nothing is read before that.
         """
 
+    def hold(self, size: int) -> None:
+        """The server keeps *size* bytes of input that it can not use yet.
+
+        To be called whenever that changes, except at the end of the connection.  When
+        all connections of the daemon hold too much, the peer that holds most is told to
+        let go (`Yielding.give_up`), be it this one or another.  A message that has
+        begun must make progress (`limits.minimum_rate`).
+        """
+
     @property
     def unread_input(self) -> bool:
         """The peer has sent what was not read from its socket yet."""
@@ -225,6 +227,16 @@ class Publishing(Server, Protocol):
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """Whether the transport takes more; true at first."""
+
+
+class Yielding(Server, Protocol):
+    """A server that can let go of what it holds.
+
+    The connection of any other is refused at once, whatever is not answered yet.
+    """
+
+    def give_up(self, why: Refusal) -> None:
+        """Drop unfinished input, answer what is complete, then `Connection.refuse`."""
 
 
 class Accept(Protocol):

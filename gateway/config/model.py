@@ -144,7 +144,8 @@ class Limits(Section):
         description="For PROXY header, TLS and WebSocket upgrade together (time)",
     )
     message_bytes: ByteCount = Field(
-        default=16 * MiB, description="One event or message (size)"
+        default=16 * MiB,
+        description="One event or message (size); Pomelo: 1MiB unless you say otherwise",
     )
     inflated_bytes: ByteCount = Field(
         default=100 * MiB, description="What one batch may unpack to (size)"
@@ -152,6 +153,10 @@ class Limits(Section):
     unacknowledged_bytes: ByteCount = Field(
         default=32 * MiB,
         description="Stop reading a connection with this much not yet on disk (size)",
+    )
+    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=128,
+        description="Bytes a second, at least, of a message that has begun (size)",
     )
 
 

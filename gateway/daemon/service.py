@@ -45,7 +45,13 @@ from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.page import tap_page
 from gateway.feeds.replay import Replay
-from gateway.net import CannotListen, Listener, RejectionLog, raise_descriptor_limit
+from gateway.net import (
+    CannotListen,
+    Listener,
+    MemoryBudget,
+    RejectionLog,
+    raise_descriptor_limit,
+)
 from gateway.net.connection import READ_BYTES
 from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
@@ -253,6 +259,7 @@ class Gateway(MultiService):
         sessions = _sessions(time.time())
         rejection_log = RejectionLog(self._reactor)
         turns = Turns(self._reactor)
+        memory = MemoryBudget(self.storage.journal.reserve)
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
@@ -269,6 +276,7 @@ class Gateway(MultiService):
                     unread_bytes=max(port.unread_bytes, READ_BYTES),
                     rejection_log=rejection_log,
                     turns=turns,
+                    memory=memory,
                     on_refused=self.metrics.refused,
                 )
                 listener.bind()

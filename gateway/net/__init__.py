@@ -5,5 +5,12 @@
 
 from gateway.net.limits import RejectionLog, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
+from gateway.net.memory import MemoryBudget
 
-__all__ = ["CannotListen", "Listener", "RejectionLog", "raise_descriptor_limit"]
+__all__ = [
+    "CannotListen",
+    "Listener",
+    "MemoryBudget",
+    "RejectionLog",
+    "raise_descriptor_limit",
+]

@@ -37,6 +37,7 @@ from gateway.net.websocket_frames import binary_message, close_frame
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
+    from gateway.net.memory import Account
 
 __all__ = ["READ_BYTES", "STALL_SECONDS", "AcceptedConnection"]
 
@@ -48,6 +49,10 @@ it off if the output grows by more than the listener's `unread_bytes` or if
 STALL_SECONDS = 45.0
 """Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
 
+OUTPUT_BYTES = 1 << 16
+"""Unsent output that is counted at once; what is less waits for the next look."""
+PROGRESS_SECONDS = 30.0
+"""So long `limits.minimum_rate` is measured."""
 CLOSED_SECONDS = 5.0
 """A peer that closed while we do not read it is given up after so long."""
 
@@ -57,8 +62,10 @@ class AcceptedConnection(Handshake):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_active", "_active_at", "_busy", "_closed_since", "_failed",
-        "_half_closed", "_paused", "_silent", "_stalled_since", "_turn_due", "_unsent", "_unsent_limit",
+        "__weakref__", "_account", "_active", "_active_at", "_busy", "_closed_since",
+        "_failed", "_half_closed", "_output", "_paused", "_progress", "_received",
+        "_silent", "_stalled_since", "_turn_due", "_unfinished", "_unsent",
+        "_unsent_limit",
     )  # fmt: skip
 
     _log = Logger()
@@ -78,6 +85,14 @@ class AcceptedConnection(Handshake):
         self._unsent = self._unsent_limit = 0
         """While stalled: output if it takes nothing (TLS adds to it); output at which
         it is cut off."""
+        self._account: Account | None = None
+        """Its part of the daemon's memory; None: it never held anything."""
+        self._unfinished = self._output = 0
+        """Bytes that it holds: of input, as its server says; of output, as of late."""
+        self._received = 0
+        """Bytes, ever."""
+        self._progress: tuple[float, int] | None = None
+        """When its unfinished input was looked at, and `_received` then."""
 
     # Called by the transport
 
@@ -99,6 +114,7 @@ class AcceptedConnection(Handshake):
         self._active = True
         self._silent = False
         self._listener.bytes += len(data)
+        self._received += len(data)
         try:
             self._on_socket(self, data)
         except Exception as error:  # ours, as `_deliver` catches the protocol's
@@ -140,6 +156,7 @@ class AcceptedConnection(Handshake):
                 server.closed()
             except CALLBACK_ERRORS as error:
                 self._raised("closed()", error)
+        self._count_memory()
         self._listener.closed(self)
 
     def pauseProducing(self) -> None:
@@ -152,6 +169,7 @@ class AcceptedConnection(Handshake):
         self._stalled_since = self._listener.clock.seconds()
         self._unsent = self.unsent_bytes
         self._unsent_limit = self._unsent + self._listener.unread_bytes
+        self._count_output(self._unsent)
         if self._closing:
             return
         if self._publishes():
@@ -162,6 +180,7 @@ class AcceptedConnection(Handshake):
     def resumeProducing(self) -> None:
         """All is sent."""
         self._stalled_since = None
+        self._count_output(0)
         self._read_or_not()
         if self._publishes() and not self._closing:
             self._writable(ready=True)
@@ -215,6 +234,7 @@ class AcceptedConnection(Handshake):
 
     def check_time(self, now: float) -> None:
         """Look whether this connection is late with something."""
+        self._count_output(self.unsent_bytes)
         if self._deadline is not None and now >= self._deadline:
             self._deadline_passed()
         elif self._closing:
@@ -223,6 +243,10 @@ class AcceptedConnection(Handshake):
             self._cut_off(f"{STALL_SECONDS:g} s")
         elif self._unread_by_us() and self._peer_gave_up(now):
             self.abort()
+        elif self._too_slow(now):
+            limit = f"{self._listener.limits.minimum_rate} bytes/s"
+            rule = f"{self._unfinished} bytes of an unfinished message, and no progress"
+            self._give_up(Refusal(rule, limit=limit, key="limits.minimum_rate"))
         elif self._active or self._busy or self._paused:
             self._active = False
             self._active_at = now
@@ -261,6 +285,62 @@ class AcceptedConnection(Handshake):
             self._active = True
         return now - self._stalled_since > STALL_SECONDS
 
+    def _too_slow(self, now: float) -> bool:
+        """Whether a message that has begun does not come any further."""
+        if not self._unfinished or self._turn_due or self._unread_by_us():
+            self._progress = None
+            return False
+        if self._progress is None:
+            self._progress = now, self._received
+            return False
+        since, received = self._progress
+        if now - since < PROGRESS_SECONDS:
+            return False
+        self._progress = now, self._received
+        least = self._listener.limits.minimum_rate * (now - since)
+        return self._received - received < least
+
+    # Memory
+
+    def hold(self, size: int) -> None:
+        """See `interfaces.Connection`."""
+        if size != self._unfinished:
+            self._unfinished = size
+            if not size:
+                self._progress = None
+            self._count_memory()
+
+    def _count_output(self, unsent: int) -> None:
+        if unsent != self._output:
+            self._output = unsent
+            self._count_memory()
+
+    def _count_memory(self) -> None:
+        held = self._unfinished + self._output
+        if self._transport is NO_TRANSPORT:
+            held = 0
+        if self._account is None:
+            if not held:
+                return
+            self._account = self._listener.memory.account(self, self.host)
+        self._account.hold(held)
+
+    def let_go(self, why: Refusal) -> None:
+        """All connections hold too much, and this one more than others."""
+        if self._closing or self._output > self._unfinished:
+            self._listener.reject(self, why, "memory")
+            self.abort()
+        else:
+            self._give_up(why)
+
+    def _give_up(self, why: Refusal) -> None:
+        """The server drops what it holds, answers what is complete, and refuses."""
+        give_up = getattr(self._server, "give_up", self.refuse)
+        try:
+            give_up(why)
+        except CALLBACK_ERRORS as error:
+            self._raised("give_up()", error)
+
     def _deadline_passed(self) -> None:
         if self._closing:
             self._transport.abortConnection()
@@ -293,10 +373,15 @@ class AcceptedConnection(Handshake):
         self._send(data if self._frames is None else binary_message(data))
 
     def _send(self, data: bytes) -> None:
+        unsent = self.unsent_bytes + len(data)
         if self._stalled_since is not None:
             self._unsent += len(data)
-            if self.unsent_bytes + len(data) > self._unsent_limit:
+            if unsent > self._unsent_limit:
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
+                return
+        if unsent > OUTPUT_BYTES:
+            self._count_output(unsent)
+            if self._closing:
                 return
         (self._tls or self._transport).write(data)
 

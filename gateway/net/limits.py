@@ -59,7 +59,7 @@ class RejectionLog:
 
     def admit(self, host: str) -> int | None:
         """How many lines were suppressed since the last one; None: suppress this too."""
-        host = _network(host)
+        host = network_of(host)
         now = self._clock.seconds()
         logged, suppressed = self._hosts.get(host, (now - _INTERVAL_SECONDS, 0))
         if now - logged < _INTERVAL_SECONDS:
@@ -72,7 +72,7 @@ class RejectionLog:
         return suppressed
 
 
-def _network(host: str) -> str:
+def network_of(host: str) -> str:
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -37,6 +37,7 @@ from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.handshake import Handshake
 from gateway.net.limits import RejectionLog
+from gateway.net.memory import MemoryBudget
 from gateway.net.rejections import Rejections
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.transport import address_text
@@ -87,6 +88,7 @@ class Listener:
         reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
+        memory: MemoryBudget | None = None,
         on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
@@ -104,7 +106,8 @@ class Listener:
         self.next_session = sessions
         self.clock = cast(IReactorTime, reactor)
         self.turns = turns or Turns(self.clock)
-        """Shared by all listeners of a daemon."""
+        self.memory = memory or MemoryBudget(lambda _: True)
+        """Both are shared by all listeners of a daemon."""
         self.limits = settings.limits
         self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket
@@ -145,7 +148,7 @@ class Listener:
     def rejected(self) -> Counter[str]:
         """Connections rejected, by reason: `connections`, `connections_per_peer`,
         `descriptors`, `proxy`, `tls`, `language`, `websocket`, `handshake`, `idle`,
-        `protocol`, `unread`; and those whose protocol raised: `failure`.
+        `protocol`, `unread`, `memory`; and those whose protocol raised: `failure`.
         """
         return self._rejections.counts
 

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
 
 __all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
@@ -102,17 +102,12 @@ class BatchListener:
         journal: Journal,
         clock: IReactorTime,
         session: Callable[[Any, IReactorTime], Session],
-        unfinished: str = "an unfinished batch",
     ) -> None:
-        """*session* makes that of a new connection, from *settings* and *clock*.
-
-        *unfinished* says in a refusal what a connection holds that is not complete.
-        """
+        """*session* makes that of a new connection, from *settings* and *clock*."""
         self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
         self.journal = journal
         self.clock = clock
         self.session = partial(session, settings, clock)
-        self.unfinished = Unfinished(journal, unfinished)
 
     def __call__(self, connection: Connection) -> BatchServer:
         """The server of a new connection."""
@@ -174,7 +169,7 @@ class BatchServer:
         if self._ending or self._closed:
             return
         self._acknowledge()
-        self._listener.unfinished.hold(self, self.held_bytes)
+        self._connection.hold(self.held_bytes)
         self._regulate()
         if self._unread and not self._valve.paused:
             self._connection.again()
@@ -332,7 +327,7 @@ class BatchServer:
         self._input = []
         if self._session is not None:
             self._session = None
-            self._listener.unfinished.hold(self, 0)
+            self._connection.hold(0)
 
     def _forget(self) -> None:
         self._closed = True

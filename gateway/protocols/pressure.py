@@ -1,56 +1,12 @@
-"""Back-pressure from the journal to the sockets, the same for every protocol.
-
-Valve         of a connection: pauses and resumes reading
-Unfinished    of a listener: bounds what connections buffer of incomplete messages
-"""
+"""Back-pressure from the journal to one connection's socket, for every protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from gateway.interfaces import Connection, Journal, Refusal
+from gateway.interfaces import Connection, Journal
 
-__all__ = ["Holder", "Unfinished", "Valve"]
-
-
-class Holder(Protocol):
-    """A connection's server that can drop what it has buffered."""
-
-    def give_up(self, why: Refusal) -> None:
-        """Drop it and close; the peer sends what was not acknowledged again."""
-
-
-class Unfinished:
-    """Counts the bytes of incomplete messages that a listener's connections have buffered.
-
-    If all connections of the daemon buffered too much together, none might ever complete
-    a message.  Then the connection that holds most is closed.
-    """
-
-    __slots__ = ("_held", "_journal", "_what")
-
-    def __init__(self, journal: Journal, what: str) -> None:
-        """*what* names such a message in refusals: `an unfinished window`."""
-        self._journal = journal
-        self._what = what
-        self._held: dict[Holder, int] = {}
-
-    def hold(self, holder: Holder, size: int) -> None:
-        """*holder* has *size* bytes buffered now.  May call anybody's `give_up`."""
-        held = self._held
-        before = held.pop(holder, 0)
-        if size:
-            held[holder] = size
-        if size != before and not self._journal.reserve(size - before) and held:
-            largest = max(held, key=held.__getitem__)
-            largest.give_up(
-                Refusal(
-                    f"{held[largest]} bytes of {self._what}, the most while all "
-                    "connections together hold too many",
-                    key="journal.memory_bytes",
-                )
-            )
+__all__ = ["Valve"]
 
 
 class Valve:

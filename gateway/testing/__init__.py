@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored, Refusal, Server
+from gateway.net.memory import MemoryBudget
 
 __all__ = ["FakeConnection", "ManualJournal"]
 
@@ -32,7 +33,9 @@ class FakeConnection:
         origin: Origin | None = None,
         *,
         protocol: str = "lumberjack",
+        memory: MemoryBudget | None = None,
     ) -> None:
+        """*memory* is what it shares with others: `ManualJournal.memory`."""
         self.origin = origin or Origin(protocol, "test", "session-1", "192.0.2.1:4000")
         self.written: list[bytes] = []
         """One entry per `write`: over WebSocket, one message each."""
@@ -59,6 +62,10 @@ class FakeConnection:
         """The server asked for another turn."""
         self.turns = 0
         """Turns taken, beyond those that bytes began."""
+        self.held_bytes = 0
+        """The last argument of `hold`, until the connection is lost."""
+        memory = memory or MemoryBudget(lambda _: True)
+        self._account = memory.account(self, self.origin.peer)
         self._server: Server | None = None
         self._held: list[bytes] = []
         self._flushing = False
@@ -89,6 +96,12 @@ class FakeConnection:
         self._held.clear()
         if self._server is not None:
             self._server.closed()
+        self.hold(0)
+
+    def let_go(self, why: Refusal) -> None:
+        """All connections hold too much, and this one more than others."""
+        give_up = getattr(self._server, "give_up", self.refuse)
+        give_up(why)
 
     def drain(self) -> None:
         """The daemon stops."""
@@ -170,6 +183,11 @@ class FakeConnection:
                 self.write(why.reply)
         self.close()
 
+    def hold(self, size: int) -> None:
+        """See `interfaces.Connection`."""
+        self.held_bytes = size
+        self._account.hold(size)
+
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
         self.waiting = waiting
@@ -199,9 +217,11 @@ class ManualJournal:
         """Bytes that connections hold for batches still arriving."""
         self.reservable: float = float("inf")
         """How many of those are too many."""
+        self.memory = MemoryBudget(self.reserve)
+        """What connections hold: to be given to each `FakeConnection`."""
 
     def reserve(self, change: int) -> bool:
-        """See `interfaces.Journal`."""
+        """As the daemon's journal has it; false if that is too many."""
         self.reserved += change
         return self.reserved <= self.reservable
 

@@ -263,7 +263,7 @@ class ProtocolContract:
         one = daemon.journal.reserved
         assert one >= len(self.unfinished) // 2, (
             f"{len(self.unfinished)} bytes of an unfinished batch came, and {one} are "
-            "counted with `Journal.reserve`"
+            "counted with `Connection.hold`"
         )
         daemon.journal.reservable = 3 * one
         for connection in connections[1:]:

@@ -160,7 +160,9 @@ class FakeDaemon:
 
     def connect(self) -> FakeConnection:
         """A new connection to the listener's own port."""
-        connection = FakeConnection(protocol=self.protocol.name)
+        connection = FakeConnection(
+            protocol=self.protocol.name, memory=self.journal.memory
+        )
         connection.serve(self.port.accept(connection))
         return connection
 

@@ -166,6 +166,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "idle": 900.0,
         "handshake": 10.0,
         "message_bytes": 1 << 24,
+        "minimum_rate": 100,
     }
     limits.update(changes.pop("limits", {}))
     defaults = {

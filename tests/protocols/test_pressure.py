@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.interfaces import Refusal
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 from gateway.testing import FakeConnection, ManualJournal
-
-
-class Holding:
-    """A server that has bytes buffered, and drops them when it is given up."""
-
-    def __init__(self, all_of_them: Unfinished) -> None:
-        self._all = all_of_them
-        self.why: Refusal | None = None
-
-    def hold(self, size: int) -> None:
-        self._all.hold(self, size)
-
-    def give_up(self, why: Refusal) -> None:
-        self.why = why
-        self.hold(0)
 
 
 def test_a_connection_is_read_up_to_its_limit() -> None:
@@ -53,24 +37,3 @@ def test_a_full_journal_stops_those_who_feed_it() -> None:
     assert told == ["feeding"]
     feeding.regulate(0)
     assert not feeding.paused
-
-
-def test_who_holds_most_lets_go() -> None:
-    """When all together hold too much, so that the rest can be finished."""
-    journal = ManualJournal()
-    journal.reservable = 100
-    everybody = Unfinished(journal, "an unfinished window")
-    small, large, third = (Holding(everybody) for _ in range(3))
-    small.hold(30)
-    large.hold(60)
-    third.hold(20)
-    assert str(large.why) == (
-        "60 bytes of an unfinished window, the most while all connections together "
-        "hold too many (journal.memory_bytes)"
-    )
-    assert (small.why, third.why) == (None, None)
-    third.hold(60)
-    assert third.why is None
-    small.hold(0)
-    third.hold(0)
-    assert journal.reserved == 0

@@ -43,11 +43,7 @@ class Lumberjack(BatchListener):
             pairs=options.pairs,
         )
         super().__init__(
-            settings,
-            journal,
-            clock,
-            lambda settings, clock: Session(frames),
-            "an unfinished window",
+            settings, journal, clock, lambda settings, clock: Session(frames)
         )
         self.stall_timeout = options.stall_timeout
         self.reminders: Deadlines[LumberjackServer] = Deadlines(

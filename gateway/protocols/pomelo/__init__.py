@@ -7,7 +7,7 @@ which clients are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from gateway.protocol import Context, Protocol, Sender, Service
 
@@ -21,6 +21,7 @@ __all__ = ["protocol"]
 class _Pomelo(Protocol):
     name = "pomelo"
     websocket = True  # half of its clients are, and do not say so
+    limits: ClassVar = {"message_bytes": "1MiB"}  # no game sends more
 
     def options(self) -> type[Section]:
         from gateway.protocols.pomelo.options import Options

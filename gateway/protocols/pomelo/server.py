@@ -26,7 +26,7 @@ from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN, Turn
 
 __all__ = ["Pomelo", "PomeloServer", "accept"]
@@ -36,8 +36,6 @@ _MESSAGE_BYTES = 128
 _ANSWER_BYTES = 512
 """What an answer that is owed counts among the unacknowledged bytes: all those of a
 commit are written in one turn of the event loop."""
-_UNSENT_BYTES = 1 << 16
-"""Output that the kernel will take soon; what is beyond counts as memory."""
 _GIVE_UP_SECONDS = 7.0
 """Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
 then is answered as not stored, while there is time to say so."""
@@ -61,9 +59,6 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
-        self.unfinished = Unfinished(
-            journal, "unfinished packages and of what the client does not read"
-        )
         self.turn = Turn()
         """Of the connection that is being served."""
         self.options = options
@@ -136,9 +131,9 @@ class Pomelo:
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_closed", "_connection", "_ending", "_giving_up", "_held", "_listener",
+    __slots__ = ("_closed", "_connection", "_ending", "_giving_up", "_listener",
                  "_pending", "_reason", "_refusal", "_session", "_unacknowledged",
-                 "_unsent", "_valve", "uid")  # fmt: skip
+                 "_valve", "uid")  # fmt: skip
 
     _log = Logger()
 
@@ -154,7 +149,6 @@ class PomeloServer:
         )
         self._pending: dict[Ready, tuple[Batch, int]] = {}
         """Batches that are not durable yet, and what they count."""
-        self._unsent = self._held = 0
         self._giving_up: IDelayedCall | None = None
         self._unacknowledged = 0
         self._valve = Valve(
@@ -212,7 +206,7 @@ class PomeloServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._hold()
+            self._connection.hold(self._session.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -241,17 +235,10 @@ class PomeloServer:
             return
         why.reply = why.reply or wire.kick(why.rule)
         self._refusal = why
-        unread = self._unsent
         self._end()
-        if unread:  # it would not read the kick either
-            self._hang_up()
-            self._connection.abort()
 
     def tick(self) -> None:
         """A tick has passed."""
-        if self._closed:
-            return
-        self._look_at_output()
         if self._closed:
             return
         try:
@@ -278,8 +265,7 @@ class PomeloServer:
         if self._ending or self._closed:
             return False
         options = self._listener.options
-        unsent = self._connection.unsent_bytes
-        if unsent + len(package) > options.push_bytes:
+        if self._connection.unsent_bytes + len(package) > options.push_bytes:
             if options.push_policy == "kick":
                 self._refusal = wire.refusal(
                     "client does not read its pushes",
@@ -288,10 +274,6 @@ class PomeloServer:
                 )
                 self._end()
             return False
-        if unsent > _UNSENT_BYTES:
-            self._look_at_output(len(package))
-            if self._ending:
-                return False
         self._write(package)
         return True
 
@@ -395,26 +377,12 @@ class PomeloServer:
         if self._session.more and not (self._valve.paused or self._ending):
             self._connection.again()
 
-    def _look_at_output(self, more: int = 0) -> None:
-        """Count what the client does not read, and is about to get, as memory."""
-        unsent = self._connection.unsent_bytes + more
-        unsent = unsent if unsent > _UNSENT_BYTES else 0
-        if unsent != self._unsent:
-            self._unsent = unsent
-            self._hold()
-
-    def _hold(self) -> None:
-        held = self._session.held_bytes + self._unsent
-        if held != self._held and not self._ending:
-            self._held = held
-            self._listener.unfinished.hold(self, held)
-
     # The end
 
     def _stop(self) -> None:
         """Take no more."""
         self._ending = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         self._listener.registry.leave(self)
         self._connection.pause()
 
@@ -440,7 +408,7 @@ class PomeloServer:
         if self._closed:
             return
         self._closed = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         self._listener.registry.leave(self)
         self._listener.forget(self)
         if self._giving_up is not None:

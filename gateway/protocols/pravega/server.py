@@ -26,7 +26,7 @@ from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 
 __all__ = ["PravegaListener", "PravegaServer", "accept"]
 
@@ -76,7 +76,6 @@ class PravegaListener:
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.container = container
         self._check = check
-        self.unfinished = Unfinished(container.journal, "an unfinished message")
 
     def __call__(self, connection: Connection) -> PravegaServer:
         """The server of a new connection."""
@@ -156,7 +155,7 @@ class PravegaServer:
         except Refusal as why:
             self.give_up(why)
         else:
-            self._listener.unfinished.hold(self, session.held_bytes)
+            self._connection.hold(session.held_bytes)
             self.flush()
 
     def closed(self) -> None:
@@ -266,7 +265,7 @@ class PravegaServer:
     def _end(self) -> None:
         """Take no more; close as soon as no reply is pending."""
         self._ending = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         if self._session is None:
             self._close()
             return
@@ -287,7 +286,7 @@ class PravegaServer:
         if self._closed:
             return
         self._closed = True
-        self._listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
         self._container.forget_submitter(self)
         for pending in list(self._reads):
             pending.cancel()

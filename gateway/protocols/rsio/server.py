@@ -18,7 +18,7 @@ from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.control import ControlBudget
 from gateway.protocols.deadlines import Deadlines
-from gateway.protocols.pressure import Unfinished, Valve
+from gateway.protocols.pressure import Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.ingest import Ingest
@@ -85,7 +85,6 @@ class RsioListener:
         self.silences: Deadlines[RsioServer] = Deadlines(
             clock, options.keepalive_interval, RsioServer.silent
         )
-        self.unfinished = Unfinished(journal, "unfinished elements")
 
     @property
     def offered(self) -> set[Extension]:
@@ -173,7 +172,7 @@ class RsioServer:
         ingest.submit()
         self._publishing.pump()
         self._flush()
-        self._listener.unfinished.hold(self, session.held_bytes)
+        self._connection.hold(session.held_bytes)
         self._check_control()
         self._regulate()
         if session.unread and not (self._valve.paused or self._closed):
@@ -389,7 +388,7 @@ class RsioServer:
     # The end
 
     def give_up(self, why: Refusal) -> None:
-        """End the connection: `pressure.Unfinished` needs its memory."""
+        """See `interfaces.Yielding`."""
         if not self._closed:
             self._session.goodbye(why.rule)
             why.reply = self._session.take()
@@ -425,7 +424,7 @@ class RsioServer:
         self._publishing.close()
         self._session.lost()
         self._ingest.close()
-        listener.unfinished.hold(self, 0)
+        self._connection.hold(0)
 
 
 def _printable(data: bytes) -> str | None:

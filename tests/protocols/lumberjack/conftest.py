@@ -115,7 +115,7 @@ class Reader:
 
     def connect(self) -> tuple[FakeConnection, LumberjackServer]:
         """One more connection to the same listener."""
-        connection = FakeConnection()
+        connection = FakeConnection(memory=self.journal.memory)
         server = self.listener(connection)
         connection.serve(server)
         return connection, server

@@ -162,7 +162,10 @@ class Reader:
     def connect(self, *, framed: bool = False) -> tuple[FakeConnection, PomeloServer]:
         """One more connection to the same listener."""
         session = f"s-{next(self._sessions)}"
-        connection = FakeConnection(Origin("pomelo", "game", session, "192.0.2.1:4000"))
+        connection = FakeConnection(
+            Origin("pomelo", "game", session, "192.0.2.1:4000"),
+            memory=self.journal.memory,
+        )
         connection.framed = framed
         server = self.listener(connection)
         connection.serve(server)

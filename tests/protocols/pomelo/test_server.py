@@ -426,29 +426,6 @@ def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
     assert reader.connection.refused.key == "options.push_bytes"
 
 
-def test_output_that_nobody_reads_is_memory(make_reader: Callable[..., Any]) -> None:
-    """All clients share one budget; the one that holds most is cut off, and logged."""
-    reader = make_reader()
-    reader.greet()
-    other, server = reader.connect()
-    other.deliver(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
-    reader.journal.reservable = 1_000_000
-    reader.connection.unsent_bytes, other.unsent_bytes = 400_000, 500_000
-    for each in (reader.server, server):
-        assert each.push(wire.push("a", b"{}"))
-    assert 900_000 <= reader.journal.reserved <= 901_000
-    reader.connection.unsent_bytes = 600_000
-    reader.clock.advance(0.75)
-    refused = reader.connection.refused
-    assert "does not read" in refused.rule
-    assert refused.key == "journal.memory_bytes"
-    assert reader.connection.aborted
-    assert other.refused is None
-    other.unsent_bytes = 0
-    reader.clock.advance(0.75)
-    assert reader.journal.reserved == 0
-
-
 # Definitions
 
 

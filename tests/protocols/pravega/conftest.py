@@ -99,7 +99,9 @@ class Peer:
     """One client: messages there, messages back."""
 
     def __init__(self, store: Store, *, hello: bool = True) -> None:
-        self.connection = FakeConnection(protocol="pravega")
+        self.connection = FakeConnection(
+            protocol="pravega", memory=store.journal.memory
+        )
         self.server = store.listener(self.connection)
         self.connection.serve(self.server)
         self.store = store

@@ -58,7 +58,7 @@ class Gate:
 
     def connect(self) -> tuple[FakeConnection, RsioServer]:
         """One more connection."""
-        connection = FakeConnection(protocol="rsio")
+        connection = FakeConnection(protocol="rsio", memory=self.journal.memory)
         server = self.listener(connection)
         connection.serve(server)
         return connection, server

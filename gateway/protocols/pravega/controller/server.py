@@ -69,7 +69,7 @@ class ControllerServer:
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._control = ControlBudget(self._container.clock.seconds)
-        self._held = self._bad_credentials = 0
+        self._bad_credentials = 0
         self._draining = self._closed = self._logged = False
         # Calls are answered though the journal is full: they bring few bytes.
         self._valve = Valve(
@@ -86,7 +86,7 @@ class ControllerServer:
         try:
             for call in calls.received(data, Turn()):
                 self._take(call)
-            self._hold(calls.held_bytes)
+            self._connection.hold(calls.held_bytes)
             why = self._control.spend(calls.control)
             calls.control = 0
             if why is not None:
@@ -229,16 +229,6 @@ class ControllerServer:
             self._forget()
             self._connection.close()
 
-    def _hold(self, size: int) -> None:
-        """Reserve memory for incomplete messages, from what all connections share."""
-        change, self._held = size - self._held, size
-        if change and not self._container.journal.reserve(change) and change > 0:
-            raise Refusal(
-                f"{size} bytes of unfinished calls, while what is held for unfinished "
-                "messages is too much already",
-                key="journal.memory_bytes",
-            )
-
     def _regulate(self) -> None:
         """Pause reading while too many calls wait for the disk.
 
@@ -260,7 +250,7 @@ class ControllerServer:
         for timer in self._deadlines.values():
             timer.cancel()
         self._deadlines.clear()
-        self._hold(0)
+        self._connection.hold(0)
         self._connection.busy(False)
 
 

@@ -91,7 +91,9 @@ class Peer:
     def __init__(self, service: Service, headers: dict[str, str] | None = None) -> None:
         self.service = service
         self.headers = headers or {}
-        self.connection = FakeConnection(protocol="pravega")
+        self.connection = FakeConnection(
+            protocol="pravega", memory=service.journal.memory
+        )
         self.connection.serve(service.accept(self.connection))
         self.h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()

@@ -1,0 +1,222 @@
+"""What peers make us hold is bounded over all listeners, and whoever holds most pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gateway.interfaces import Connection, Refusal
+from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
+from gateway.net.memory import Account, MemoryBudget
+
+MakeNet = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class Holder:
+    """A connection that notes why it had to let go."""
+
+    name: str
+    why: Refusal | None = None
+
+    def let_go(self, why: Refusal) -> None:
+        self.why = why
+
+
+@dataclass
+class Budget:
+    """A budget of so many bytes, and who let go of what they held of it."""
+
+    most: int
+    held: int = 0
+    holders: list[Holder] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.budget = MemoryBudget(self._reserve)
+
+    def _reserve(self, change: int) -> bool:
+        self.held += change
+        return self.held <= self.most
+
+    def account(self, name: str, host: str) -> Account:
+        self.holders.append(Holder(name))
+        return self.budget.account(self.holders[-1], host)
+
+    @property
+    def gone(self) -> list[str]:
+        return [one.name for one in self.holders if one.why is not None]
+
+
+def keep(connection: Connection, data: bytes) -> None:
+    """A server whose peer only ever begins messages."""
+    connection.hold(getattr(connection, "_unfinished", 0) + len(data))
+
+
+@pytest.fixture
+def budget() -> Budget:
+    return Budget(100)
+
+
+def test_the_address_that_holds_most_lets_go(budget: Budget) -> None:
+    """It has many small connections; an honest peer with a larger one keeps it."""
+    honest = budget.account("honest", "192.0.2.1")
+    attack = [budget.account(f"attack-{n}", "198.51.100.7") for n in range(7)]
+    honest.hold(30)
+    for number, one in enumerate(attack):
+        one.hold(8 + number)
+        assert budget.held <= 100
+    assert budget.gone == ["attack-6"]
+    assert honest.size == 30
+    assert str(budget.holders[-1].why) == (
+        "14 bytes of unfinished input or unread output, of 77 from its address, the most "
+        "while all connections together hold too many (journal.memory_bytes)"
+    )
+
+
+def test_of_one_address_the_largest_goes(budget: Budget) -> None:
+    """So that neighbours behind one address do not pay for each other."""
+    small = budget.account("small", "192.0.2.1")
+    large = budget.account("large", "192.0.2.1")
+    large.hold(80)
+    small.hold(30)
+    assert budget.gone == ["large"]
+    assert budget.held == 30
+
+
+def test_an_ipv6_network_is_one_address(budget: Budget) -> None:
+    """A peer has 2^64 addresses of its own."""
+    honest = budget.account("honest", "2001:db8:1::1")
+    honest.hold(40)
+    for number in range(3):
+        budget.account(f"attack-{number}", f"2001:db8:2::{number}").hold(25)
+    assert "honest" not in budget.gone
+    assert budget.gone
+
+
+def test_less_is_never_too_much(budget: Budget) -> None:
+    """Nobody goes while memory is given back."""
+    one, other = (budget.account(name, "192.0.2.1") for name in ("one", "other"))
+    one.hold(50)
+    other.hold(50)
+    budget.most = 10
+    one.hold(40)
+    other.hold(0)
+    one.hold(0)
+    assert budget.gone == []
+    assert budget.held == 0
+
+
+def test_listeners_share_it(make_net: MakeNet, budget: Budget) -> None:
+    """Who holds most at one listener makes room for those at another."""
+    one, other = (make_net(keep, keywords={"memory": budget.budget}) for _ in range(2))
+    attacker = other.peer("198.51.100.7")
+    attacker.send(bytes(90))
+    honest = one.peer("192.0.2.1")
+    honest.send(bytes(20))
+    assert budget.held == 20
+    assert attacker.transport.finished
+    assert not honest.transport.finished
+    assert other.listener.rejected == {"protocol": 1}
+    honest.lose()
+    attacker.lose()
+    assert budget.held == 0
+
+
+def test_a_server_lets_go_in_its_own_way(make_net: MakeNet, budget: Budget) -> None:
+    """It may owe answers for what is complete, and refuses after them."""
+    net = make_net(keep, keywords={"memory": budget.budget})
+    told: list[str] = []
+    peer = net.peer()
+    peer.send(bytes(60))
+    net.server.give_up = lambda why: told.append(why.key)
+    peer.send(bytes(60))
+    assert told == ["journal.memory_bytes"]
+    assert not peer.transport.finished
+    assert budget.held == 0
+
+
+def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> None:
+    """At once if it is much, else at the next look; whoever takes none is cut off."""
+    budget.most = 2 * READ_BYTES
+    net = make_net(keywords={"memory": budget.budget})
+    quiet = net.peer("192.0.2.1")
+    quiet.transport.unsent = 1000
+    net.pass_time(3)
+    assert budget.held == 1000
+    deaf = net.peer("198.51.100.7")
+    deaf.stop_reading()
+    assert budget.held == READ_BYTES + 1001
+    net.peer("203.0.113.5").send(b"x")
+    net.server.connection.hold(READ_BYTES - 10)
+    assert deaf.transport.disconnected or deaf.transport.aborting
+    assert net.listener.rejected["memory"] == 1
+    quiet.transport.unsent = 0
+    quiet.transport.producer.resumeProducing()
+    assert budget.held == READ_BYTES - 10
+
+
+def test_nothing_stays_counted_for_who_is_gone(
+    make_net: MakeNet, budget: Budget
+) -> None:
+    """Not even if its server says something afterwards."""
+    net = make_net(keep, keywords={"memory": budget.budget})
+    peer = net.peer()
+    peer.send(bytes(60))
+    assert budget.held == 60
+    peer.lose()
+    assert budget.held == 0
+    net.server.connection.hold(60)
+    assert budget.held == 0
+
+
+def test_a_message_that_has_begun_must_go_on(
+    make_net: MakeNet, warnings: Callable[[], list[str]]
+) -> None:
+    """A byte now and then is no progress: it is refused, with the key."""
+    net = make_net(keep)
+    peer = net.peer()
+    for _ in range(int(PROGRESS_SECONDS) + 5):
+        peer.send(b"x")
+        net.pass_time(1)
+    assert peer.transport.finished
+    [line] = warnings()
+    assert "no progress, limit 100 bytes/s (limits.minimum_rate)" in line
+
+
+def test_slow_is_not_idle(make_net: MakeNet) -> None:
+    """What comes at the rate, or comes to an end, may take as long as it likes."""
+    net = make_net(keep)
+    steady, done = net.peer(), net.peer()
+    for _ in range(120):
+        steady.send(bytes(110))
+        done.send(b"x")
+        done.connection.hold(0)
+        net.pass_time(1)
+    assert not steady.transport.finished
+    assert not done.transport.finished
+
+
+def test_a_peer_that_we_do_not_read_is_not_slow(make_net: MakeNet) -> None:
+    """It could not be any faster."""
+    net = make_net(keep)
+    peer = net.peer()
+    peer.send(b"x")
+    peer.connection.pause()
+    net.pass_time(200)
+    assert not peer.transport.finished
+    peer.connection.resume()
+    net.pass_time(PROGRESS_SECONDS / 2)
+    assert not peer.transport.finished
+
+
+def test_any_rate_will_do(make_net: MakeNet) -> None:
+    """`limits.minimum_rate: 0B`."""
+    net = make_net(keep, limits={"minimum_rate": 0})
+    peer = net.peer()
+    for _ in range(200):
+        peer.send(b"x")
+        net.pass_time(1)
+    assert not peer.transport.finished
