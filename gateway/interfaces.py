@@ -80,6 +80,15 @@ class Journal(Protocol):
     def when_room(self) -> Deferred[None]:
         """Fires when `full` is no longer true (at once if it is not)."""
 
+    def reserve(self, change: int) -> bool:
+        """Count *change* bytes that are held beside batches, by whatever has no
+        connection; what connections hold, `Connection.hold` counts.
+
+        False if all of that together is over its share of `journal.memory_bytes`:
+        somebody must let go, or all could wait for memory that only their end would
+        free.
+        """
+
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """Fires once every event of the batch is durable: the moment to acknowledge.
 

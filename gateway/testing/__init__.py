@@ -221,7 +221,7 @@ class ManualJournal:
         """What connections hold: to be given to each `FakeConnection`."""
 
     def reserve(self, change: int) -> bool:
-        """As the daemon's journal has it; false if that is too many."""
+        """See `interfaces.Journal`."""
         self.reserved += change
         return self.reserved <= self.reservable
 

@@ -254,13 +254,7 @@ class Journal:
         return waiter
 
     def reserve(self, change: int) -> bool:
-        """Count *change* bytes that connections hold: the beginnings of messages, and
-        output that waits for its peer.
-
-        False if they all together are over their share of `journal.memory_bytes`:
-        somebody must let go, or all of them could wait for memory that only their end
-        would free.
-        """
+        """See `gateway.interfaces.Journal`."""
         self._reserved += change
         if change < 0:
             self._make_room()
