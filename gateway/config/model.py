@@ -145,7 +145,7 @@ class Limits(Section):
     )
     message_bytes: ByteCount = Field(
         default=16 * MiB,
-        description="One event or message (size); Pomelo: 1MiB unless you say otherwise",
+        description="One event or message (size); some protocols have less by default",
     )
     inflated_bytes: ByteCount = Field(
         default=100 * MiB, description="What one batch may unpack to (size)"
