@@ -39,6 +39,7 @@ class Refusal(Exception):
         limit: str | int | None = None,
         key: str | None = None,
         reply: bytes = b"",
+        wrong_credentials: bool = False,
     ) -> None:
         super().__init__(rule)
         self.rule = rule
@@ -49,6 +50,8 @@ class Refusal(Exception):
         """The configuration key that changes the limit: `limits.message_bytes`."""
         self.reply = reply
         """What the peer must still get, in its protocol, before the FIN."""
+        self.wrong_credentials = wrong_credentials
+        """The peer is not who it says: it is counted, and answered later each time."""
 
     def __str__(self) -> str:
         text = self.rule
@@ -198,6 +201,13 @@ class Connection(Protocol):
 
     def refuse(self, why: Refusal) -> None:
         """Log once (peer, rule, limit, key), send the reply, close."""
+
+    def report(self, why: Refusal) -> None:
+        """Log something of the peer's that does not end its connection.
+
+        Lines of one peer, listener and rule are rate-limited, as those of `refuse`:
+        whatever a peer can cause is to be logged through here.
+        """
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """While true the idle timer rests: the peer waits for us, not we for it."""

@@ -108,6 +108,12 @@ class Metrics:
             "key",
             registry,
         )
+        self._wrong_credentials = _Few(
+            "gateway_wrong_credentials_total",
+            "Wrong tokens and passwords; at the admin port too.",
+            "listener",
+            registry,
+        )
         self._failures = _Few(
             "gateway_journal_failures_total",
             "File system operations of the journal that failed.",
@@ -147,6 +153,10 @@ class Metrics:
     def refused(self, key: str | None) -> None:
         """A connection was closed by a `Refusal` with this `key`."""
         self._refusals.inc(key or _NONE)
+
+    def wrong_credentials(self, listener: str) -> None:
+        """Somebody gave a wrong token or password."""
+        self._wrong_credentials.inc(listener)
 
     def journal_failed(self, operation: str) -> None:
         """`write`, `sync`, `create`, ... raised OSError in the journal."""

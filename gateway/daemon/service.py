@@ -49,6 +49,7 @@ from gateway.net import (
     CannotListen,
     Listener,
     MemoryBudget,
+    Penalties,
     RejectionLog,
     raise_descriptor_limit,
 )
@@ -260,6 +261,7 @@ class Gateway(MultiService):
         rejection_log = RejectionLog(self._reactor)
         turns = Turns(self._reactor)
         memory = MemoryBudget(self.storage.journal.reserve)
+        penalties = Penalties(self._reactor)
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
@@ -277,6 +279,8 @@ class Gateway(MultiService):
                     rejection_log=rejection_log,
                     turns=turns,
                     memory=memory,
+                    penalties=penalties,
+                    on_wrong_credentials=self.metrics.wrong_credentials,
                     on_refused=self.metrics.refused,
                 )
                 listener.bind()

@@ -3,14 +3,17 @@
 `Listener` is what the daemon builds from one entry of `listeners`.
 """
 
-from gateway.net.limits import RejectionLog, raise_descriptor_limit
+from gateway.net.limits import raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
 from gateway.net.memory import MemoryBudget
+from gateway.net.penalties import Penalties
+from gateway.net.rejection_log import RejectionLog
 
 __all__ = [
     "CannotListen",
     "Listener",
     "MemoryBudget",
+    "Penalties",
     "RejectionLog",
     "raise_descriptor_limit",
 ]

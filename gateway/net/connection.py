@@ -63,7 +63,7 @@ class AcceptedConnection(Handshake):
 
     __slots__ = (
         "__weakref__", "_account", "_active", "_active_at", "_busy", "_closed_since",
-        "_failed", "_half_closed", "_output", "_paused", "_progress", "_received",
+        "_failed", "_half_closed", "_output", "_paused", "_progress", "_received", "_refusing",
         "_silent", "_stalled_since", "_turn_due", "_unfinished", "_unsent",
         "_unsent_limit",
     )  # fmt: skip
@@ -91,6 +91,8 @@ class AcceptedConnection(Handshake):
         """Bytes that it holds: of input, as its server says; of output, as of late."""
         self._received = 0
         """Bytes, ever."""
+        self._refusing = False
+        """It is refused, and waits for the answer."""
         self._progress: tuple[float, int] | None = None
         """When its unfinished input was looked at, and `_received` then."""
 
@@ -450,7 +452,8 @@ class AcceptedConnection(Handshake):
     def _read_or_not(self) -> None:
         """Tell the transport whether to read, for all the reasons there are not to."""
         stalled = self._stalled_since is not None and not self._publishes()
-        if self._closing or not (self._paused or self._turn_due or stalled):
+        held = self._paused or self._turn_due or self._refusing or stalled
+        if self._closing or not held:
             self._transport.resumeProducing()
         else:
             self._transport.pauseProducing()
@@ -460,11 +463,29 @@ class AcceptedConnection(Handshake):
         """See `interfaces.Connection`."""
         return has_input(self._transport)
 
+    def report(self, why: Refusal) -> None:
+        """See `interfaces.Connection`."""
+        self._listener.report(self, why)
+        if why.wrong_credentials:
+            self._listener.penalty(self)
+
     def refuse(self, why: Refusal) -> None:
         """See `interfaces.Connection`."""
-        if self._closing:
+        if self._closing or self._refusing:
             return
         self._listener.reject(self, why, "protocol")
+        seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
+        if not seconds:
+            self._answer_refused(why)
+            return
+        self._refusing = True
+        self._discard_input()
+        self._read_or_not()
+        self._listener.clock.callLater(seconds, self._answer_refused, why)
+
+    def _answer_refused(self, why: Refusal) -> None:
+        if self._closing:
+            return
         if why.reply:
             self.write(why.reply)
         if self._frames is not None and not self._closing:

@@ -1,24 +1,19 @@
-"""Limits on what peers cost: connections per host, log lines, file descriptors."""
+"""Limits on what peers cost: connections per host, file descriptors."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections import OrderedDict
 from ipaddress import IPv6Address, ip_address
-
-from twisted.internet.interfaces import IReactorTime
 
 __all__ = [
     "ConnectionCounts",
-    "RejectionLog",
     "descriptor_ceiling",
+    "network_of",
     "next_descriptor",
     "raise_descriptor_limit",
 ]
 
-_INTERVAL_SECONDS = 60.0
-_MAX_HOSTS = 4096
 _DESCRIPTORS_WANTED = 1 << 20
 
 
@@ -46,33 +41,8 @@ class ConnectionCounts:
             self._hosts.pop(host, None)
 
 
-class RejectionLog:
-    """Rate limit of the log lines that peers can cause: one a minute for each host.
-
-    A host is an IPv4 address or the /64 of an IPv6 one, as an IPv6 peer has 2^64
-    addresses.  Remembers the latest 4096 hosts.
-    """
-
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
-        self._hosts: OrderedDict[str, tuple[float, int]] = OrderedDict()
-
-    def admit(self, host: str) -> int | None:
-        """How many lines were suppressed since the last one; None: suppress this too."""
-        host = network_of(host)
-        now = self._clock.seconds()
-        logged, suppressed = self._hosts.get(host, (now - _INTERVAL_SECONDS, 0))
-        if now - logged < _INTERVAL_SECONDS:
-            self._hosts[host] = (logged, suppressed + 1)
-            return None
-        self._hosts[host] = (now, 0)
-        self._hosts.move_to_end(host)
-        if len(self._hosts) > _MAX_HOSTS:
-            self._hosts.popitem(last=False)
-        return suppressed
-
-
 def network_of(host: str) -> str:
+    """Whom *host* is counted with: itself, or the /64 of an IPv6 address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

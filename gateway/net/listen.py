@@ -36,8 +36,9 @@ from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.handshake import Handshake
-from gateway.net.limits import RejectionLog
 from gateway.net.memory import MemoryBudget
+from gateway.net.penalties import Penalties
+from gateway.net.rejection_log import RejectionLog
 from gateway.net.rejections import Rejections
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.transport import address_text
@@ -66,7 +67,7 @@ class Listener:
     `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
     *reuse_port*: other processes listen on the same port.  *rejection_log* is shared by
     all listeners.  *on_refused* is called with the configuration key of every refusal,
-    None if it has none.
+    None if it has none, *on_wrong_credentials* with our name when a peer gave some.
     """
 
     _log = Logger()
@@ -89,6 +90,8 @@ class Listener:
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
         memory: MemoryBudget | None = None,
+        penalties: Penalties | None = None,
+        on_wrong_credentials: Callable[[str], None] = lambda listener: None,
         on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
@@ -107,7 +110,8 @@ class Listener:
         self.clock = cast(IReactorTime, reactor)
         self.turns = turns or Turns(self.clock)
         self.memory = memory or MemoryBudget(lambda _: True)
-        """Both are shared by all listeners of a daemon."""
+        self.penalties = penalties or Penalties(self.clock)
+        """All three are shared by all listeners of a daemon."""
         self.limits = settings.limits
         self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket
@@ -122,6 +126,7 @@ class Listener:
         self.unread_bytes = unread_bytes
         self.linger = _LINGER_SECONDS
 
+        self._on_wrong_credentials = on_wrong_credentials
         self._settings = settings
         self._reactor = reactor
         self._subprotocols = subprotocols
@@ -317,6 +322,16 @@ class Listener:
         """Count and log one whose peer broke a rule."""
         peer = connection.origin.peer
         self._rejections.refused(connection.host, peer, why, reason)
+
+    def report(self, connection: Handshake, why: Refusal) -> None:
+        """Log what a peer did that does not end its connection."""
+        peer = connection.origin.peer
+        self._rejections.reported(connection.host, peer, why)
+
+    def penalty(self, connection: Handshake) -> float:
+        """Count wrong credentials: how many seconds their answer is to wait."""
+        self._on_wrong_credentials(self.name)
+        return self.penalties.add(connection.host)
 
     def failed(self, connection: Handshake, what: str, error: BaseException) -> None:
         """Count and log one for which *what*, our code or the protocol's, raised."""

@@ -1,7 +1,7 @@
 """Counts and logs the connections that a listener rejects, and those that fail.
 
 A peer that breaks a rule, and a protocol whose code raises, end one connection each.
-All of them are counted; lines in the log are rate-limited by host.
+All of them are counted; lines in the log are rate-limited (`rejection_log`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.interfaces import Refusal
-from gateway.net.limits import RejectionLog
+from gateway.net.rejection_log import RejectionLog
 
 __all__ = ["Rejections"]
 
@@ -55,20 +55,23 @@ class Rejections:
         """Count and log a connection that broke a rule."""
         self.count(reason)
         self._on_refused(why.key)
-        suppressed = self._rate.admit(host)
-        if suppressed is None:
-            return
-        self._log.warn(
-            "{listener}: {peer} refused: {why}{more}",
-            listener=self._listener,
-            peer=peer,
-            why=str(why),
-            more=_more(suppressed),
-            rule=why.rule,
-            limit=why.limit,
-            key=why.key,
-            suppressed=suppressed,
-        )
+        self._warn("{listener}: {peer} refused: {why}", host, peer, why)
+
+    def reported(self, host: str, peer: str, why: Refusal) -> None:
+        """Log what a peer did that does not end its connection."""
+        self._warn("{listener}: {peer}: {why}", host, peer, why)
+
+    def _warn(self, text: str, host: str, peer: str, why: Refusal) -> None:
+        if self._rate.admit(host, self._listener, why.rule):
+            self._log.warn(
+                text,
+                listener=self._listener,
+                peer=peer,
+                why=str(why),
+                rule=why.rule,
+                limit=why.limit,
+                key=why.key,
+            )
 
     def failed(self, host: str, peer: str, what: str, error: BaseException) -> None:
         """Count and log a connection that ended because *what* raised *error*.
@@ -76,19 +79,17 @@ class Rejections:
         The first line about each place in the code comes with its traceback.
         """
         self.count("failure")
-        suppressed = self._rate.admit(host)
-        if suppressed is None:
+        rule = f"{what} raised {type(error).__name__}"
+        if not self._rate.admit(host, self._listener, rule):
             return
         failure = Failure(error)
         self._log.error(
-            "{listener}: {peer} dropped: {what} of {protocol} raised {error}{more}",
+            "{listener}: {peer} dropped: {what} of {protocol} raised {error}",
             listener=self._listener,
             protocol=self._protocol,
             peer=peer,
             what=what,
             error=_text(failure),
-            more=_more(suppressed),
-            suppressed=suppressed,
             **({"log_failure": failure} if self._is_new(error) else {}),
         )
 
@@ -98,10 +99,6 @@ class Rejections:
             return False
         self._traced.add(place)
         return True
-
-
-def _more(suppressed: int) -> str:
-    return f" ({suppressed} more of this peer not logged)" if suppressed else ""
 
 
 def _text(failure: Failure) -> str:

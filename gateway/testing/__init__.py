@@ -40,6 +40,8 @@ class FakeConnection:
         self.written: list[bytes] = []
         """One entry per `write`: over WebSocket, one message each."""
         self.refused: Refusal | None = None
+        self.reported: list[Refusal] = []
+        """What `report` was called with."""
         self.closed = False
         """`close` or `refuse` was called: FIN is on its way, nothing is delivered."""
         self.aborted = False
@@ -174,6 +176,10 @@ class FakeConnection:
         """Deliver what was held back, unless that pauses again."""
         self.paused = False
         self._flush()
+
+    def report(self, why: Refusal) -> None:
+        """See `interfaces.Connection`."""
+        self.reported.append(why)
 
     def refuse(self, why: Refusal) -> None:
         """Remember the first refusal, send its reply, close."""

@@ -1,0 +1,40 @@
+"""Makes guessing slow: who gave wrong credentials waits for the answer, longer each time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from twisted.internet.interfaces import IReactorTime
+
+from gateway.net.limits import network_of
+
+__all__ = ["Penalties"]
+
+_FIRST_SECONDS = 0.25
+_MOST_SECONDS = 5.0
+_FORGOTTEN_SECONDS = 60.0
+_MOST_HOSTS = 4096
+
+
+class Penalties:
+    """Of all listeners of a daemon, by address."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._hosts: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """When it gave wrong credentials last, and what the next ones cost."""
+
+    def add(self, host: str) -> float:
+        """*host* gave wrong credentials.  How many seconds their answer is to wait.
+
+        The first ones are answered at once: most are a mistake.
+        """
+        host, now = network_of(host), self._clock.seconds()
+        last, seconds = self._hosts.pop(host, (now, 0.0))
+        if now - last > _FORGOTTEN_SECONDS:
+            seconds = 0.0
+        following = min(2 * seconds, _MOST_SECONDS) if seconds else _FIRST_SECONDS
+        self._hosts[host] = now, following
+        if len(self._hosts) > _MOST_HOSTS:
+            self._hosts.popitem(last=False)
+        return seconds

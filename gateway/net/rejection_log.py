@@ -1,0 +1,126 @@
+"""Rate limit of the log lines that peers can cause: what is left out is told by rule.
+
+One peer's fault must not hide another, nor another fault of the same peer: there is one
+line a minute for each address, listener and rule, and a minute later a line that tells
+how many there were.  A flood from many addresses is told by listener and rule only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from gateway.net.limits import network_of
+
+__all__ = ["RejectionLog"]
+
+_INTERVAL_SECONDS = 60.0
+_MOST_REMEMBERED = 4096
+_MOST_LINES = 600
+"""In a minute, of all peers together."""
+_MOST_KINDS = 100
+_KIND_CHARACTERS = 100
+#: What a peer chose: quoted text, and numbers.
+_CHOSEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[0-9]+")
+
+_Key = tuple[str, str, str]
+"""Address, listener, kind of fault."""
+
+
+@dataclass(slots=True)
+class _Told:
+    at: float
+    left_out: int = 0
+
+
+class RejectionLog:
+    """Of all listeners of a daemon."""
+
+    _log = Logger()
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._told: OrderedDict[_Key, _Told] = OrderedDict()
+        self._left_out: Counter[tuple[str, str]] = Counter()
+        """By listener and kind, where the addresses are too many."""
+        self._minute = -_INTERVAL_SECONDS
+        self._lines = 0
+        self._scheduled = False
+
+    def admit(self, host: str, listener: str, rule: str) -> bool:
+        """Whether to write a line about *host*, which broke *rule*.
+
+        A host is an IPv4 address or the /64 of an IPv6 one, as an IPv6 peer has 2^64
+        addresses.  Rules that differ in numbers and quoted text only are one.
+        """
+        now = self._clock.seconds()
+        key = network_of(host), listener, _kind(rule)
+        told = self._told.get(key)
+        if told is not None and now - told.at < _INTERVAL_SECONDS:
+            told.left_out += 1
+        elif self._room(now):
+            self._tell(key, now)
+            return True
+        else:
+            self._leave_out(key, 1)
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.callLater(_INTERVAL_SECONDS, self._tell_left_out)
+        return False
+
+    def _room(self, now: float) -> bool:
+        """Whether this minute may have one more line."""
+        if now - self._minute >= _INTERVAL_SECONDS:
+            self._minute, self._lines = now, 0
+        self._lines += 1
+        return self._lines <= _MOST_LINES
+
+    def _tell(self, key: _Key, now: float) -> None:
+        told = self._told.pop(key, None) or _Told(now)
+        told.at = now
+        self._told[key] = told
+        if len(self._told) > _MOST_REMEMBERED:
+            oldest, forgotten = self._told.popitem(last=False)
+            if forgotten.left_out:
+                self._leave_out(oldest, forgotten.left_out)
+
+    def _leave_out(self, key: _Key, count: int) -> None:
+        _, listener, kind = key
+        if (listener, kind) not in self._left_out and (
+            len(self._left_out) >= _MOST_KINDS
+        ):
+            kind = "other rules"
+        self._left_out[listener, kind] += count
+
+    def _tell_left_out(self) -> None:
+        self._scheduled = False
+        now = self._clock.seconds()
+        for key, told in self._told.items():
+            count, told.left_out = told.left_out, 0
+            if not count:
+                continue
+            if self._room(now):
+                address, listener, kind = key
+                self._write(listener, f"{address}: ", count, kind)
+            else:
+                self._leave_out(key, count)
+        for (listener, kind), count in self._left_out.items():
+            self._write(listener, "", count, kind)
+        self._left_out.clear()
+
+    def _write(self, listener: str, address: str, count: int, kind: str) -> None:
+        self._log.warn(
+            "{listener}: {address}{count} more in the last minute: {kind}",
+            listener=listener,
+            address=address,
+            count=count,
+            kind=kind,
+        )
+
+
+def _kind(rule: str) -> str:
+    return _CHOSEN.sub("#", rule[: 4 * _KIND_CHARACTERS])[:_KIND_CHARACTERS]
