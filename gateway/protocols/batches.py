@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
@@ -120,8 +119,6 @@ class BatchServer:
     __slots__ = ("_batches", "_busy", "_closed", "_connection", "_ending", "_input",
                  "_listener", "_pending", "_refusal", "_session", "_unacknowledged",
                  "_valve")  # fmt: skip
-
-    _log = Logger()
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
         self._listener = listener
@@ -247,11 +244,9 @@ class BatchServer:
         """Neither this batch nor any later one may be acknowledged: close."""
         if self._closed:
             return
-        self._log.warn(
-            "{peer}: closed, what it sent can not be stored: {why}",
-            peer=self._connection.origin.peer,
-            why=failure.getErrorMessage(),
-        )
+        why = failure.getErrorMessage()
+        rule = f"closed, what it sent can not be stored: {why}"
+        self._connection.report(Refusal(rule))
         self._hang_up()
 
     def _acknowledge(self) -> None:

@@ -137,14 +137,18 @@ def test_a_second_failure_of_a_connection_is_not_counted(
 def test_lines_are_rate_limited_like_those_of_refusals(
     make_net: Make, warnings: Texts
 ) -> None:
-    """One a minute for each host; all are counted."""
+    """One a minute for each host and cause, and one that tells how many more."""
     net = make_net(raises(Broken("bad luck")))
     for _ in range(5):
         net.peer().send(b"x")
     net.pass_time(61)
     net.peer().send(b"x")
-    assert len(warnings()) == 2
-    assert warnings()[1].endswith("Broken: bad luck (4 more of this peer not logged)")
+    first, more, last = warnings()
+    assert first.endswith("Broken: bad luck")
+    assert more == (
+        "beats: 192.0.2.1: 4 more in the last minute: received() raised Broken"
+    )
+    assert last == first
     assert net.listener.rejected == {"failure": 6}
 
 

@@ -1,49 +1,13 @@
-"""Counting peers, keeping the log quiet, leaving descriptors for the disk."""
+"""Counting peers, leaving descriptors for the disk."""
 
 from __future__ import annotations
 
 import resource
 
 import pytest
-from twisted.internet.task import Clock
 
 from gateway.net import limits
-from gateway.net.limits import ConnectionCounts, RejectionLog, descriptor_ceiling
-
-
-def test_a_host_is_heard_once_a_minute() -> None:
-    """The next line says how many were not heard."""
-    clock = Clock()
-    log = RejectionLog(clock)
-    assert log.admit("192.0.2.1") == 0
-    clock.advance(30)
-    assert log.admit("192.0.2.1") is None
-    assert log.admit("192.0.2.1") is None
-    assert log.admit("192.0.2.2") == 0
-    clock.advance(30)
-    assert log.admit("192.0.2.1") == 2
-    clock.advance(60)
-    assert log.admit("192.0.2.1") == 0
-
-
-def test_an_ipv6_peer_is_its_network() -> None:
-    """2^64 addresses of one peer do not make 2^64 lines."""
-    log = RejectionLog(Clock())
-    assert log.admit("2001:db8::1") == 0
-    assert log.admit("2001:db8::2") is None
-    assert log.admit("2001:db8:0:1::2") == 0
-    assert log.admit("fe80::1%eth0") == 0
-    assert log.admit("fe80::2%eth0") is None
-
-
-def test_it_forgets_the_oldest_host() -> None:
-    """A million hosts do not fill the memory."""
-    log = RejectionLog(Clock())
-    for number in range(limits._MAX_HOSTS + 100):
-        log.admit(f"host-{number}")
-    assert len(log._hosts) == limits._MAX_HOSTS
-    assert log.admit("host-0") == 0
-    assert log.admit(f"host-{limits._MAX_HOSTS + 99}") is None
+from gateway.net.limits import ConnectionCounts, descriptor_ceiling
 
 
 def test_counts_forget_hosts_without_connections() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import Stored
-from gateway.interfaces import Connection, Journal
+from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.batches import BatchListener, BatchServer, Pending
 from gateway.protocols.deadlines import Deadlines
@@ -86,12 +86,8 @@ class LumberjackServer(BatchServer):
             self._progress = now
         stalled = now - self._progress
         if stalled >= listener.stall_timeout:
-            self._log.warn(
-                "{peer}: closed, nothing became durable for {stalled:.0f} s "
-                "(options.stall_timeout)",
-                peer=self._connection.origin.peer,
-                stalled=stalled,
-            )
+            rule = f"closed, nothing became durable for {stalled:.0f} s"
+            self._connection.report(Refusal(rule, key="options.stall_timeout"))
             self._hang_up()
             return
         if versions == {_V2}:

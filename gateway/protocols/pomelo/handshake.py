@@ -312,7 +312,9 @@ class Handshaker:
         try:
             admitted = self._admit(user)
         except Denied as why:
-            raise _refused(500, str(why), f"not admitted: {why}") from None
+            refused = _refused(500, str(why), f"not admitted: {why}")
+            refused.wrong_credentials = True
+            raise refused from None
         terms = self._terms.get(profile.name)
         if terms is None:
             terms = Terms(profile, self._definitions, self.heartbeat)

@@ -334,12 +334,8 @@ class PomeloServer:
                 self._not_stored(ready, "the gateway stops, and the journal is full")
 
     def _not_stored(self, ready: Ready, why: str) -> None:
-        self._log.warn(
-            "{peer}: {count} messages can not be stored: {why}",
-            peer=self.origin.peer,
-            count=ready.count,
-            why=why,
-        )
+        rule = f"{ready.count} messages can not be stored: {why}"
+        self._connection.report(Refusal(rule))
         if self._session.untold(ready) and self._refusal is None:
             self._reason = "not stored"
             self._stop()

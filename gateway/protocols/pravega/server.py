@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from typing import Protocol
 from uuid import uuid4
 
-from twisted.logger import Logger
-
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
 from gateway.protocol import Settings
@@ -101,8 +99,6 @@ class PravegaServer:
     __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
                  "_listener", "_reads", "_refusal", "_session", "_submitted_full",
                  "_unstored", "_valve")  # fmt: skip
-
-    _log = Logger()
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         self._listener = listener
@@ -228,11 +224,8 @@ class PravegaServer:
         """See `container.Submitter`: close, and acknowledge nothing more."""
         if self._closed:
             return
-        self._log.warn(
-            "{peer}: closed, what it sent can not be stored: {why}",
-            peer=self._connection.origin.peer,
-            why=why,
-        )
+        rule = f"closed, what it sent can not be stored: {why}"
+        self._connection.report(Refusal(rule))
         self._close()
 
     def _update_busy(self) -> None:

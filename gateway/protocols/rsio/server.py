@@ -255,16 +255,8 @@ class RsioServer:
 
     def _warn(self, did: str, publisher: str, why: Refusal) -> None:
         """Log what cost a stream; what costs the connection is logged by `net`."""
-        self._log.warn(
-            "{peer}: {did} {name!r}: {why}",
-            peer=self._connection.origin.peer,
-            did=did,
-            name=publisher,
-            why=str(why),
-            rule=why.rule,
-            limit=why.limit,
-            key=why.key,
-        )
+        rule = f"{did} {publisher!r}: {why.rule}"
+        self._connection.report(Refusal(rule, limit=why.limit, key=why.key))
 
     def _opened(self) -> None:
         listener = self._listener
@@ -298,7 +290,7 @@ class RsioServer:
         self._begin()
 
     def _unauthorised(self, why: str) -> Refusal:
-        return Refusal(f"E401 {why}", key="options.tokens")
+        return Refusal(f"E401 {why}", key="options.tokens", wrong_credentials=True)
 
     def _check_identified(self) -> None:
         if not self._named:
@@ -324,11 +316,8 @@ class RsioServer:
         """A batch can not be stored: neither it nor any later one is acknowledged."""
         if self._closed:
             return
-        self._log.warn(
-            "{peer}: closed, elements can not be stored: {why}",
-            peer=self._connection.origin.peer,
-            why=failure.getErrorMessage(),
-        )
+        rule = f"closed, elements can not be stored: {failure.getErrorMessage()}"
+        self._connection.report(Refusal(rule))
         self._session.goodbye("E503 can not store")
         self._flush()
         self._hang_up()

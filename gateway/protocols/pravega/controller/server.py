@@ -70,7 +70,7 @@ class ControllerServer:
         self._deadlines: dict[Call, IDelayedCall] = {}
         self._control = ControlBudget(self._container.clock.seconds)
         self._bad_credentials = 0
-        self._draining = self._closed = self._logged = False
+        self._draining = self._closed = False
         # Calls are answered though the journal is full: they bring few bytes.
         self._valve = Valve(
             connection, self._container.journal, _STREAMS, self._regulate
@@ -116,7 +116,7 @@ class ControllerServer:
         except Failed as why:
             self._calls.fail(call, why.code, why.text)
             if why.code is Code.RESOURCE_EXHAUSTED:
-                self._log_once(why.text)
+                self._connection.report(Refusal(why.text))
             if why.code is Code.UNAUTHENTICATED:
                 self._reject_credentials(why.text)
             return
@@ -160,21 +160,12 @@ class ControllerServer:
         # Not closed the first time: a client whose connection closes blames the network,
         # and retries for a minute instead of telling its user what is wrong.
         self._bad_credentials += 1
-        self._log_once(f"{why} ({_CREDENTIALS})")
+        refusal = Refusal(why, key=_CREDENTIALS, wrong_credentials=True)
         if self._bad_credentials >= _BAD_CREDENTIALS:
             self._calls.drain()
-            raise Refusal(why, key=_CREDENTIALS, reply=self._calls.output())
-
-    def _log_once(self, why: str) -> None:
-        """Log one rejected call for each connection, as clients retry."""
-        if not self._logged:
-            self._logged = True
-            self._log.warn(
-                "{listener}: {peer} refused: {why}",
-                listener=self._connection.origin.listener,
-                peer=self._connection.origin.peer,
-                why=why,
-            )
+            refusal.reply = self._calls.output()
+            raise refusal
+        self._connection.report(refusal)
 
     def _deadline_passed(self, call: Call) -> None:
         del self._deadlines[call]
