@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,14 @@ __all__ = ["LoggingService", "escape", "observer"]
 
 _MAX_MESSAGE = 4000
 _MAX_TRACEBACK_LINES = 60
+#: syslog's priorities, as sd-daemon(3) has them before each line.
+_PRIORITY = {
+    LogLevel.debug: "<7>",
+    LogLevel.info: "<6>",
+    LogLevel.warn: "<4>",
+    LogLevel.error: "<3>",
+    LogLevel.critical: "<2>",
+}
 #: Fields of Twisted's older logging, which say what ours say already.
 _LEGACY = frozenset(
     ("failure", "format", "isError", "logLevel", "message", "system", "time", "why")
@@ -104,10 +113,24 @@ class _LineWriter:
     def __init__(self, out: TextIO, form: Callable[[LogEvent], str]) -> None:
         self._out = out
         self._form = form
+        self._to_journal = is_journal(out)
 
     def __call__(self, event: LogEvent) -> None:
-        self._out.write(self._form(event) + "\n")
+        text = self._form(event)
+        if self._to_journal:
+            prefix = _PRIORITY[event["log_level"]]
+            text = "\n".join(prefix + line for line in text.split("\n"))
+        self._out.write(text + "\n")
         self._out.flush()
+
+
+def is_journal(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether systemd's journal reads *out*: it says which file it gave us (systemd.exec)."""
+    try:
+        stat = os.fstat(out.fileno())
+    except (AttributeError, OSError, ValueError):  # it is no file of the kernel's
+        return False
+    return environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
 
 
 # -- how it looks -------------------------------------------------------------

@@ -38,6 +38,15 @@ _VERIFY = {
     "required": SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT,
 }
 
+#: OpenSSL's codes, X509_V_ERR_….
+_UNVERIFIED: Mapping[int, str] = {
+    **dict.fromkeys((2, 18, 19, 20, 21), "is signed by no authority of tls.client_ca"),
+    9: "is not valid yet",
+    10: "has expired",
+    23: "is revoked",
+    26: "is not for TLS clients",
+}
+
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -143,7 +152,7 @@ class ServerTls:
             authority = str(settings.client_ca)
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
-        context.set_verify(_VERIFY[settings.client_auth])
+        context.set_verify(_VERIFY[settings.client_auth], _note_why)
         return context
 
     def _choose(self, _: SSL.Connection, offered: list[bytes]) -> Any:
@@ -152,6 +161,18 @@ class ServerTls:
             if each in offered:
                 return each
         return SSL.NO_OVERLAPPING_PROTOCOLS
+
+
+def _note_why(
+    connection: SSL.Connection, certificate: Any, error: int, depth: int, good: int
+) -> bool:
+    """Leave word on the connection why OpenSSL does not take a certificate."""
+    if not good:
+        subject = certificate.to_cryptography().subject.rfc4514_string()[:200]
+        whose = "client certificate" if depth == 0 else "authority"
+        why = _UNVERIFIED.get(error, f"is not valid (OpenSSL's error {error})")
+        connection.set_app_data(f"{whose} {subject!r} {why}")
+    return bool(good)
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:

@@ -113,5 +113,12 @@ class TlsConnection:
 
     def connectionLost(self, reason: Failure) -> None:
         """See IProtocol."""
-        if isinstance(reason.value, SSL.Error):
-            self.failure = error_text(reason.value)
+        if not isinstance(reason.value, SSL.Error):
+            return
+        text = error_text(reason.value)
+        noted = self._above.getHandle().get_app_data()
+        if isinstance(noted, str):
+            text = noted
+        elif "alert" in text:
+            text = f"the client does not go on: {text}"
+        self.failure = text

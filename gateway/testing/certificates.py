@@ -43,11 +43,13 @@ class Authority:
         *,
         subject: x509.Name | None = None,
         dns: Sequence[str] = (),
+        valid: dt.timedelta = dt.timedelta(days=1),
     ) -> Pair:
         """A certificate for *name*, valid for a server on this machine too.
 
         In files of that name, or of *file*.  *subject* is used instead of *name*; *dns*
-        are further alternative names.
+        are further alternative names.  *valid*: for so long from now; negative: it has
+        expired.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [
@@ -55,7 +57,7 @@ class Authority:
             *(x509.DNSName(each) for each in ("localhost", *dns)),
         ]
         draft = (
-            self._draft(subject or _named(name), key)
+            self._draft(subject or _named(name), key, valid)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(
                 x509.BasicConstraints(ca=False, path_length=None), critical=True
@@ -75,7 +77,10 @@ class Authority:
         return pair
 
     def _draft(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        valid: dt.timedelta = dt.timedelta(days=1),
     ) -> x509.CertificateBuilder:
         """With the extensions that strict verifiers (Python 3.13) insist on."""
         now = dt.datetime.now(dt.UTC)
@@ -88,7 +93,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(days=1))
+            .not_valid_after(now + valid)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
                 critical=False,

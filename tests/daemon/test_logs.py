@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from twisted.logger import Logger, LogLevel, LogPublisher
 
 from deadlines import run
+from gateway.daemon import logs
 from gateway.daemon.logs import escape, observer
 
 
@@ -270,3 +272,45 @@ def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> No
         record["msg"] for record in records((tmp_path / "here.log").read_text())
     ]
     assert messages.count("from a service") == 1
+
+
+# systemd's journal
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_journal_gets_priorities(
+    form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On each line, those of a traceback too: `journalctl -p warning` finds them."""
+    with (tmp_path / "stream").open("w+") as stream:
+        stat = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{stat.st_dev}:{stat.st_ino}")
+        log = Logger(
+            "gateway.net",
+            observer=LogPublisher(observer(Settings(format=form), stream)),
+        )
+        log.info("begun")
+        log.emit(LogLevel.warn, "odd")
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            log.failure("broken", level=LogLevel.error)
+        stream.seek(0)
+        lines = stream.read().splitlines()
+    assert [line[:3] for line in lines[:3]] == ["<6>", "<4>", "<3>"]
+    assert all(line.startswith("<3>") for line in lines[3:])
+    assert (len(lines) > 3) == (form == "text")
+
+
+@pytest.mark.parametrize("stream", [None, "", "1:2", "no stream"])
+def test_nobody_else_gets_them(
+    stream: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even below a service whose standard error went elsewhere."""
+    if stream is None:
+        monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    else:
+        monkeypatch.setenv("JOURNAL_STREAM", stream)
+    with (tmp_path / "file").open("w") as out:
+        assert not logs.is_journal(out)
+    assert not logs.is_journal(io.StringIO())

@@ -339,8 +339,13 @@ MakeTlsPeer = Callable[..., TlsPeer]
 def tls_peer(authority: Authority) -> MakeTlsPeer:
     """Connect with TLS; the handshake is not done yet."""
 
-    def make(peer: Peer, alpn: list[str] | None = None, cert: Any = None) -> TlsPeer:
-        context = ssl.create_default_context(cafile=str(authority.ca))
+    def make(
+        peer: Peer,
+        alpn: list[str] | None = None,
+        cert: Any = None,
+        trusts: Authority | None = None,
+    ) -> TlsPeer:
+        context = ssl.create_default_context(cafile=str((trusts or authority).ca))
         if alpn:
             context.set_alpn_protocols(alpn)
         if cert:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_an_optional_certificate_may_be_missing(
 
 @pytest.mark.parametrize("client_auth", ["optional", "required"])
 def test_a_certificate_of_another_authority_is_refused(
-    client_auth: str, mutual: Make, tls_peer: Make, authority: Any, tmp_path: Any
+    client_auth: str, mutual: Make, tls_peer: Make, tmp_path: Any, warnings: Texts
 ) -> None:
     """Even where none is needed."""
     net = mutual(client_auth)
@@ -212,6 +213,36 @@ def test_a_certificate_of_another_authority_is_refused(
     client = tls_peer(net.peer(), cert=stranger.issue("web-1"))
     assert not admitted(net, client)
     assert net.servers == []
+    client.peer.lose()
+    [line] = warnings()
+    assert "'CN=web-1' is signed by no authority of tls.client_ca" in line
+
+
+def test_an_expired_certificate_is_refused(
+    mutual: Make, tls_peer: Make, authority: Any, warnings: Texts
+) -> None:
+    """The line says whose, and that it has expired."""
+    net = mutual("required")
+    old = authority.issue("web-1", subject=WEB_1, valid=timedelta(minutes=-5))
+    peer = net.peer()
+    assert not admitted(net, tls_peer(peer, cert=old))
+    peer.lose()
+    [line] = warnings()
+    assert line.endswith("client certificate 'CN=web-1,O=Test' has expired")
+
+
+def test_a_client_that_does_not_trust_us_says_so(
+    make_net: Make, make_tls: Make, tls_peer: Make, tmp_path: Any, warnings: Texts
+) -> None:
+    """The line tells its reason, and that it is the client's."""
+    net = make_net(tls=make_tls())
+    client = tls_peer(net.peer(), trusts=Authority(tmp_path / "another"))
+    assert not admitted(net, client)
+    client.pump()
+    client.peer.lose()
+    [line] = warnings()
+    assert "the client does not go on: " in line
+    assert "alert" in line
 
 
 @pytest.mark.parametrize(
