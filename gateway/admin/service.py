@@ -12,14 +12,10 @@ from typing import Any, cast
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import (
-    IAddress,
-    IListeningPort,
-    IReactorTime,
-)
-from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.internet.interfaces import IListeningPort, IReactorTime
 
 from gateway.admin.access import browser_url, check
+from gateway.admin.connections import Guard, LimitedFactory
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import live_page
 from gateway.admin.site import AdminRequest, AdminSite, Answer, Page, Post
@@ -28,7 +24,6 @@ from gateway.config.endpoint import Endpoint, Tcp, Unix
 
 __all__ = ["Admin", "admin_site"]
 
-_MAX_CONNECTIONS = 256
 _SOCKET_MODE = 0o660  # the file's owner and group may connect
 
 
@@ -40,6 +35,7 @@ def admin_site(
     clock: IReactorTime,
     more: Mapping[str, Page] | None = None,
     posts: Mapping[str, Post] | None = None,
+    guard: Guard | None = None,
 ) -> AdminSite:
     """The site: fixed paths, and *more* pages and *posts* behind the same token."""
 
@@ -67,6 +63,7 @@ def admin_site(
         },
         posts=posts or {},
         clock=clock,
+        guard=guard or Guard(),
     )
 
 
@@ -88,13 +85,16 @@ class Admin(Service):
         reactor: Any,
         more: Mapping[str, Page] | None = None,
         posts: Mapping[str, Post] | None = None,
+        guard: Guard | None = None,
+        most_connections: int = 256,
     ) -> None:
         self._where = check(listen, token)
         self._reactor = reactor
         self._lag = metrics.reactor_lag(reactor)
-        self._factory = _LimitedFactory(
-            admin_site(self._where, token, probe, metrics, reactor, more, posts)
+        site = admin_site(
+            self._where, token, probe, metrics, reactor, more, posts, guard
         )
+        self._factory = LimitedFactory(site, most_connections)
         self._port: IListeningPort | None = None
 
     @property
@@ -136,14 +136,3 @@ class Admin(Service):
         super().stopService()
         stopped: Deferred[None] | None = port.stopListening() if port else None
         return stopped or succeed(None)
-
-
-class _LimitedFactory(WrappingFactory[ProtocolWrapper]):
-    """Wraps the site: limits its open connections, and can close them all."""
-
-    def buildProtocol(  # type: ignore[override]  # None closes, as any factory may
-        self, addr: IAddress | None
-    ) -> ProtocolWrapper | None:
-        if len(self.protocols) >= _MAX_CONNECTIONS:
-            return None
-        return super().buildProtocol(addr)

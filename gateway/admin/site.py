@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
+from typing import Any, cast
 
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.logger import Logger
 from twisted.web.http import RESPONSES, datetimeToString
 from twisted.web.server import Request, Site
 
 from gateway.admin.access import authorized, host_allowed
+from gateway.admin.connections import AdminChannel, Guard, address_of
 from gateway.config.endpoint import Tcp, Unix
 
 __all__ = ["AdminSite", "Answer", "Page", "Post"]
@@ -39,6 +41,8 @@ class Answer:
     content_type: str = _TEXT
     code: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    wait: float = 0.0
+    """Seconds until it is sent."""
 
 
 #: Answers GET and HEAD on one path; None means it writes and finishes by itself.
@@ -54,6 +58,7 @@ class AdminSite(Site):
     """
 
     log_failures = Logger()
+    protocol = AdminChannel  # type: ignore[assignment]  # it would speak HTTP/2 too
 
     def __init__(
         self,
@@ -64,6 +69,7 @@ class AdminSite(Site):
         pages: Mapping[str, Page],
         posts: Mapping[str, Post],
         clock: IReactorTime,
+        guard: Guard,
     ) -> None:
         super().__init__(
             None,
@@ -77,6 +83,13 @@ class AdminSite(Site):
         self._health = health
         self._pages = pages
         self._posts = posts
+        self._guard = guard
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """See IProtocolFactory."""
+        channel = super().buildProtocol(addr)
+        channel.guard = self._guard
+        return channel
 
     def startFactory(self) -> None:
         """Open no access log."""
@@ -109,13 +122,18 @@ class AdminSite(Site):
             return _plain(405, "only GET and HEAD", path, Allow="GET, HEAD")
         if path in self._health:
             return None
-        if not authorized(self._token, request.fields("Authorization")):
-            return _plain(
+        given = request.fields("Authorization")
+        if not authorized(self._token, given):
+            answer = _plain(
                 401,
                 "send 'Authorization: Bearer TOKEN' with the value of admin.token",
                 path,
                 **{"WWW-Authenticate": 'Basic realm="gateway (password: admin.token)"'},
             )
+            if not given:  # browsers ask first
+                return answer
+            wait = self._guard.wrong_token(*address_of(request.getClientAddress()))
+            return replace(answer, wait=wait)
         if path in self._posts:
             return self._refuse_post(request, path)
         if path not in self._pages:
@@ -173,7 +191,13 @@ class AdminRequest(Request):
         """Respond, without Twisted's resource tree and its Server header."""
         self.site = self.channel.site  # type: ignore[attr-defined]
         answer = self.site.answer(self)  # type: ignore[union-attr]
-        if answer is not None:
+        if answer is None:
+            cast(AdminChannel, self.channel).streaming = True
+        elif answer.wait:
+            clock = self.site.reactor
+            later = clock.callLater(answer.wait, self.send, answer)
+            self.notifyFinish().addErrback(lambda _: later.cancel())
+        else:
             self.send(answer)
 
     def fields(self, name: str) -> list[str]:

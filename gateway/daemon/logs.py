@@ -4,7 +4,7 @@ Log lines quote what peers send, so every character that is not printable is wri
 an escape (`\x1b`, `\n`, `\u2028`): it can do nothing to a terminal or a log file.  A log
 event is one line; in text a traceback adds more, each of them indented.
 
-Log nothing per event, and rate-limit what a peer can cause (`net.limits.RejectionLog`):
+Log nothing per event, and rate-limit what a peer can cause (`net.rejection_log`):
 a line costs as much CPU as thirty events.
 """
 
@@ -96,7 +96,26 @@ def observer(settings: Logging, out: TextIO) -> ILogObserver:
     if level is not LogLevel.debug:
         least.setLogLevelForNamespace("log_legacy", max(level, LogLevel.warn))
     lines = _LineWriter(out, _as_json if settings.format == "json" else _as_text)
-    return FilteringLogObserver(lines, [least, _no_chatter])
+    return FilteringLogObserver(lines, [least, _no_chatter, _SeldomNoDescriptors()])
+
+
+@implementer(ILogFilterPredicate)
+class _SeldomNoDescriptors:
+    """Twisted has three lines for each connection that finds no file descriptor left."""
+
+    _BEGIN = ("EMFILE ", "Re-reserving EMFILE", "Could not accept new connection")
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def __call__(self, event: LogEvent) -> Any:
+        form = event.get("log_format") or ""
+        if form.startswith(self._BEGIN):
+            now = time.monotonic()
+            if now < self._next.get(form, now):
+                return PredicateResult.no
+            self._next[form] = now + 60.0
+        return PredicateResult.maybe
 
 
 @provider(ILogFilterPredicate)

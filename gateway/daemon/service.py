@@ -28,6 +28,7 @@ from twisted.python import usage
 
 from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
+from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin
 from gateway.admin.status import (
@@ -45,12 +46,15 @@ from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.page import tap_page
 from gateway.feeds.replay import Replay
+from gateway.interfaces import Refusal
 from gateway.net import (
     CannotListen,
     Listener,
     MemoryBudget,
     Penalties,
     RejectionLog,
+    Rejections,
+    admin_connections,
     raise_descriptor_limit,
 )
 from gateway.net.connection import READ_BYTES
@@ -246,6 +250,8 @@ class Gateway(MultiService):
     def _bind(self) -> None:
         settings = self.settings
         raise_descriptor_limit()
+        rejection_log = RejectionLog(self._reactor)
+        penalties = Penalties(self._reactor)
         token = settings.admin.token
         self.admin = Admin(
             settings.admin.listen,
@@ -255,13 +261,13 @@ class Gateway(MultiService):
             self._reactor,
             posts=self.protocols.posts(),
             more={"/api/tap": tap_page(self._tap, self._reactor)},
+            guard=self._guard(rejection_log, penalties),
+            most_connections=admin_connections(),
         )
         self.admin.setServiceParent(self)
         sessions = _sessions(time.time())
-        rejection_log = RejectionLog(self._reactor)
         turns = Turns(self._reactor)
         memory = MemoryBudget(self.storage.journal.reserve)
-        penalties = Penalties(self._reactor)
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
@@ -285,6 +291,17 @@ class Gateway(MultiService):
                 )
                 listener.bind()
                 self.listeners.append(listener)
+
+    def _guard(self, log: RejectionLog, penalties: Penalties) -> Guard:
+        """The admin port logs and slows peers down as the listeners do."""
+        rejections = Rejections("admin", "http", log, lambda _: None)
+
+        def wrong_token(host: str, peer: str) -> float:
+            rejections.reported(host, peer, Refusal("wrong token", key="admin.token"))
+            self.metrics.wrong_credentials("admin")
+            return penalties.add(host)
+
+        return Guard(rejections.reported, wrong_token)
 
     def _address(self, name: str) -> str:
         [address] = [one.address for one in self.listeners if one.name == name]

@@ -3,11 +3,12 @@
 `Listener` is what the daemon builds from one entry of `listeners`.
 """
 
-from gateway.net.limits import raise_descriptor_limit
+from gateway.net.limits import admin_connections, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
 from gateway.net.rejection_log import RejectionLog
+from gateway.net.rejections import Rejections
 
 __all__ = [
     "CannotListen",
@@ -15,5 +16,7 @@ __all__ = [
     "MemoryBudget",
     "Penalties",
     "RejectionLog",
+    "Rejections",
+    "admin_connections",
     "raise_descriptor_limit",
 ]

@@ -8,6 +8,7 @@ from ipaddress import IPv6Address, ip_address
 
 __all__ = [
     "ConnectionCounts",
+    "admin_connections",
     "descriptor_ceiling",
     "network_of",
     "next_descriptor",
@@ -80,4 +81,19 @@ def descriptor_ceiling() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _DESCRIPTORS_WANTED
-    return soft - min(soft // 2, max(64, min(1024, soft // 10)))
+    return soft - _reserved(soft)
+
+
+def admin_connections() -> int:
+    """So many connections the admin port may have open.
+
+    With those that are being closed they take half of what is reserved: the other half
+    is for the journal and the spool.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    reserved = 1024 if soft == resource.RLIM_INFINITY else _reserved(soft)
+    return max(1, reserved // 3)
+
+
+def _reserved(soft: int) -> int:
+    return min(soft // 2, max(64, min(1024, soft // 10)))

@@ -87,6 +87,7 @@ def exercise(metrics: Metrics) -> None:
     metrics.published(0.25)
     metrics.corrupt_records()
     metrics.flawed("invalid-json")
+    metrics.wrong_credentials("beats")
     metrics.refused("limits.message_bytes")
     metrics.journal_failed("sync")
     metrics.protocol_failed("syslog")
@@ -207,6 +208,8 @@ def test_counts(metrics: Metrics) -> None:
     metrics.flawed("oversized")
     metrics.refused("limits.message_bytes")
     metrics.refused(None)
+    metrics.wrong_credentials("admin")
+    metrics.wrong_credentials("admin")
     metrics.journal_failed("sync")
     metrics.protocol_failed("syslog")
     assert value(metrics, "gateway_journal_corrupt_records_total") == 3
@@ -214,6 +217,7 @@ def test_counts(metrics: Metrics) -> None:
     assert value(metrics, "gateway_flawed_events_total", flaw="oversized") == 1
     assert value(metrics, "gateway_refusals_total", key="limits.message_bytes") == 1
     assert value(metrics, "gateway_refusals_total", key="none") == 1
+    assert value(metrics, "gateway_wrong_credentials_total", listener="admin") == 2
     assert value(metrics, "gateway_journal_failures_total", operation="sync") == 1
 
 

@@ -124,17 +124,6 @@ def test_stop_before_start(daemon: Any) -> None:
     make(daemon, "tcp:127.0.0.1:8080").stopService()
 
 
-def test_connections_are_few(daemon: Any) -> None:
-    """The 257th connection at once is rejected; one gone makes room for one."""
-    reactor = MemoryReactorClock()
-    make(daemon, "tcp:127.0.0.1:8080", reactor=reactor).startService()
-    protocols = [connect(reactor)[0] for _ in range(257)]
-    assert protocols[255] is not None
-    assert protocols[256] is None
-    protocols[0].connectionLost(None)
-    assert connect(reactor)[0] is not None
-
-
 def test_watches_the_reactor(daemon: Any) -> None:
     """While it runs, the reactor's lag is observed every second."""
     reactor = MemoryReactorClock()

@@ -286,7 +286,7 @@ def test_bodies_go_nowhere(port: Any, framing: bytes) -> None:
     """A body is dropped as it comes, and its sender too when it goes on and on."""
     protocol, transport = port.connect()
     protocol.dataReceived(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
-    [request] = protocol._channel.requests
+    [request] = protocol.requests
     assert isinstance(request.content, BytesIO), "no temporary file is opened for it"
     chunk = b"2000\r\n" + bytes(0x2000) + b"\r\n"
     for _ in range(7):

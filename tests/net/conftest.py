@@ -291,6 +291,10 @@ class TlsPeer:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
 
+    def alert(self) -> bytes:
+        """What is still to be sent after a handshake that failed."""
+        return self._out.read()
+
     def pump(self) -> None:
         """Carry what either side has for the other."""
         while True:

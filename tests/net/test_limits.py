@@ -35,6 +35,17 @@ def test_some_descriptors_are_left(
 
 
 @pytest.mark.parametrize(
+    ("soft", "most"), [(100, 16), (256, 21), (1024, 34), (65_536, 341), (-1, 341)]
+)
+def test_the_admin_port_takes_a_part_of_them(
+    soft: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has the rest, even while half as many more are being closed."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
+    assert limits.admin_connections() == most
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [((1024, 4096), 4096), ((1024, -1), 1 << 20), ((4096, 4096), 4096), ((-1, -1), -1)],
 )

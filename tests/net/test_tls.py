@@ -238,7 +238,7 @@ def test_a_client_that_does_not_trust_us_says_so(
     net = make_net(tls=make_tls())
     client = tls_peer(net.peer(), trusts=Authority(tmp_path / "another"))
     assert not admitted(net, client)
-    client.pump()
+    client.peer.send(client.alert())
     client.peer.lose()
     [line] = warnings()
     assert "the client does not go on: " in line

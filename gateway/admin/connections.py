@@ -1,0 +1,151 @@
+"""The admin port's connections: whoever comes is served, and nobody can sit there.
+
+A connection that brings no whole request in time is dropped.  When there are too many,
+or too many of one address, a new one takes the place of the one that has waited longest
+without a request: so a probe gets its answer however many sockets somebody holds open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
+from twisted.internet.protocol import connectionDone
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
+
+from gateway.interfaces import Refusal
+
+__all__ = ["AdminChannel", "Guard", "LimitedFactory", "address_of"]
+
+_REQUEST_SECONDS = 15.0
+"""For a whole request, from the connection or from its first byte."""
+_MOST = 256
+_OF_ONE_ADDRESS = 4
+"""So many parts of all connections are the most of one address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the daemon does about peers that break a rule of the admin port."""
+
+    report: Callable[[str, str, Refusal], None] = lambda host, peer, why: None
+    """Told host, peer and rule."""
+    wrong_token: Callable[[str, str], float] = lambda host, peer: 0.0
+    """Told host and peer; returns how many seconds the answer is to wait."""
+
+
+def address_of(address: Any) -> tuple[str, str]:
+    """Host and peer at *address*, as the log names them."""
+    host = getattr(address, "host", None) or "unix"
+    port = getattr(address, "port", None)
+    return host, host if port is None else f"{host}:{port}"
+
+
+class AdminChannel(HTTPChannel):
+    """One connection; `AdminSite` makes it."""
+
+    guard = Guard()
+    since = 0.0
+    """When it came, or last had a whole request."""
+    streaming = False
+    """A page goes on writing to it."""
+    _deadline: IDelayedCall | None = None
+
+    def connectionMade(self) -> None:
+        """See IProtocol."""
+        super().connectionMade()
+        self.since = self._now()
+        self._begin()
+
+    def dataReceived(self, data: bytes) -> None:
+        """See IProtocol."""
+        if self._deadline is None and not self._handlingRequest:
+            self._begin()
+        super().dataReceived(data)
+
+    def allContentReceived(self) -> None:
+        """A request is whole."""
+        self._end()
+        self.since = self._now()
+        super().allContentReceived()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """See IProtocol."""
+        self._end()
+        super().connectionLost(reason)
+
+    def _now(self) -> float:
+        clock: IReactorTime = self.factory.reactor
+        return clock.seconds()
+
+    def _begin(self) -> None:
+        self._deadline = self.callLater(_REQUEST_SECONDS, self._too_late)
+
+    def _end(self) -> None:
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None:
+            deadline.cancel()
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        transport: Any = self.transport
+        host, peer = address_of(transport.getPeer())
+        why = Refusal("request not complete", limit=f"{_REQUEST_SECONDS:g} s")
+        self.guard.report(host, peer, why)
+        transport.abortConnection()
+
+
+class _Wrapper(ProtocolWrapper):
+    """A connection with the address that it counts for."""
+
+    host = "unix"
+    dying = False
+
+    @property
+    def channel(self) -> AdminChannel:
+        return cast(AdminChannel, self.wrappedProtocol)
+
+
+class LimitedFactory(WrappingFactory[ProtocolWrapper]):
+    """Wraps the site: limits its open connections, and can close them all."""
+
+    protocol = _Wrapper
+
+    def __init__(self, site: Any, most: int = _MOST) -> None:
+        """*most* connections are open at once; half as many more are being closed."""
+        super().__init__(site)
+        self._most = max(1, min(most, _MOST))
+
+    def buildProtocol(  # type: ignore[override]  # None closes, as any factory may
+        self, addr: IAddress | None
+    ) -> ProtocolWrapper | None:
+        """See IProtocolFactory."""
+        host, _ = address_of(addr)
+        if len(self.protocols) >= self._most + (self._most + 1) // 2:
+            return None  # those that give way are not gone yet
+        self._make_room(host)
+        made = cast(_Wrapper, super().buildProtocol(addr))
+        made.host = host
+        return made
+
+    def _make_room(self, host: str) -> None:
+        there = [one for one in cast("list[_Wrapper]", [*self.protocols])
+                 if not one.dying]  # fmt: skip
+        of_each = Counter(one.host for one in there)
+        if host != "unix" and of_each[host] >= max(1, self._most // _OF_ONE_ADDRESS):
+            crowd = host
+        elif len(there) >= self._most:
+            crowd = of_each.most_common(1)[0][0]
+        else:
+            return
+        oldest = min(
+            (one for one in there if one.host == crowd),
+            key=lambda one: (one.channel.streaming, one.channel.since),
+        )
+        oldest.dying = True
+        oldest.abortConnection()
