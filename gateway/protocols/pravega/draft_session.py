@@ -68,6 +68,7 @@ class DraftSession:
         self._now = now
         for kind, payload in self._frames.feed(data):
             yield from self._take(kind, payload)
+            yield b""
 
     def closed(self, now: int) -> Iterator[Change]:
         """The connection is closed: there is nothing to delete."""

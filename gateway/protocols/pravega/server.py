@@ -25,6 +25,7 @@ from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.protocols.pressure import Valve
+from gateway.protocols.turn import BYTE, Turn
 
 __all__ = ["PravegaListener", "PravegaServer", "accept"]
 
@@ -32,6 +33,13 @@ _HELLO = struct.pack(">i", -127)
 
 #: Memory that a change takes beside its body.
 _CHANGE_BYTES = 512
+
+_MESSAGE = 8.0
+"""What any message costs a turn."""
+_CHANGE = 20.0
+"""What a change costs a turn beside its message and its bytes."""
+_READ = 20.0
+"""What a read costs a turn beside its message and its bytes."""
 
 _FULL_BYTES = 1 << 16
 """While the journal is full a connection may submit changes of so many bytes that bring
@@ -97,8 +105,8 @@ class PravegaServer:
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
-                 "_listener", "_reads", "_refusal", "_session", "_submitted_full",
-                 "_unstored", "_valve")  # fmt: skip
+                 "_input", "_listener", "_reads", "_refusal", "_session", "_steps",
+                 "_submitted_full", "_unstored", "_valve")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         self._listener = listener
@@ -106,6 +114,10 @@ class PravegaServer:
         self._connection = connection
         self._session: _Session | None = None
         self._first = b""
+        self._steps: Iterator[Step] | None = None
+        """The rest of what the session makes of the bytes that it was given."""
+        self._input: list[bytes] = []
+        """Bytes that the session was not given yet."""
         self._reads: dict[PendingRead, None] = {}
         self._unstored = self._submitted_full = 0
         self._valve = Valve(
@@ -126,7 +138,9 @@ class PravegaServer:
     @property
     def held_bytes(self) -> int:
         """How many bytes of incomplete messages are buffered."""
-        return 0 if self._session is None else self._session.held_bytes
+        if self._session is None:
+            return 0
+        return self._session.held_bytes + sum(map(len, self._input))
 
     # -- called by the network -------------------------------------------------------
 
@@ -144,15 +158,37 @@ class PravegaServer:
         try:
             if self._container.broken:
                 raise Refusal("nothing can be stored any more")
-            for step in session.received(data, self._container.now):
-                self._take(step)
-                if self._closed:
-                    return
+            if data:
+                self._input.append(data)
+            self._take_turn(session)
         except Refusal as why:
             self.give_up(why)
-        else:
-            self._connection.hold(session.held_bytes)
-            self.flush()
+        if self._ending or self._closed:
+            return
+        self._connection.hold(self.held_bytes)
+        self.flush()
+        if self._unread and not (self._valve.paused or self._closed):
+            self._connection.again()
+
+    def _take_turn(self, session: _Session) -> None:
+        """Take steps, as far as this turn and the limits allow."""
+        turn = Turn()
+        while not (turn.over or self._valve.paused or self._ending or self._closed):
+            if self._steps is None:
+                if not self._input:
+                    return
+                self._steps = session.received(self._input.pop(0), self._container.now)
+            step = next(self._steps, None)
+            if step is None:
+                self._steps = None
+                continue
+            turn.charge(_MESSAGE)
+            self._take(step, turn)
+
+    @property
+    def _unread(self) -> bool:
+        """There is input left for another turn."""
+        return self._steps is not None or bool(self._input)
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
@@ -167,16 +203,19 @@ class PravegaServer:
             self._respond(pending, Found(b"", at_tail=True))
         self._end()
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: Step, turn: Turn) -> None:
         if isinstance(step, Change):
+            turn.charge(_CHANGE + BYTE * len(step.body))
             held = len(step.body) + _CHANGE_BYTES
             self._unstored += held
             if self._container.journal.full:
                 self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
             self._container.submit(step, self, self._connection.origin)
+            self._regulate()
         elif isinstance(step, Read):
+            turn.charge(_READ + BYTE * step.bytes)
             self._read(step)
-        else:
+        elif step:
             self._connection.write(step)
 
     # -- reads -----------------------------------------------------------------------
@@ -245,7 +284,10 @@ class PravegaServer:
         feeding = self._submitted_full >= _FULL_BYTES
         if feeding and not self._container.journal.full:
             self._submitted_full = 0
+        paused = self._valve.paused
         self._valve.regulate(self._unstored, feeding=feeding)
+        if paused and not self._valve.paused and self._unread:
+            self._connection.again()
 
     # -- the end ---------------------------------------------------------------------
 
@@ -284,6 +326,9 @@ class PravegaServer:
         for pending in list(self._reads):
             pending.cancel()
         self._reads.clear()
+        self._steps, self._input = None, []
+        # What was submitted is not withdrawn: it is part of the container's state, which
+        # later changes of others build upon.  Who sends it again is told that it is there.
         session, self._session = self._session, None
         if session is not None and not self._container.broken:
             for change in session.closed(self._container.now):

@@ -84,13 +84,14 @@ class Session:
         """Take bytes of the stream, in any slices; give what is to be done, in order.
 
         Submit each change before taking the next step.  *now* is in milliseconds since
-        the epoch.  Raises `Refusal` for a bad command, after the steps before it.
+        the epoch.  Each message makes at least one step, maybe an empty one, so that a
+        turn can end after it.  Exhaust the iterator before the next call.  Raises
+        `Refusal` for a bad command, after the steps before it.
         """
         self._appends.now = self._requests.now = now
         for code, payload in self._frames.feed(data):
             step = self._take(decode(code, payload))
-            if step is not None:
-                yield step
+            yield b"" if step is None else step
             if self._replies.held_bytes > _SEND_BYTES and (due := self.due()):
                 yield due
 
