@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from gateway.plugins import installed
+from gateway.protocols.pravega import draft_wire
 from gateway.protocols.pravega.codec import REPLIES, decode, encode
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
@@ -57,5 +58,36 @@ class TestPravega(ProtocolContract):
                 assert reply.previous in (-(2**63), numbers[-1])
                 numbers.append(reply.last_event)
         return numbers[-1]
+
+    replies = acknowledged
+
+
+def draft_block(offset: int, *events: bytes) -> tuple[bytes, int]:
+    """A block of events that begins at this offset."""
+    data = b"".join(struct.pack(">II", 0, len(event)) + event for event in events)
+    begin = draft_wire.block(draft_wire.BEGIN_BLOCK, _WRITER, offset, len(data))
+    end = draft_wire.block(draft_wire.END_BLOCK, _WRITER, offset + len(data), len(data))
+    return begin + data + end, len(events)
+
+
+class TestDraft2016(TestPravega):
+    opening = draft_wire.setup_append(_WRITER, "scope/stream/0")
+    batches = [
+        draft_block(0, b'{"a":1}'),
+        draft_block(15, b'{"a":2}', b"no JSON"),
+        draft_block(45, b'{"a":4}'),
+    ]
+    unfinished = draft_wire.block(draft_wire.BEGIN_BLOCK, _WRITER, 0, 2000) + bytes(
+        1000
+    )
+
+    def acknowledged(self, sent: bytes) -> int:
+        """The level says up to which offset all is durable."""
+        levels = [0]
+        for kind, payload in Frames(draft_wire.REPLIES).feed(sent):
+            if kind == draft_wire.DATA_APPENDED:
+                levels.append(draft_wire.decode_data_appended(payload)[1])
+        assert levels == sorted(levels)
+        return {0: 0, 15: 1, 45: 3, 60: 4}[levels[-1]]
 
     replies = acknowledged
