@@ -3,8 +3,8 @@
     by count      12 <13>a message
     by trailer    <13>a message LF          or NUL
 
-The first byte of a connection says which it is.  All messages that are complete after a
-read are one batch.
+The first byte of a connection says which it is.  The messages that are complete after a
+read are one batch, or a few.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from gateway_syslog.options import Options
 __all__ = ["Session"]
 
 _COUNT = re.compile(rb"([1-9][0-9]{0,9})(?: |\Z)")
+#: In one batch, so that a turn of the event loop can end after it.
+_MOST = 1000
 _TRAILERS = {"any": rb"[\n\0]", "newline": rb"\n", "nul": rb"\0"}
 
 
@@ -44,17 +46,21 @@ class Session:
         return len(self._buffer)
 
     def received(self, data: bytes) -> Iterator[Ready]:
-        """Take any slicing of the stream; yields the batch that it completes, if any."""
+        """Take any slicing of the stream; yields the batches that it completes."""
         self._buffer += data
         if self._counts is None and data:
             self._counts = data[:1].isdigit()
         messages: list[bytes] = []
         try:
-            complete = self._by_count() if self._counts else self._by_trailer()
-            messages.extend(message.rstrip(b"\r\n\0") for message in complete)
-        finally:  # whatever is refused, what came before it is complete
-            if messages := list(filter(None, messages)):
-                yield self._batch(messages)
+            for message in self._by_count() if self._counts else self._by_trailer():
+                messages.append(message.rstrip(b"\r\n\0"))
+                if len(messages) == _MOST:
+                    yield self._batch(messages)
+                    messages = []
+        except Refusal:  # what came before it is complete
+            yield self._batch(messages)
+            raise
+        yield self._batch(messages)
 
     def _by_count(self) -> Iterator[bytes]:
         at, buffer = 0, self._buffer
@@ -88,5 +94,6 @@ class Session:
             raise Refusal(rule, limit=self._limit, key="limits.message_bytes")
 
     def _batch(self, messages: list[bytes]) -> Ready:
+        messages = list(filter(None, messages))
         body = pack(self._clock.seconds(), self._zone, messages)
         return Ready(len(messages), body, sum(map(len, messages)))

@@ -62,6 +62,15 @@ def test_a_message_is_complete_with_its_trailer(tmp_path: Path) -> None:
     assert events(tmp_path, b"<1>a\n<1>half") == ["a"]
 
 
+@pytest.mark.parametrize("end", ["", "x"])
+def test_a_large_read_is_a_few_batches(end: str, tmp_path: Path) -> None:
+    """All of it, in order, up to what is refused."""
+    stream = b"".join(b"%d <1>%d" % (3 + len(str(n)), n) for n in range(2500))
+    found = events(tmp_path, stream + end.encode())
+    assert found[:2500] == [str(n) for n in range(2500)]
+    assert found[2500:] == (["b'x' where a length should be"] if end else [])
+
+
 @pytest.mark.parametrize(
     ("stream", "why"),
     [
