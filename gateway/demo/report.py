@@ -95,7 +95,11 @@ def _show_places(setup: Setup, console: Console) -> None:
     console.print(f"  tables         {setup.data / 'lake'}/events, stats, quarantine")
     console.print(f"  logs           {logs / 'gateway.log'}, {logs / 'spark.log'}")
     console.print("What to try next:")
-    program = str(Path(sys.argv[0])) if "/" in sys.argv[0] else "gateway"
+    program = "gateway"
+    if sys.argv[0].endswith("__main__.py"):
+        program = f"{sys.executable} -m gateway.cli"
+    elif "/" in sys.argv[0]:
+        program = sys.argv[0]
     for what, command in _next_steps(setup, program):
         console.print(f"  {what}:", style="bold")
         console.print(f"    {command}", markup=False, soft_wrap=True)
