@@ -10,6 +10,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from gateway.admin.connections import Guard
 from gateway.admin.site import AdminSite
 from gateway.config.endpoint import Tcp
 from gateway.feeds.page import tap_page
@@ -65,6 +66,7 @@ def look(world: Any) -> Any:
         pages={"/api/tap": tap_page(world.tap, world.clock)},
         posts={},
         clock=world.clock,
+        guard=Guard(),
     )
     return lambda target="/api/tap", method="GET": Viewer(site, world, target, method)
 

@@ -5,12 +5,11 @@ that is logged.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import pytest
-from twisted.logger import LogLevel, globalLogPublisher
 
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits
@@ -176,20 +175,6 @@ CANCELS: dict[str, list[Case]] = {
 ELSEWHERE = {"streams", "remembered"}
 
 
-@pytest.fixture
-def warnings() -> Iterator[list[dict[str, Any]]]:
-    """What is logged to be read by people."""
-    logged: list[dict[str, Any]] = []
-
-    def observe(event: dict[str, Any]) -> None:
-        if event.get("log_level", LogLevel.debug) >= LogLevel.warn:
-            logged.append(event)
-
-    globalLogPublisher.addObserver(observe)
-    yield logged
-    globalLogPublisher.removeObserver(observe)
-
-
 def each(table: dict[str, list[Case]]) -> list[Any]:
     return [
         pytest.param(case, id=f"{name}-{case.rule}")
@@ -205,9 +190,7 @@ def test_every_limit_is_here() -> None:
 
 
 @pytest.mark.parametrize("case", each(ENDS))
-def test_what_ends_the_conversation(
-    make_gate: Callable[..., Any], warnings: list[Any], case: Case
-) -> None:
+def test_what_ends_the_conversation(make_gate: Callable[..., Any], case: Case) -> None:
     """A goodbye that names the rule; the refusal has limit and key, for the one line
     that the listener makes of it.
     """
@@ -220,50 +203,45 @@ def test_what_ends_the_conversation(
     assert gate.connection.closed
     why = gate.connection.refused
     assert (why.rule, why.limit, why.key) == (case.rule, case.limit, case.key)
-    assert warnings == []
+    assert gate.connection.reported == []
 
 
 @pytest.mark.parametrize("case", each(CANCELS))
-def test_what_cancels_a_stream(
-    make_gate: Callable[..., Any], warnings: list[Any], case: Case
-) -> None:
+def test_what_cancels_a_stream(make_gate: Callable[..., Any], case: Case) -> None:
     """The stream and no other; one line names rule, limit and key."""
     gate = make_gate()
     gate.say(case.within)
     assert not any(isinstance(one, Cancel) for one in gate.heard())
-    assert warnings == []
+    assert gate.connection.reported == []
     gate = make_gate()
     gate.say(case.beyond)
     assert gate.heard()[-1] == Cancel(1)
     assert not gate.connection.closed
-    (line,) = warnings
-    found = line["rule"], line["limit"], line["key"]
-    assert found == (case.rule, case.limit, case.key)
-    assert line["name"] == "events"
+    (why,) = gate.connection.reported
+    assert why.rule.endswith(f" 'events': {case.rule}")
+    assert (why.limit, why.key) == (case.limit, case.key)
 
 
-def test_too_many_streams(make_gate: Callable[..., Any], warnings: list[Any]) -> None:
+def test_too_many_streams(make_gate: Callable[..., Any]) -> None:
     """Each that is too much is rejected; one line tells of them all."""
     gate = make_gate(streams=2)
     gate.say(HELLO, *[Subscribe("check/never", number, 1) for number in range(5)])
     errors = [one for one in gate.heard() if isinstance(one, OnError)]
     assert errors == [OnError(n, "E429 more than 2 streams") for n in (2, 3, 4)]
     assert not gate.connection.closed
-    (line,) = warnings
-    found = line["rule"], line["limit"], line["key"]
-    assert found == ("more streams", 2, "options.streams")
+    (why,) = gate.connection.reported
+    assert why.rule.endswith(": more streams")
+    assert (why.limit, why.key) == (2, "options.streams")
 
 
-def test_more_than_asked_for(
-    make_gate: Callable[..., Any], warnings: list[Any]
-) -> None:
+def test_more_than_asked_for(make_gate: Callable[..., Any]) -> None:
     """The first time costs the stream, the second one the connection."""
     gate = make_gate(window=2, subscribe=("a", "b"))
     gate.say(HELLO, OnSubscribe(1, 0), OnSubscribe(2, 0))
     gate.say(wire.on_next(1, [b"{}"] * 3))
     assert gate.heard()[-1] == Cancel(1)
-    (line,) = warnings
-    assert line["rule"] == "more elements than were asked for (1.1)"
+    (why,) = gate.connection.reported
+    assert why.rule.endswith(": more elements than were asked for (1.1)")
     gate.say(wire.on_next(2, [b"{}"] * 3))
     goodbye = gate.heard()[-1]
     assert goodbye == Goodbye("more elements than were asked for, again (1.1)")
