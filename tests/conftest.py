@@ -1,10 +1,13 @@
-"""What all tests share: plugins, the order of tests, certificates."""
+"""What all tests share: plugins, the order of tests, the log, certificates."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from twisted.logger import globalLogPublisher
 
 from gateway.testing.certificates import Authority, Pair
 
@@ -21,6 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, one in enumerate(slow)
         for item in (one, *quick[number * between : (number + 1) * between])
     ] + quick[len(slow) * between :]
+
+
+@pytest.fixture
+def logged() -> Iterator[list[dict[str, Any]]]:
+    """Every event that is logged meanwhile."""
+    events: list[dict[str, Any]] = []
+    globalLogPublisher.addObserver(events.append)
+    yield events
+    globalLogPublisher.removeObserver(events.append)
 
 
 @pytest.fixture

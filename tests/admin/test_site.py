@@ -5,26 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
 import pytest
-from twisted.logger import globalLogPublisher
 
 from gateway.admin.site import AdminRequest, Answer
 
 OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]
-
-
-@pytest.fixture
-def logged() -> Iterator[list[dict[str, Any]]]:
-    """What the daemon logs meanwhile."""
-    events: list[dict[str, Any]] = []
-    globalLogPublisher.addObserver(events.append)
-    yield events
-    globalLogPublisher.removeObserver(events.append)
 
 
 def test_healthz(port: Any, daemon: Any) -> None:

@@ -8,7 +8,7 @@ import os
 import ssl
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,6 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
@@ -213,6 +212,31 @@ def make_net() -> MakeNet:
 
 
 @pytest.fixture
+def net(make_net: MakeNet) -> Net:
+    """A listener with the defaults."""
+    return make_net()
+
+
+@pytest.fixture
+def peer(net: Net) -> Peer:
+    """It has come to `net`, and is the first."""
+    return net.peer()
+
+
+@pytest.fixture
+def make_paused(make_net: MakeNet) -> Callable[..., tuple[Net, Peer]]:
+    """Make a listener and a peer whose server pauses it at its first bytes."""
+
+    def make(**keywords: Any) -> tuple[Net, Peer]:
+        net = make_net(lambda connection, data: connection.pause(), keywords)
+        peer = net.peer()
+        peer.send(b"x")
+        return net, peer
+
+    return make
+
+
+@pytest.fixture
 def make_transport() -> type[MemoryTransport]:
     """A transport in memory, to be prepared before it is connected."""
     return MemoryTransport
@@ -226,15 +250,6 @@ def refuse() -> Callable[..., None]:
         raise Refusal("bad frame", limit=7, key="limits.frames", reply=b"bye")
 
     return act
-
-
-@pytest.fixture
-def logged() -> Iterator[list[dict[str, Any]]]:
-    """Every event that is logged meanwhile."""
-    events: list[dict[str, Any]] = []
-    globalLogPublisher.addObserver(events.append)
-    yield events
-    globalLogPublisher.removeObserver(events.append)
 
 
 @pytest.fixture
@@ -348,8 +363,10 @@ def tls_peer(authority: Authority) -> MakeTlsPeer:
         alpn: list[str] | None = None,
         cert: Any = None,
         trusts: Authority | None = None,
+        newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
     ) -> TlsPeer:
         context = ssl.create_default_context(cafile=str((trusts or authority).ca))
+        context.maximum_version = newest
         if alpn:
             context.set_alpn_protocols(alpn)
         if cert:

@@ -13,17 +13,11 @@ Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
 
-def pausing(connection: Any, data: bytes) -> None:
-    connection.pause()
-
-
 # Plain
 
 
-def test_bytes_reach_the_server_as_they_come(make_net: Make) -> None:
+def test_bytes_reach_the_server_as_they_come(net: Any, peer: Any) -> None:
     """Nothing is added, held back or taken away."""
-    net = make_net()
-    peer = net.peer()
     peer.send(b"2")
     peer.send(b"W\0\0\0\1")
     assert net.server.chunks == [b"2", b"W\0\0\0\1"]
@@ -31,9 +25,8 @@ def test_bytes_reach_the_server_as_they_come(make_net: Make) -> None:
     assert peer.got() == b"2A\0\0\0\1"
 
 
-def test_the_origin_says_who_it_is(make_net: Make) -> None:
+def test_the_origin_says_who_it_is(net: Any) -> None:
     """Listener, protocol, session and peer; each connection has its own."""
-    net = make_net()
     net.peer("192.0.2.1")
     net.peer("192.0.2.2")
     one, other = (server.connection.origin for server in net.servers)
@@ -45,19 +38,16 @@ def test_the_origin_says_who_it_is(make_net: Make) -> None:
     assert one.principal is None
 
 
-def test_ipv6_peers_are_written_readably(make_net: Make) -> None:
+def test_ipv6_peers_are_written_readably(net: Any) -> None:
     """In brackets, and a mapped IPv4 address as what it is."""
-    net = make_net()
     for host in ("2001:db8::1", "::ffff:192.0.2.1"):
         net.connect(IPv6Address("TCP", host, 9))
     peers = [server.connection.origin.peer for server in net.servers]
     assert peers == ["[2001:db8::1]:9", "192.0.2.1:9"]
 
 
-def test_it_counts(make_net: Make) -> None:
+def test_it_counts(net: Any, peer: Any) -> None:
     """Connections, bytes off the wire, events that the server says are durable."""
-    net = make_net()
-    peer = net.peer()
     peer.send(b"12345")
     net.server.connection.count(events=3)
     listener = net.listener
@@ -67,10 +57,8 @@ def test_it_counts(make_net: Make) -> None:
     assert (listener.accepted, listener.connections) == (1, 0)
 
 
-def test_the_server_is_told_of_the_end_once(make_net: Make) -> None:
+def test_the_server_is_told_of_the_end_once(net: Any, peer: Any) -> None:
     """And what it writes, pauses or closes then goes nowhere."""
-    net = make_net()
-    peer = net.peer()
     peer.lose()
     assert net.server.gone
     connection = net.server.connection
@@ -80,11 +68,9 @@ def test_the_server_is_told_of_the_end_once(make_net: Make) -> None:
     assert peer.got() == b""
 
 
-def test_pause_and_resume_reach_the_transport(make_net: Make) -> None:
+def test_pause_and_resume_reach_the_transport(make_paused: Make) -> None:
     """Two pauses need one resume."""
-    net = make_net(pausing)
-    peer = net.peer()
-    peer.send(b"x")
+    net, peer = make_paused()
     net.server.connection.pause()
     assert peer.transport.producerState == "paused"
     net.server.connection.resume()
@@ -94,10 +80,8 @@ def test_pause_and_resume_reach_the_transport(make_net: Make) -> None:
 # The end
 
 
-def test_close_sends_fin_and_waits_for_the_peers(make_net: Make) -> None:
+def test_close_sends_fin_and_waits_for_the_peers(net: Any, peer: Any) -> None:
     """Written bytes first; what comes then is dropped; the peer's FIN ends it."""
-    net = make_net()
-    peer = net.peer()
     net.server.connection.write(b"last")
     net.server.connection.close()
     net.server.connection.write(b"late")
@@ -110,19 +94,15 @@ def test_close_sends_fin_and_waits_for_the_peers(make_net: Make) -> None:
     assert peer.transport.disconnecting
 
 
-def test_a_paused_connection_reads_again_when_it_closes(make_net: Make) -> None:
+def test_a_paused_connection_reads_again_when_it_closes(make_paused: Make) -> None:
     """Or it would never see the peer's FIN."""
-    net = make_net(pausing)
-    peer = net.peer()
-    peer.send(b"x")
+    net, peer = make_paused()
     net.server.connection.close()
     assert peer.transport.producerState == "producing"
 
 
-def test_a_peer_that_does_not_answer_fin_is_dropped(make_net: Make) -> None:
+def test_a_peer_that_does_not_answer_fin_is_dropped(net: Any, peer: Any) -> None:
     """After the linger time."""
-    net = make_net()
-    peer = net.peer()
     net.server.connection.close()
     net.pass_time(4)
     assert not peer.transport.disconnected
@@ -130,10 +110,8 @@ def test_a_peer_that_does_not_answer_fin_is_dropped(make_net: Make) -> None:
     assert peer.transport.disconnected
 
 
-def test_a_peer_that_has_sent_fin_still_gets_its_ack(make_net: Make) -> None:
+def test_a_peer_that_has_sent_fin_still_gets_its_ack(net: Any, peer: Any) -> None:
     """While the server is busy the connection stays; then what is owed, then FIN."""
-    net = make_net()
-    peer = net.peer()
     peer.send(b"window")
     connection = net.server.connection
     connection.busy(True)
@@ -146,10 +124,8 @@ def test_a_peer_that_has_sent_fin_still_gets_its_ack(make_net: Make) -> None:
     assert peer.transport.disconnecting
 
 
-def test_a_peer_that_is_owed_nothing_leaves_at_once(make_net: Make) -> None:
+def test_a_peer_that_is_owed_nothing_leaves_at_once(peer: Any) -> None:
     """FIN from an idle peer closes."""
-    net = make_net()
-    peer = net.peer()
     peer.fin()
     assert peer.transport.disconnecting
 
@@ -226,9 +202,8 @@ def test_a_peer_that_waits_for_us_is_not_idle(make_net: Make) -> None:
     assert paused.transport.finished
 
 
-def test_a_unix_peer_is_named_by_its_user(make_net: Make, make_transport: Make) -> None:
+def test_a_unix_peer_is_named_by_its_user(net: Any, make_transport: Make) -> None:
     """It has no address; the kernel knows who it is."""
-    net = make_net()
     ours, theirs = socket.socketpair()
     wire = make_transport()
     wire.getHandle = lambda: ours

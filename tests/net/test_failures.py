@@ -59,10 +59,9 @@ CALLBACKS = ["accept", "received", "writable", "drain", "closed"]
 @pytest.mark.parametrize("callback", CALLBACKS)
 @pytest.mark.parametrize("error", [Broken("bad luck"), SystemExit("bad luck")])
 def test_it_costs_one_connection(
-    make_net: Make, warnings: Texts, callback: str, error: BaseException
+    net: Any, warnings: Texts, callback: str, error: BaseException
 ) -> None:
     """Dropped and counted once, with one line that names all; others go on."""
-    net = make_net()
     other = net.peer("192.0.2.2")
     served = net.server
     peer, act = break_server(net, callback, error)
@@ -92,9 +91,8 @@ def test_it_is_no_longer_counted_as_open(make_net: Make, callback: str) -> None:
 
 
 @pytest.mark.parametrize("callback", CALLBACKS)
-def test_a_drain_does_not_wait_for_it(make_net: Make, callback: str) -> None:
+def test_a_drain_does_not_wait_for_it(net: Any, callback: str) -> None:
     """It fires when the connections are gone, and no timer is left."""
-    net = make_net()
     peer, act = break_server(net, callback, Broken())
     other = net.peer("192.0.2.2")
     done: list[None] = []
@@ -188,9 +186,8 @@ def test_errors_of_any_shape_are_logged(make_net: Make, warnings: Texts) -> None
 
 
 @pytest.mark.parametrize("callback", ["accept", "received", "writable", "drain"])
-def test_a_refusal_is_none(make_net: Make, warnings: Texts, callback: str) -> None:
+def test_a_refusal_is_none(net: Any, warnings: Texts, callback: str) -> None:
     """Wherever it is raised: answered, logged and counted as what it is, then FIN."""
-    net = make_net()
     peer, act = break_server(net, callback, Refusal("not now", reply=b"bye"))
     act()
     assert peer.got() == b"bye"
@@ -201,9 +198,8 @@ def test_a_refusal_is_none(make_net: Make, warnings: Texts, callback: str) -> No
 
 
 @pytest.mark.parametrize("callback", ["accept", "received", "writable", "drain"])
-def test_a_refusal_whose_reply_is_no_bytes(make_net: Make, callback: str) -> None:
+def test_a_refusal_whose_reply_is_no_bytes(net: Any, callback: str) -> None:
     """A failure as any other."""
-    net = make_net()
     refusal = Refusal("not now", reply="bye")  # type: ignore[arg-type]
     peer, act = break_server(net, callback, refusal)
     act()
@@ -211,9 +207,8 @@ def test_a_refusal_whose_reply_is_no_bytes(make_net: Make, callback: str) -> Non
     assert net.listener.rejected["failure"] == 1
 
 
-def test_a_server_that_is_none(make_net: Make, warnings: Texts) -> None:
+def test_a_server_that_is_none(net: Any, warnings: Texts) -> None:
     """`accept` that forgets its return, and a server that lacks a method."""
-    net = make_net()
     net.listener.accept = lambda connection: None
     net.peer("192.0.2.1").send(b"x")
     net.listener.accept = lambda connection: object()

@@ -15,9 +15,8 @@ Run = Callable[..., dict[str, Any]]
 Texts = Callable[[], list[str]]
 
 
-def test_drain_lets_servers_finish(make_net: Make) -> None:
+def test_drain_lets_servers_finish(net: Any) -> None:
     """It fires when the last connection is gone, and not before."""
-    net = make_net()
     one, other = net.peer("192.0.2.1"), net.peer("192.0.2.2")
     done: list[None] = []
     net.listener.drain(5.0).addCallback(done.append)
@@ -29,9 +28,8 @@ def test_drain_lets_servers_finish(make_net: Make) -> None:
     assert net.clock.getDelayedCalls() == []
 
 
-def test_drain_of_nobody_is_done_at_once(make_net: Make) -> None:
+def test_drain_of_nobody_is_done_at_once(net: Any) -> None:
     """Nothing to wait for, nothing left ticking."""
-    net = make_net()
     done: list[None] = []
     net.listener.drain(5.0).addCallback(done.append)
     assert done == [None]

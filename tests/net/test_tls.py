@@ -28,6 +28,12 @@ Texts = Callable[[], list[str]]
 
 
 @pytest.fixture
+def tls_net(make_net: Make, make_tls: Make) -> Any:
+    """A listener that has a certificate, and asks for none."""
+    return make_net(tls=make_tls())
+
+
+@pytest.fixture
 def connected(make_net: Make, make_tls: Make, tls_peer: Make) -> Make:
     """A listener, and a client of it that has shaken hands."""
 
@@ -40,18 +46,17 @@ def connected(make_net: Make, make_tls: Make, tls_peer: Make) -> Make:
     return make
 
 
-def test_bytes_go_both_ways(make_net: Make, make_tls: Make, tls_peer: Make) -> None:
+def test_bytes_go_both_ways(tls_net: Any, tls_peer: Make) -> None:
     """The server is made when the handshake is done, and knows the version."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
-    assert net.servers == []
+    peer = tls_net.peer()
+    assert tls_net.servers == []
     client = tls_peer(peer)
     client.shake_hands()
-    assert net.server.connection.origin.attributes == {"tls": "TLSv1.3"}
-    assert net.server.connection.origin.principal is None
+    assert tls_net.server.connection.origin.attributes == {"tls": "TLSv1.3"}
+    assert tls_net.server.connection.origin.principal is None
     client.send(b"2W\0\0\0\1")
-    assert net.server.data == b"2W\0\0\0\1"
-    net.server.connection.write(b"2A\0\0\0\1")
+    assert tls_net.server.data == b"2W\0\0\0\1"
+    tls_net.server.connection.write(b"2A\0\0\0\1")
     assert client.read() == b"2A\0\0\0\1"
 
 
@@ -232,12 +237,11 @@ def test_an_expired_certificate_is_refused(
 
 
 def test_a_client_that_does_not_trust_us_says_so(
-    make_net: Make, make_tls: Make, tls_peer: Make, tmp_path: Any, warnings: Texts
+    tls_net: Any, tls_peer: Make, tmp_path: Any, warnings: Texts
 ) -> None:
     """The line tells its reason, and that it is the client's."""
-    net = make_net(tls=make_tls())
-    client = tls_peer(net.peer(), trusts=Authority(tmp_path / "another"))
-    assert not admitted(net, client)
+    client = tls_peer(tls_net.peer(), trusts=Authority(tmp_path / "another"))
+    assert not admitted(tls_net, client)
     client.peer.send(client.alert())
     client.peer.lose()
     [line] = warnings()
@@ -287,43 +291,28 @@ def test_a_certificate_without_common_name_has_a_subject(
 
 
 def test_old_versions_are_refused(
-    make_net: Make, make_tls: Make, authority: Any, warnings: Texts
+    make_net: Make, make_tls: Make, tls_peer: Make, warnings: Texts
 ) -> None:
     """minimum_version holds: a client of TLS 1.2 against a listener of 1.3."""
     net = make_net(tls=make_tls(minimum_version="TLSv1.3"))
-    peer = net.peer()
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.create_default_context(cafile=str(authority.ca))
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        client.do_handshake()
-    peer.send(outgoing.read())
-    incoming.write(peer.got())
+    client = tls_peer(net.peer(), newest=ssl.TLSVersion.TLSv1_2)
     with pytest.raises(ssl.SSLError, match=r"(?i)protocol.version"):
-        client.do_handshake()
-    peer.lose()
+        client.shake_hands()
+    client.peer.lose()
     assert "unsupported protocol" in warnings()[0]
 
 
-def test_tls_1_2_is_good_enough_by_default(
-    make_net: Make, make_tls: Make, tls_peer: Make
-) -> None:
+def test_tls_1_2_is_good_enough_by_default(tls_net: Any, tls_peer: Make) -> None:
     """And the events say that it was that."""
-    net = make_net(tls=make_tls())
-    client = tls_peer(net.peer())
-    context = client.tls.context
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    client = type(client)(client.peer, context)
+    client = tls_peer(tls_net.peer(), newest=ssl.TLSVersion.TLSv1_2)
     client.shake_hands()
     client.send(b"x")
-    assert net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
+    assert tls_net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
 
 
-def test_nobody_renegotiates(make_net: Make, make_tls: Make, warnings: Texts) -> None:
+def test_nobody_renegotiates(tls_net: Any, warnings: Texts) -> None:
     """A client of TLS 1.2 that begins a second handshake gets none: it costs us more."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
+    peer = tls_net.peer()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_max_proto_version(SSL.TLS1_2_VERSION)
     client = SSL.Connection(context, None)
@@ -339,33 +328,29 @@ def test_nobody_renegotiates(make_net: Make, make_tls: Make, warnings: Texts) ->
                 client.bio_write(answer)
 
     pump()
-    assert net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
+    assert tls_net.server.connection.origin.attributes == {"tls": "TLSv1.2"}
     assert client.renegotiate()
     with pytest.raises(SSL.Error, match="no renegotiation"):
         pump()
 
 
-def test_plain_bytes_on_a_tls_port_are_named(
-    make_net: Make, make_tls: Make, warnings: Texts
-) -> None:
+def test_plain_bytes_on_a_tls_port_are_named(tls_net: Any, warnings: Texts) -> None:
     """HTTP gets an answer in HTTP; anything else is quoted."""
-    net = make_net(tls=make_tls())
-    browser, shipper = net.peer("192.0.2.1"), net.peer("192.0.2.2")
+    browser, shipper = tls_net.peer("192.0.2.1"), tls_net.peer("192.0.2.2")
     browser.send(b"GET / HTTP/1.1\r\n\r\n")
     assert b"an HTTP request on a port that speaks TLS" in browser.got()
     shipper.send(b"2W\0\0\0\1")
     assert shipper.transport.finished
     assert repr(b"2W\0\0\0\1") in warnings()[1]
     assert "expects TLS (tls)" in warnings()[1]
-    assert net.servers == []
+    assert tls_net.servers == []
 
 
 def test_garbage_after_a_hello_is_a_failed_handshake(
-    make_net: Make, make_tls: Make, warnings: Texts
+    tls_net: Any, warnings: Texts
 ) -> None:
     """One line with OpenSSL's reason."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
+    peer = tls_net.peer()
     peer.send(b"\x16\x03\x01\x00\x05hello")
     assert peer.transport.finished
     peer.lose()
@@ -374,25 +359,19 @@ def test_garbage_after_a_hello_is_a_failed_handshake(
     )
 
 
-def test_a_stalled_handshake_is_cut_off(
-    make_net: Make, make_tls: Make, warnings: Texts
-) -> None:
+def test_a_stalled_handshake_is_cut_off(tls_net: Any, warnings: Texts) -> None:
     """Twisted has no deadline for it; limits.handshake is one."""
-    net = make_net(tls=make_tls())
-    peer = net.peer()
+    peer = tls_net.peer()
     peer.send(b"\x16\x03\x01")
-    net.pass_time(13)
+    tls_net.pass_time(13)
     assert peer.transport.finished
     assert warnings()[0].endswith("limit 10 s (limits.handshake)")
 
 
-def test_a_probe_of_a_tls_port_leaves_no_line(
-    make_net: Make, make_tls: Make, warnings: Texts
-) -> None:
+def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> None:
     """Connect and close, before or in the handshake."""
-    net = make_net(tls=make_tls())
-    net.peer().lose()
-    begun = net.peer()
+    tls_net.peer().lose()
+    begun = tls_net.peer()
     begun.send(b"\x16\x03\x01")
     begun.lose()
     assert warnings() == []
@@ -409,17 +388,16 @@ def serial(client: Any) -> int:
 
 
 def test_a_new_certificate_is_served_without_restart(
-    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any
+    tls_net: Any, tls_peer: Make, authority: Any
 ) -> None:
     """Within seconds of the change; old connections go on unharmed."""
-    net = make_net(tls=make_tls())
-    old = tls_peer(net.peer())
+    old = tls_peer(tls_net.peer())
     first = serial(old)
     authority.issue("server")
-    net.pass_time(6)
-    assert serial(tls_peer(net.peer())) != first
+    tls_net.pass_time(6)
+    assert serial(tls_peer(tls_net.peer())) != first
     old.send(b"still here")
-    assert net.servers[0].data == b"still here"
+    assert tls_net.servers[0].data == b"still here"
 
 
 def test_a_broken_new_certificate_is_not_used(
@@ -460,11 +438,10 @@ def test_a_key_of_another_certificate_is_not_used(
 
 
 def test_reload_reads_even_what_looks_unchanged(
-    make_net: Make, make_tls: Make, logged: list[dict[str, Any]]
+    tls_net: Any, logged: list[dict[str, Any]]
 ) -> None:
     """SIGHUP is an order."""
-    net = make_net(tls=make_tls())
-    net.listener.reload()
+    tls_net.listener.reload()
     assert any("reloaded" in (event["log_format"] or "") for event in logged)
 
 

@@ -11,11 +11,14 @@ from gateway.interfaces import Refusal
 Make = Callable[..., Any]
 
 
-def hungry(turns: int) -> Callable[[Any, bytes], None]:
-    """Wants so many turns more, for each connection."""
+def hungry(
+    turns: int, look: Callable[[Any], None] = lambda connection: None
+) -> Callable[[Any, bytes], None]:
+    """Wants so many turns more, for each connection; it looks before it asks."""
     taken: Counter[Any] = Counter()
 
     def act(connection: Any, data: bytes) -> None:
+        look(connection)
         taken[connection] += 1
         if taken[connection] <= turns:
             connection.again()
@@ -26,13 +29,7 @@ def hungry(turns: int) -> Callable[[Any, bytes], None]:
 def test_nothing_is_read_before_the_last_turn(make_net: Make) -> None:
     """The server is asked to go on with no bytes; then reading goes on."""
     states: list[str] = []
-    act = hungry(2)
-
-    def watched(connection: Any, data: bytes) -> None:
-        states.append(peer.transport.producerState)
-        act(connection, data)
-
-    net = make_net(watched)
+    net = make_net(hungry(2, lambda _: states.append(peer.transport.producerState)))
     peer = net.peer()
     peer.send(b"much")
     net.clock.advance(0)
@@ -44,13 +41,7 @@ def test_nothing_is_read_before_the_last_turn(make_net: Make) -> None:
 def test_turns_go_round(make_net: Make) -> None:
     """One connection in each turn of the event loop, in the order of asking."""
     order: list[str] = []
-    act = hungry(3)
-
-    def named(connection: Any, data: bytes) -> None:
-        order.append(connection.origin.session)
-        act(connection, data)
-
-    net = make_net(named)
+    net = make_net(hungry(3, lambda asks: order.append(asks.origin.session)))
     first, second = net.peer(), net.peer()
     first.send(b"a")
     second.send(b"b")

@@ -15,14 +15,8 @@ Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
 
-def pausing(connection: Any, data: bytes) -> None:
-    connection.pause()
-
-
-def test_we_stop_reading_from_a_peer_that_does_not_read(make_net: Make) -> None:
+def test_we_stop_reading_from_a_peer_that_does_not_read(net: Any, peer: Any) -> None:
     """Its unread answers grow no further; when it has read, it goes on."""
-    net = make_net()
-    peer = net.peer()
     peer.transport.producer.pauseProducing()
     assert peer.transport.producerState == "paused"
     net.server.connection.pause()
@@ -32,10 +26,8 @@ def test_we_stop_reading_from_a_peer_that_does_not_read(make_net: Make) -> None:
     assert peer.transport.producerState == "producing"
 
 
-def test_a_server_that_resumes_does_not_overrule_that(make_net: Make) -> None:
+def test_a_server_that_resumes_does_not_overrule_that(net: Any, peer: Any) -> None:
     """Reading needs both: a server that wants to and a peer that reads."""
-    net = make_net()
-    peer = net.peer()
     peer.transport.producer.pauseProducing()
     net.server.connection.resume()
     assert peer.transport.producerState == "paused"
@@ -81,11 +73,9 @@ def test_a_peer_that_reads_as_fast_as_we_write_stays(make_net: Make) -> None:
 
 
 def test_a_peer_that_never_reads_is_cut_off_in_time(
-    make_net: Make, warnings: Texts
+    net: Any, peer: Any, warnings: Texts
 ) -> None:
     """45 s in which nothing is sent, even when nothing more is written."""
-    net = make_net()
-    peer = net.peer()
     peer.stop_reading()
     net.pass_time(43)
     assert not peer.transport.disconnected
@@ -125,10 +115,8 @@ def test_what_we_write_meanwhile_does_not_hide_what_it_reads(make_net: Make) -> 
     assert deaf.transport.disconnected
 
 
-def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
+def test_what_the_kernel_has_not_taken(net: Any, peer: Any) -> None:
     """Written bytes count as unsent until Twisted's socket has handed them on."""
-    net = make_net()
-    peer = net.peer()
     connection = net.server.connection
     assert connection.unsent_bytes == 0
     peer.transport.dataBuffer, peer.transport.offset, peer.transport.unsent = (
@@ -140,20 +128,18 @@ def test_what_the_kernel_has_not_taken(make_net: Make) -> None:
 
 
 def paused_beside_a_socket(
-    make_net: Make, **keywords: Any
+    make_paused: Make, **keywords: Any
 ) -> tuple[Any, Any, socket.socket, socket.socket]:
     """A connection that is not read, and the real socket that it asks."""
-    net = make_net(pausing, keywords)
+    net, peer = make_paused(**keywords)
     ours, theirs = socket.socketpair()
-    peer = net.peer()
     peer.transport.fileno = ours.fileno
-    peer.send(b"x")
     return net, peer, ours, theirs
 
 
-def test_a_reset_is_noticed_though_paused(make_net: Make) -> None:
+def test_a_reset_is_noticed_though_paused(make_paused: Make) -> None:
     """Within seconds."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_net)
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
     net.pass_time(5)
     assert not peer.transport.disconnected
     theirs.close()  # both directions are shut: what a reset looks like to poll()
@@ -162,9 +148,9 @@ def test_a_reset_is_noticed_though_paused(make_net: Make) -> None:
     ours.close()
 
 
-def test_a_peer_that_closed_is_given_up(make_net: Make) -> None:
+def test_a_peer_that_closed_is_given_up(make_paused: Make) -> None:
     """It hears no acknowledgement any more: what is unread of it is dropped."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_net)
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
     theirs.send(b"unread")
     theirs.shutdown(socket.SHUT_WR)
     net.pass_time(3)
@@ -174,9 +160,9 @@ def test_a_peer_that_closed_is_given_up(make_net: Make) -> None:
     ours.close()
 
 
-def test_a_peer_that_is_read_again_is_not(make_net: Make) -> None:
+def test_a_peer_that_is_read_again_is_not(make_paused: Make) -> None:
     """Its FIN comes behind its data, as ever."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_net)
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
     theirs.shutdown(socket.SHUT_WR)
     net.pass_time(3)
     net.server.connection.resume()
@@ -185,18 +171,18 @@ def test_a_peer_that_is_read_again_is_not(make_net: Make) -> None:
     ours.close()
 
 
-def test_a_peer_that_waits_for_no_acknowledgement_is_kept(make_net: Make) -> None:
+def test_a_peer_that_waits_for_no_acknowledgement_is_kept(make_paused: Make) -> None:
     """All that it sent is to be stored, however long that takes."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_net, acknowledges=False)
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused, acknowledges=False)
     theirs.shutdown(socket.SHUT_WR)
     net.pass_time(60)
     assert not peer.transport.disconnected
     ours.close()
 
 
-def test_unread_input_is_seen(make_net: Make) -> None:
+def test_unread_input_is_seen(make_paused: Make) -> None:
     """What the kernel holds of a peer that waits."""
-    net, _, ours, theirs = paused_beside_a_socket(make_net)
+    net, _, ours, theirs = paused_beside_a_socket(make_paused)
     connection = net.server.connection
     assert not connection.unread_input
     theirs.send(b"more")
@@ -216,10 +202,8 @@ def publishing(net: Any) -> list[bool]:
     return told
 
 
-def test_a_publisher_is_heard_while_its_peer_does_not_read(make_net: Make) -> None:
+def test_a_publisher_is_heard_while_its_peer_does_not_read(net: Any, peer: Any) -> None:
     """It is told to send nothing, and to go on; reading is up to it alone."""
-    net = make_net()
-    peer = net.peer()
     told = publishing(net)
     choke, free = (
         peer.transport.producer.pauseProducing,
@@ -254,10 +238,8 @@ def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> 
     assert net.listener.rejected == {"unread": 2}
 
 
-def test_a_publisher_hears_nothing_of_it_at_its_end(make_net: Make) -> None:
+def test_a_publisher_hears_nothing_of_it_at_its_end(net: Any, peer: Any) -> None:
     """Once it has closed, its transport is none of its business."""
-    net = make_net()
-    peer = net.peer()
     told = publishing(net)
     net.server.connection.close()
     peer.transport.producer.pauseProducing()
