@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any, cast
 
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.http import RESPONSES, datetimeToString
 from twisted.web.server import Request, Site
 
@@ -48,7 +50,7 @@ class Answer:
 #: Answers GET and HEAD on one path; None means it writes and finishes by itself.
 Page = Callable[["AdminRequest"], Answer | None]
 #: Answers POST on one path, from the JSON that was posted.
-Post = Callable[[bytes], Answer]
+Post = Callable[[bytes], "Answer | Deferred[Answer]"]
 
 
 class AdminSite(Site):
@@ -94,7 +96,7 @@ class AdminSite(Site):
     def startFactory(self) -> None:
         """Open no access log."""
 
-    def answer(self, request: AdminRequest) -> Answer | None:
+    def answer(self, request: AdminRequest) -> Answer | Deferred[Answer] | None:
         """The response to *request*; None if its page writes it."""
         path = request.path.decode("latin-1")
         try:
@@ -103,8 +105,12 @@ class AdminSite(Site):
                 return self._posts[path](request.posted)
             return refused or self._page(path)(request)
         except Exception:
-            self.log_failures.failure("{path!r} failed", path=path[:256])
-            return _plain(500, "internal error; the daemon's log has the details", path)
+            return self.failed(path, Failure())
+
+    def failed(self, path: str, why: Failure) -> Answer:
+        """Log *why*; the response to whoever asked."""
+        self.log_failures.failure("{path!r} failed", why, path=path[:256])
+        return _plain(500, "internal error; the daemon's log has the details", path)
 
     def _page(self, path: str) -> Page:
         return self._health.get(path) or self._pages[path]
@@ -189,21 +195,31 @@ class AdminRequest(Request):
 
     def process(self) -> None:
         """Respond, without Twisted's resource tree and its Server header."""
-        self.site = self.channel.site  # type: ignore[attr-defined]
-        answer = self.site.answer(self)  # type: ignore[union-attr]
+        self.site = site = cast(AdminSite, self.channel.site)  # type: ignore[attr-defined]
+        answer = site.answer(self)
         if answer is None:
             cast(AdminChannel, self.channel).streaming = True
-        elif answer.wait:
-            clock = self.site.reactor
-            later = clock.callLater(answer.wait, self.send, answer)
-            self.notifyFinish().addErrback(lambda _: later.cancel())
-        else:
-            self.send(answer)
+            return
+        if isinstance(answer, Answer):
+            answer = succeed(answer)
+        path = self.path.decode("latin-1")
+        answer.addErrback(lambda why: site.failed(path, why))
+        answer.addCallback(self._send_in_time, site.reactor)
 
     def fields(self, name: str) -> list[str]:
         """The values of a header field; bytes beyond ASCII survive as latin-1."""
         raw = self.requestHeaders.getRawHeaders(name.encode()) or []
         return [value.decode("latin-1") for value in raw]
+
+    def _send_in_time(self, answer: Answer, clock: IReactorTime) -> None:
+        """Send it after its `wait`, unless the client is gone by then."""
+        if self.channel is None:
+            return
+        if not answer.wait:
+            self.send(answer)
+            return
+        later = clock.callLater(answer.wait, self.send, answer)
+        self.notifyFinish().addErrback(lambda _: later.cancel())
 
     def send(self, answer: Answer) -> None:
         """Write a whole response; HEAD gets its headers only."""

@@ -10,6 +10,9 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 
 from gateway.admin.site import AdminRequest, Answer
 
@@ -336,6 +339,32 @@ def test_a_post_is_answered(mirror: Any) -> None:
     assert mirror.post("/api/x", b"[1]", **BEARER).body == b"[1]"
     kind = {"Content_Type": "application/json; charset=utf-8"}
     assert mirror.post("/api/x", b"[1]", **kind, **BEARER).code == 200
+
+
+def test_a_post_that_takes_time(open_port: Callable[..., Any]) -> None:
+    """It is answered when it is done; a failure is a 500; who has gone is forgotten."""
+    done: list[Deferred[Answer]] = []
+
+    def post(body: bytes) -> Deferred[Answer]:
+        done.append(Deferred())
+        return done[-1]
+
+    port = open_port(posts={"/api/x": post}, token="s3cret")
+    ask = (
+        b"POST /api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
+        b"Content-Type: application/json\r\nAuthorization: Bearer s3cret\r\n\r\n{}"
+    )
+    clients = [port.connect() for _ in range(3)]
+    for protocol, _ in clients:
+        protocol.dataReceived(ask)
+    assert not any(transport.value() for _, transport in clients)
+    done[0].callback(Answer(b"now"))
+    assert clients[0][1].value().endswith(b"now")
+    done[1].errback(ZeroDivisionError())
+    assert clients[1][1].value().startswith(b"HTTP/1.1 500 ")
+    clients[2][0].connectionLost(Failure(ConnectionDone()))
+    done[2].callback(Answer(b"late"))
+    assert not clients[2][1].value()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class PomeloService(Service):
 
     def posts(self) -> Mapping[str, Post]:
         """Pushes by HTTP."""
-        return {"/api/push": page(self.registry)}
+        return {"/api/push": page(self.registry, self._context.reactor)}
 
     def statistics(self) -> Iterator[Statistics]:
         """What became of all pushes, wherever they came from."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
-from twisted.internet.task import LoopingCall, deferLater
+from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gateway.interfaces import Journal
+from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.folder import File, Folder
 from gateway.protocols.pomelo.push.rows import Row, Unreadable
 from gateway.protocols.pomelo.registry import Registry
@@ -25,13 +25,7 @@ __all__ = ["Outbox"]
 
 _POLL_SECONDS = 0.2
 _SWEEP_SECONDS = 10.0
-_AT_ONCE = 256
-"""Messages written, or rows looked at, between two turns of the reactor …"""
-_SLICE_SECONDS = 0.005
-"""… unless they take longer than this."""
 _STOP_SECONDS = 5.0
-_WRITES = 32
-"""Messages between two looks at the clock."""
 
 
 class Outbox:
@@ -120,29 +114,20 @@ class Outbox:
         self._report(file.name, tally)
 
     async def _push(self, rows: Iterable[Row], tally: _Tally) -> None:
-        """Push them, with a turn of the reactor for everybody else now and then."""
-        began, messages = monotonic(), 0
+        slices = Slices(self._reactor)
         for row in rows:
             tally.rows += 1
-            messages += 1
+            await slices.count(1)
+            self._check_stop()
             try:
                 delivery = row.begin(self._registry)
             except ValueError as why:
                 tally.failed += 1
                 tally.reason = tally.reason or str(why)
-                delivery = None
-            while True:
-                if messages >= _AT_ONCE or monotonic() - began >= _SLICE_SECONDS:
-                    await deferLater(self._reactor, 0)
-                    self._check_stop()
-                    began, messages = monotonic(), 0
-                written = 0 if delivery is None else delivery.send(_WRITES)
-                messages += written
-                if written < _WRITES:
-                    break
-            if delivery is not None:
-                tally.sent += delivery.pushed.sent
-                tally.dropped += delivery.pushed.dropped
+                continue
+            await slices.deliver(delivery)
+            tally.sent += delivery.pushed.sent
+            tally.dropped += delivery.pushed.dropped
 
     def _check_stop(self) -> None:
         if self._stop_by is not None and self._reactor.seconds() > self._stop_by:

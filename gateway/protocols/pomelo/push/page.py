@@ -9,14 +9,16 @@ The addressee is the same as in a row of an outbox file; it may also stand in an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from typing import Any
 
 import msgspec
+from twisted.internet.defer import Deferred
 
-from gateway.admin.site import Answer
+from gateway.admin.site import Answer, Post
 from gateway.protocols.pomelo.push.addressee import Addressee, addressee
+from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.message import Push
-from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.registry import Delivery, Registry
 
 __all__ = ["page", "parse"]
 
@@ -67,19 +69,23 @@ def _addressee(to: _To) -> Addressee:
     )
 
 
-def page(registry: Registry) -> Callable[[bytes], Answer]:
+def page(registry: Registry, reactor: Any) -> Post:
     """Answers the body of `POST /api/push` with how many clients got the push."""
 
-    def push(request: bytes) -> Answer:
+    def push(request: bytes) -> Answer | Deferred[Answer]:
         try:
             delivery = parse(request).begin(registry)
         except ValueError as why:
             return _json({"error": str(why)}, 400)
-        delivery.send()
-        pushed = delivery.pushed
-        return _json({"sent": pushed.sent, "dropped": pushed.dropped}, 200)
+        return Deferred.fromCoroutine(_deliver(delivery, Slices(reactor)))
 
     return push
+
+
+async def _deliver(delivery: Delivery, slices: Slices) -> Answer:
+    await slices.deliver(delivery)
+    pushed = delivery.pushed
+    return _json({"sent": pushed.sent, "dropped": pushed.dropped}, 200)
 
 
 def _json(value: object, code: int) -> Answer:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from gateway.config import Limits
@@ -25,7 +26,8 @@ class Games:
     def __init__(self) -> None:
         settings = SimpleNamespace(limits=Limits(), options=Options())
         self.registry = Registry()
-        serve = accept(settings, ManualJournal(), Clock(), self.registry)
+        self.clock = Clock()
+        serve = accept(settings, ManualJournal(), self.clock, self.registry)
         self.clients = []
         for number, uid in enumerate(("alice", "alice", "bob")):
             origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")
@@ -35,10 +37,12 @@ class Games:
             connection.deliver(wire.package(1, user) + wire.package(wire.ACK))
             connection.clear()
             self.clients.append(connection)
-        self.post = page(self.registry)
+        self.post = page(self.registry, self.clock)
 
     def ask(self, **request: Any) -> Any:
         answer = self.post(json.dumps(request).encode())
+        if isinstance(answer, Deferred):
+            answer = answer.result
         return answer.code, json.loads(answer.body)
 
 
@@ -120,3 +124,17 @@ def test_garbage_is_no_push() -> None:
     for raw in (b"", b"\xff", b"[" * 100_000, b'{"route":"r","body":nope}'):
         with pytest.raises(ValueError, match="not a push"):
             parse(raw)
+
+
+def test_a_push_to_many_leaves_turns_to_others(games: Games) -> None:
+    """It is answered when it has reached everybody, some hundreds in a turn."""
+    members = games.registry.all() * 200
+    games.registry.all = lambda where=None: members  # type: ignore[method-assign]
+    outcomes, seen = games.registry.outcomes, []
+    answer = games.post(json.dumps({"route": "r", "body": {}, "all": True}).encode())
+    games.clock.callLater(0, lambda: seen.append(outcomes["sent"]))
+    assert not answer.called
+    games.clock.advance(0)
+    assert json.loads(answer.result.body) == {"sent": 600, "dropped": 0}
+    assert outcomes["sent"] == 600
+    assert 0 < seen[0] < 600

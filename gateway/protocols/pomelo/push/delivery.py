@@ -1,0 +1,42 @@
+"""Writes a push to its clients in short slices, so that others have their turns between.
+
+A push to everyone is a write for each client: 10,000 of them take a quarter of a second.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+from twisted.internet.task import deferLater
+
+from gateway.protocols.pomelo.registry import Delivery
+
+__all__ = ["Slices"]
+
+_SECONDS = 0.005
+"""Of one slice."""
+_AT_ONCE = 256
+"""Messages of one slice, or rows looked at, however little time they take."""
+_WRITES = 32
+"""Messages between two looks at the clock."""
+
+
+class Slices:
+    """A slice of work after another, with a turn of the reactor in between."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._began, self._done = monotonic(), 0
+
+    async def count(self, done: int) -> None:
+        """So much was done; returns in the next slice if this one is over."""
+        self._done += done
+        if self._done >= _AT_ONCE or monotonic() - self._began >= _SECONDS:
+            await deferLater(self._reactor, 0)
+            self._began, self._done = monotonic(), 0
+
+    async def deliver(self, delivery: Delivery) -> None:
+        """Write it to all its clients."""
+        while written := delivery.send(_WRITES):
+            await self.count(written)
