@@ -312,6 +312,7 @@ class Gateway(MultiService):
     def status(self) -> Status:
         """The daemon at this moment, for the admin port."""
         journal, spool = self.storage.journal, self.storage.spool
+        levels = spool.levels
         return Status(
             node=self.settings.node,
             version=__version__,
@@ -337,11 +338,11 @@ class Gateway(MultiService):
             ),
             spool=SpoolStatus(
                 spool.published_lsn,
-                spool.level.files,
-                spool.level.bytes,
+                levels.spool.files,
+                levels.spool.bytes,
                 self.settings.spool.max_bytes,
             ),
-            archive=ArchiveStatus(spool.archived.files, spool.archived.bytes),
+            archive=ArchiveStatus(levels.archive.files, levels.archive.bytes),
             more=[
                 *self.protocols.statistics(),
                 *statistics.of_state(self.storage.checkpoint),

@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+from attrs import define
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -73,30 +74,29 @@ def saved_names(directory: Path, disk: Disk) -> list[str]:
     ]
 
 
+@define(eq=False, slots=False)
 class Checkpoint:
     """Saves the memories of one node, and removes the journal segments that they cover.
 
     Call it from the reactor's thread.  Without memories it does nothing.
+
+    *in_thread* is `twisted.internet.threads.deferToThread`.
+
+    Saves *interval* seconds after there is a segment to remove, or as soon as
+    those have *most_bytes* and are some times larger than what has to be written.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        directory: Path,
-        memories: Mapping[str, Memory],
-        disk: Disk,
-        clock: IReactorTime,
-        in_thread: Callable[..., Deferred[Any]],
-        *,
-        interval: float = 60.0,
-        most_bytes: int = 128 * 2**20,
-    ) -> None:
-        """*in_thread* is `twisted.internet.threads.deferToThread`.
+    _directory: Path
+    _memories: Mapping[str, Memory]
+    _disk: Disk
+    _clock: IReactorTime
+    _in_thread: Callable[..., Deferred[Any]]
+    _interval: float = 60.0
+    _most_bytes: int = 128 * 2**20
 
-        Saves *interval* seconds after there is a segment to remove, or as soon as
-        those have *most_bytes* and are some times larger than what has to be written.
-        """
+    def __attrs_post_init__(self) -> None:
         self.kept_bytes = 0
         """Size of the segments that are published and still needed."""
         self.reserved_bytes = 0
@@ -105,13 +105,6 @@ class Checkpoint:
         """How often the memories were saved, and could not be."""
         self.saved_at: float | None = None
         """When that was last, by the clock."""
-        self._directory = directory
-        self._memories = memories
-        self._disk = disk
-        self._clock = clock
-        self._in_thread = in_thread
-        self._interval = interval
-        self._most_bytes = most_bytes
         self._kept: list[Segment] = []
         self._saving: Deferred[None] | None = None
         self._due: IDelayedCall | None = None

@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
@@ -79,33 +80,25 @@ class _Waiting:
         return self.lsn + self.batch.count - 1
 
 
+@define(eq=False, slots=False)
 class Journal:
-    """Implements `gateway.interfaces.Journal`; call it from the reactor's thread."""
+    """Implements `gateway.interfaces.Journal`; call it from the reactor's thread.
 
-    def __init__(
-        self,
-        log: Log,
-        settings: Settings,
-        reactor: IReactorFromThreads,
-        *,
-        on_sealed: Callable[[Segment], None],
-        on_fatal: Callable[[str], None],
-        on_durable: Callable[[list[Stored]], None] = lambda _: None,
-        on_commit: Callable[[Commit], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        """*on_sealed* and *on_commit* are called in the journal's own thread."""
-        self._store = log
-        self._settings = settings
-        self._reactor = reactor
-        self._on_sealed = on_sealed
-        self._on_fatal = on_fatal
-        self._on_durable = on_durable
-        self._on_commit = on_commit
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self.durable_lsn = log.next_lsn - 1
+    *on_sealed* and *on_commit* are called in the journal's own thread.
+    """
+
+    _log: Log
+    _settings: Settings
+    _reactor: IReactorFromThreads
+    _on_sealed: Callable[[Segment], None]
+    _on_fatal: Callable[[str], None]
+    _on_durable: Callable[[list[Stored]], None] = lambda _: None
+    _on_commit: Callable[[Commit], None] = lambda _: None
+    _clock: Callable[[], float] = time.monotonic
+    _wall_clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
+        self.durable_lsn = self._log.next_lsn - 1
         """The last event that was acknowledged, or may be."""
         self.roll_factor = 1.0
         """Grows with Spark's backlog: how many times `roll_interval` to wait."""
@@ -114,12 +107,12 @@ class Journal:
         self._holds: dict[str, str] = {}
         self._crowded_since: float | None = None
         """Since when memory is full, as `check` has seen it; None: it is not."""
-        self._holding_log = HoldingLog(clock, wall_clock)
-        self._segment_bytes = settings.segment_bytes
-        if settings.acknowledge_when_published:
+        self._holding_log = HoldingLog(self._clock, self._wall_clock)
+        self._segment_bytes = self._settings.segment_bytes
+        if self._settings.acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
             self._segment_bytes = min(
-                settings.segment_bytes, settings.memory_bytes // 4
+                self._settings.segment_bytes, self._settings.memory_bytes // 4
             )
         self._room: list[Deferred[None]] = []
         self._unpublished: deque[_Waiting] = deque()
@@ -155,7 +148,7 @@ class Journal:
     @property
     def open_bytes(self) -> int:
         """Size of the segment that is being written."""
-        return self._store.bytes
+        return self._log.bytes
 
     @property
     def held_bytes(self) -> int:
@@ -403,9 +396,9 @@ class Journal:
 
     def _commit(self, group: list[_Waiting]) -> bool:
         begun = self._busy_since = self._clock()
-        before = self._store.bytes
+        before = self._log.bytes
         try:
-            lsn = first = self._store.commit([waiting.batch for waiting in group])
+            lsn = first = self._log.commit([waiting.batch for waiting in group])
         except OSError as why:
             with self._condition:  # it is nowhere, and may be withdrawn again
                 for waiting in group:
@@ -428,11 +421,11 @@ class Journal:
                 self._queue.popleft()
         self._reactor.callFromThread(self._durable, group)
         took = self._clock() - begun
-        self._on_commit(Commit(took, lsn - first, self._store.bytes - before))
+        self._on_commit(Commit(took, lsn - first, self._log.bytes - before))
         return True
 
     def _due(self) -> bool:
-        log, settings = self._store, self._settings
+        log, settings = self._log, self._settings
         if log.bytes >= self._segment_bytes:
             return True
         # Metadata alone makes no file: its segment stays open and is added to.
@@ -443,17 +436,17 @@ class Journal:
         )
 
     def _until_due(self) -> float | None:
-        if not self._store.events:
+        if not self._log.events:
             return None
-        left = self._settings.roll_interval * self.roll_factor - self._store.age
+        left = self._settings.roll_interval * self.roll_factor - self._log.age
         return max(left, 0.001)
 
     def _seal(self) -> None:
         self._pass_on_abandoned()
-        sealed = self._store.seal()
+        sealed = self._log.seal()
         if sealed is not None:
             self._on_sealed(sealed)
 
     def _pass_on_abandoned(self) -> None:
-        for left in self._store.abandoned():
+        for left in self._log.abandoned():
             self._on_sealed(left)

@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attrs import define
+
 from gateway.event import Batch
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
@@ -78,27 +80,22 @@ class _Open:
         return self.bytes == segment.HEADER_BYTES
 
 
+@define(eq=False, slots=False)
 class Log:
-    """Appends groups of batches, each durable when `commit` returns."""
+    """Appends groups of batches, each durable when `commit` returns.
 
-    def __init__(
-        self,
-        directory: Path,
-        disk: Disk,
-        next_lsn: int,
-        *,
-        reserve: Callable[[], int] = lambda: 0,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        """*reserve*: bytes to leave free for files of what is already durable."""
-        self.directory = directory
-        self.next_lsn = next_lsn
-        """The lsn of the next event; everything before it is durable."""
-        self._disk = disk
-        self._reserve = reserve
-        self._clock = clock
-        self._wall_clock = wall_clock
+    *reserve*: bytes to leave free for files of what is already durable.
+    """
+
+    directory: Path
+    _disk: Disk
+    next_lsn: int
+    """The lsn of the next event; everything before it is durable."""
+    _reserve: Callable[[], int] = lambda: 0
+    _clock: Callable[[], float] = time.monotonic
+    _wall_clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
         self._open: _Open | None = None
         self._last = (0, 0)
         """First lsn and attempt of the newest segment, whether it is still there or not."""

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from attrs import define
+
 from gateway.store.disk import Disk
 from gateway.store.spool.names import parse_file_name
 
@@ -15,33 +17,27 @@ _MOST_SECONDS = 60.0  # between two looks
 _STEP_SECONDS = 1.0  # a clock that drifts is less off
 
 
+@define(eq=False, slots=False)
 class Expiry:
     """The expiry of one archive.  Blocks.
 
     How old a file is, its modification time tells, which the wall clock gave it.  That
     clock may be set forward, and everything would be old at once: what it was set
     forward is taken off again for as long as files from before may be there.
+
+    *retention* in seconds; *on_expired* is called when files were removed.
     """
 
-    def __init__(
-        self,
-        archive: Path,
-        disk: Disk,
-        retention: float,
-        on_expired: Callable[[], None],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        """*retention* in seconds; *on_expired* is called when files were removed."""
-        self._archive = archive
-        self._disk = disk
-        self._retention = retention
-        self._on_expired = on_expired
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._next = clock()
-        self._offset = wall_clock() - clock()
+    _archive: Path
+    _disk: Disk
+    _retention: float
+    _on_expired: Callable[[], None]
+    _clock: Callable[[], float] = time.monotonic
+    _wall_clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
+        self._next = self._clock()
+        self._offset = self._wall_clock() - self._clock()
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from attrs import define
+
 from gateway.store.disk import Disk
 from gateway.store.spool.names import parse_file_name
 
@@ -30,19 +32,21 @@ class Level:
     bytes: int = 0
 
 
+@define(eq=False, slots=False)
 class Levels:
-    """Of a spool and its archive, as of the last look.  Blocks; raises OSError."""
+    """Of a spool and its archive, as of the last look.  Blocks; raises OSError.
 
-    def __init__(
-        self, directory: Path, archive: Path, disk: Disk, max_bytes: int
-    ) -> None:
-        """*max_bytes* is `spool.max_bytes`."""
+    *max_bytes* is `spool.max_bytes`.
+    """
+
+    _directory: Path
+    _archive: Path
+    _disk: Disk
+    _max_bytes: int
+
+    def __attrs_post_init__(self) -> None:
         self.spool = Level()
         self.archive = Level()
-        self._directory = directory
-        self._archive = archive
-        self._disk = disk
-        self._max_bytes = max_bytes
         self._next_count = 0.0
 
     def measure(self) -> None:

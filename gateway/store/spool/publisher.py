@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attrs import define, field
+
 from gateway.event import Decode
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
@@ -45,30 +47,23 @@ class Published:
     seconds: float
 
 
+@define(eq=False, slots=False)
 class Publisher:
-    """Makes a file of one segment at a time.  Blocking; raises OSError."""
+    """Makes a file of one segment at a time.  Blocking; raises OSError.
 
-    def __init__(
-        self,
-        node: str,
-        spool: Path,
-        catalog: Catalog,
-        disk: Disk,
-        decoders: Mapping[str, Decode],
-        compression: str,
-        *,
-        keep: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        """*keep*: leave published segments where they are."""
-        self._node = node
-        self._spool = spool
-        self._catalog = catalog
-        self._disk = disk
-        self._decoders = decoders
-        self._compression = compression
-        self._keep = keep
-        self._clock = clock
+    *keep*: leave published segments where they are.
+    """
+
+    _node: str
+    _spool: Path
+    _catalog: Catalog
+    _disk: Disk
+    _decoders: Mapping[str, Decode]
+    _compression: str
+    _keep: bool = field(default=False, kw_only=True)
+    _clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
         self._newest = 0.0
         self._complete: tuple[Entry, Counter[str]] | None = None
         """The last hidden file that was written, and its flaws.  It is left alone if

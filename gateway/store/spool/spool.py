@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
@@ -23,7 +24,7 @@ from twisted.logger import Logger
 from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
 from gateway.store.spool.expiry import Expiry
-from gateway.store.spool.levels import Level, Levels
+from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Published, Publisher
 
 __all__ = ["Settings", "Spool"]
@@ -54,44 +55,43 @@ class Journal(Protocol):
         """Events up to there are in the spool."""
 
 
+@define(eq=False, slots=False)
 class Spool:
-    """The thread, and its interface in the reactor."""
+    """The thread, and its interface in the reactor.
+
+    *on_published* is called in the spool's own thread, and so is *on_expired*,
+    when the archive has dropped files.
+
+    *on_done* is called in the reactor's thread for each segment that is published,
+    or has nothing to publish, after the journal was told.  *also_reserved*: bytes
+    of the disk that are not to be used up.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        directory: Path,
-        archive: Path,
-        publisher: Publisher,
-        settings: Settings,
-        disk: Disk,
-        reactor: IReactorFromThreads,
-        *,
-        published_lsn: int,
-        on_published: Callable[[Published], None] = lambda _: None,
-        on_done: Callable[[Segment], None] = lambda _: None,
-        on_expired: Callable[[], None] = lambda: None,
-        also_reserved: Callable[[], int] = lambda: 0,
-    ) -> None:
-        """*on_published* is called in the spool's own thread, and so is *on_expired*,
-        when the archive has dropped files.
+    _directory: Path
+    _archive: Path
+    _publisher: Publisher
+    _settings: Settings
+    _disk: Disk
+    _reactor: IReactorFromThreads
+    published_lsn: int
+    """Everything up to this lsn has been given to Spark."""
+    _on_published: Callable[[Published], None] = lambda _: None
+    _on_done: Callable[[Segment], None] = lambda _: None
+    _on_expired: Callable[[], None] = lambda: None
+    _also_reserved: Callable[[], int] = lambda: 0
 
-        *on_done* is called in the reactor's thread for each segment that is published,
-        or has nothing to publish, after the journal was told.  *also_reserved*: bytes
-        of the disk that are not to be used up.
-        """
-        self.published_lsn = published_lsn
-        """Everything up to this lsn has been given to Spark."""
+    def __attrs_post_init__(self) -> None:
         self.backlog_bytes = 0
         """Sealed segments that are not published yet."""
-        self._publisher = publisher
-        self._reactor = reactor
-        self._on_published = on_published
-        self._on_done = on_done
-        self._also_reserved = also_reserved
-        self._levels = Levels(directory, archive, disk, settings.max_bytes)
-        self._expiry = Expiry(archive, disk, settings.retention, on_expired)
+        self.levels = Levels(
+            self._directory, self._archive, self._disk, self._settings.max_bytes
+        )
+        """How full the spool and the archive are."""
+        self._expiry = Expiry(
+            self._archive, self._disk, self._settings.retention, self._on_expired
+        )
         self._journal: Journal | None = None
         self._work: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
         self._ended: Deferred[None] | None = None
@@ -131,16 +131,6 @@ class Spool:
         self._stop.set()
         self._work.put(None)
         return self._ended
-
-    @property
-    def level(self) -> Level:
-        """How full the spool is."""
-        return self._levels.spool
-
-    @property
-    def archived(self) -> Level:
-        """How full the archive is."""
-        return self._levels.archive
 
     @property
     def reserved_bytes(self) -> int:
@@ -202,7 +192,7 @@ class Spool:
             self._expiry.run()
 
     def _watch(self) -> None:
-        levels = self._levels
+        levels = self.levels
         levels.measure()
         no_room = levels.why_no_room(self.reserved_bytes)
         self._reactor.callFromThread(self._watched, no_room, levels.spool.files)
@@ -222,5 +212,5 @@ class Spool:
 
     def _hold_if_full(self) -> None:
         if self._journal is not None:
-            full = self._levels.why_full(self.backlog_bytes)
+            full = self.levels.why_full(self.backlog_bytes)
             self._journal.hold("spool", full)
