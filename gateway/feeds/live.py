@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -38,38 +39,30 @@ _CHUNK_BYTES = 1 << 17
 _CHUNK_ELEMENTS = 512
 
 
+@define(eq=False, slots=False)
 class Live:
     """Makes elements of what becomes durable, once for all who want the same.
 
     Everything is called in the reactor's thread but what *in_thread* calls.
+
+    *ring_bytes* is for the elements of all queries together, *pending_bytes* for
+    events that are durable and not decoded yet.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        node: str,
-        decoders: Mapping[str, Decode],
-        *,
-        durable_lsn: Callable[[], int],
-        in_thread: Callable[..., Deferred[Any]],
-        clock: IReactorTime,
-        ring_bytes: int = 16 * _MiB,
-        pending_bytes: int = 16 * _MiB,
-    ) -> None:
-        """*ring_bytes* is for the elements of all queries together, *pending_bytes* for
-        events that are durable and not decoded yet.
-        """
-        self.node = node
-        self.decoders = decoders
+    node: str
+    decoders: Mapping[str, Decode]
+    _durable_lsn: Callable[[], int]
+    _in_thread: Callable[..., Deferred[Any]]
+    _clock: IReactorTime
+    _ring_bytes: int = 16 * _MiB
+    _pending_bytes: int = 16 * _MiB
+
+    def __attrs_post_init__(self) -> None:
         self.skipped = 0
         """Events that some tap was too slow for, each time that happened."""
         self.stopped = False
-        self._durable_lsn = durable_lsn
-        self._in_thread = in_thread
-        self._clock = clock
-        self._ring_bytes = ring_bytes
-        self._pending_bytes = pending_bytes
         self._rings: dict[Query, Ring] = {}
         self._pending: deque[Stored] = deque()
         self._size = 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
+from attrs import define
 from twisted.internet import interfaces
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
@@ -96,34 +97,29 @@ class _Sent(Batch):
         self.stored: Deferred[None] = Deferred()
 
 
+@define(eq=False, slots=False)
 class Sender:
-    """Sends events to one address, between `start` and `stop`."""
+    """Sends events to one address, between `start` and `stop`.
+
+    *websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
+
+    If an acknowledgement is due and nothing arrives for *timeout* seconds, the
+    connection is dropped and another one opened.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        target: interfaces.IStreamClientEndpoint,
-        writer: Writer,
-        *,
-        clock: interfaces.IReactorTime,
-        websocket: str | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        """*websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
+    _target: interfaces.IStreamClientEndpoint
+    writer: Writer
+    _clock: interfaces.IReactorTime
+    _websocket: str | None = None
+    _timeout: float = 30.0
 
-        If an acknowledgement is due and nothing arrives for *timeout* seconds, the
-        connection is dropped and another one opened.
-        """
-        self.writer = writer
+    def __attrs_post_init__(self) -> None:
         self.connections = 0
         """How many connections were opened so far."""
         self.trouble = ""
         """Why there is no connection, or why the last one ended."""
-        self._target = target
-        self._clock = clock
-        self._websocket = websocket
-        self._timeout = timeout
         self._backoff = Backoff()
         self._stream: Stream | None = None
         self._open = False

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from attrs import define
+
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Ranges, SpoolFile
 from gateway.store.disk import Disk
@@ -45,25 +47,23 @@ class _Progress:
         self.batch, self.entry = batch, entry
 
 
+@define(eq=False, slots=False)
 class Cleaner:
-    """Of one spool directory and the query that reads it; one thread uses it."""
+    """Of one spool directory and the query that reads it; one thread uses it.
 
-    def __init__(
-        self,
-        spool: Path,
-        archive: Path | None,
-        checkpoint: Checkpoint,
-        in_tables: Callable[[], Ranges],
-        disk: Disk,
-    ) -> None:
-        """Files go to *archive*, or nowhere if it is None."""
-        self._spool = spool
-        self._archive = archive
-        self._query = _Progress(checkpoint)
-        self._in_tables = in_tables
-        self._disk = disk
-        if archive is not None:
-            disk.make_directory(archive)
+    Files go to *archive*, or nowhere if it is None.
+    """
+
+    _spool: Path
+    _archive: Path | None
+    _checkpoint: Checkpoint
+    _in_tables: Callable[[], Ranges]
+    _disk: Disk
+
+    def __attrs_post_init__(self) -> None:
+        self._query = _Progress(self._checkpoint)
+        if self._archive is not None:
+            self._disk.make_directory(self._archive)
 
     def run(self) -> list[str]:
         """Take out what may go; its names.  Raises `Broken`, OSError."""

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import define
 
 from gateway.spark import stats
 from gateway.spark.lakedisk import LakeDisk
@@ -217,22 +218,17 @@ def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
     )
 
 
+@define(eq=False, slots=False)
 class Compactor:
     """Compacts by itself once a day is over, on a thread of its own."""
 
-    def __init__(
-        self,
-        lake: Path,
-        disk: LakeDisk,
-        done: Callable[[Compacted], None],
-        failed: Callable[[Exception], None],
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
-    ) -> None:
-        self._lake = lake
-        self._disk = disk
-        self._done = done
-        self._failed = failed
-        self._today = today
+    _lake: Path
+    _disk: LakeDisk
+    _done: Callable[[Compacted], None]
+    _failed: Callable[[Exception], None]
+    _today: Callable[[], date] = lambda: datetime.now(UTC).date()
+
+    def __attrs_post_init__(self) -> None:
         self._began_on: date | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()

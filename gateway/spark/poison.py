@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import define
 
 from gateway.event import SCHEMA, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Hole, SpoolFile, write_json
@@ -76,14 +77,14 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+@define(eq=False, slots=False)
 class Poison:
     """Moves files of one spool aside."""
 
-    def __init__(self, spool: Path, aside: Path, disk: LakeDisk, sink: Sink) -> None:
-        self._spool = spool
-        self._aside = aside
-        self._disk = disk
-        self._sink = sink
+    _spool: Path
+    _aside: Path
+    _disk: LakeDisk
+    _sink: Sink
 
     def examine(self, files: Iterable[SpoolFile]) -> list[Hole]:
         """Move aside those that can not be read; returns them.  Raises OSError."""

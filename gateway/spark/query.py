@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attrs import define
+
 from gateway.event import SCHEMA_VERSION
 from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
@@ -41,26 +43,21 @@ _LOOK = 0.05
 _PATIENCE = 30.0
 
 
+@define(eq=False, slots=False)
 class Query:
-    """The query and where it puts its batches."""
+    """The query and where it puts its batches.
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        sink: Sink,
-        checkpoint: Checkpoint,
-        stream: Callable[[], DataFrame],
-        *,
-        trigger: float,
-    ) -> None:
-        """*stream* makes the rows of the tables; a batch begins at most every *trigger*
-        seconds.
-        """
-        self.sink = sink
-        self.checkpoint = checkpoint
-        self._spark = spark
-        self._stream = stream
-        self._trigger = trigger
+    *stream* makes the rows of the tables; a batch begins at most every *trigger*
+    seconds.
+    """
+
+    _spark: SparkSession
+    sink: Sink
+    checkpoint: Checkpoint
+    _stream: Callable[[], DataFrame]
+    _trigger: float
+
+    def __attrs_post_init__(self) -> None:
         self._running: StreamingQuery | None = None
         self._available_now = False
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import Lake, LakeDisk
@@ -91,30 +92,29 @@ def publishing(lake: Path) -> Iterator[None]:
         os.close(fd)
 
 
+@define(eq=False, slots=False)
 class Sink:
     """Takes the batches of the query: what `foreachBatch` calls.
 
     After any exception the query must end, and `recover` comes before the next start.
+
+    *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
+    *count* makes rows of `stats` of the files; *find_resent* says which events in
+    them were there before; *point* is called at each step of a commit, by name.
     """
 
     name = "events"
 
-    def __init__(
-        self,
-        lake: Path,
-        checkpoint: Checkpoint,
-        disk: LakeDisk,
-        *,
-        write: Callable[[Any, Path, Plan], None],
-        count: Callable[[list[tuple[str, Path]]], Counted] | None = None,
-        find_resent: Callable[[list[Path]], Ranges] | None = None,
-        done: Callable[[Committed], None] = lambda committed: None,
-        point: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        """*write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
-        *count* makes rows of `stats` of the files; *find_resent* says which events in
-        them were there before; *point* is called at each step of a commit, by name.
-        """
+    _lake: Path
+    _checkpoint: Checkpoint
+    _disk: LakeDisk
+    _write: Callable[[Any, Path, Plan], None]
+    _count: Callable[[list[tuple[str, Path]]], Counted] | None = None
+    _find_resent: Callable[[list[Path]], Ranges] | None = None
+    _done: Callable[[Committed], None] = lambda committed: None
+    _point: Callable[[str], None] = lambda name: None
+
+    def __attrs_post_init__(self) -> None:
         self.ledger = Ledger()
         self.failure: Exception | None = None
         """Why the last batch failed, as we know it (Spark wraps it in Java)."""
@@ -126,16 +126,8 @@ class Sink:
         """How long the last batch took."""
         self.types: Mapping[str, str] = {}
         """Columns that the next batch has; see `Ledger.types`."""
-        self._lake = lake
-        self._path = lake / INTERNAL / f"{self.name}.json"
-        self._staging = lake / INTERNAL / "staging" / self.name
-        self._checkpoint = checkpoint
-        self._disk = disk
-        self._write = write
-        self._count = count
-        self._find_resent = find_resent
-        self._done = done
-        self._point = point
+        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        self._staging = self._lake / INTERNAL / "staging" / self.name
 
     def recover(self) -> None:
         """Finish what a crash has left, and get ready for the query's start.

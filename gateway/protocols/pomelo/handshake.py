@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+from attrs import define
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
@@ -273,25 +274,18 @@ class Handshake:
     principal: str | None
 
 
+@define(eq=False, slots=False)
 class Handshaker:
     """Answers the handshakes of one listener."""
 
-    def __init__(
-        self,
-        definitions: Definitions,
-        admit: Admit,
-        *,
-        heartbeat: int,
-        user_bytes: int,
-        profiles: Mapping[str, str],
-        clients: Mapping[str, str],
-    ) -> None:
-        self.heartbeat = heartbeat
-        self._definitions = definitions
-        self._admit = admit
-        self._user_bytes = user_bytes
-        self._profiles = profiles
-        self._clients = clients
+    _definitions: Definitions
+    _admit: Admit
+    heartbeat: int
+    _user_bytes: int
+    _profiles: Mapping[str, str]
+    _clients: Mapping[str, str]
+
+    def __attrs_post_init__(self) -> None:
         self._terms: dict[str, Terms] = {}
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
@@ -28,21 +29,23 @@ _SWEEP_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 
+@define(eq=False, slots=False)
 class Outbox:
-    """Pushes what appears in a folder, as long as it runs."""
+    """Pushes what appears in a folder, as long as it runs.
+
+    What waits to be pushed is counted as memory of *journal*.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self, folder: Folder, registry: Registry, journal: Journal, reactor: Any
-    ) -> None:
-        """What waits to be pushed is counted as memory of *journal*."""
-        self._folder = folder
-        self._registry = registry
-        self._journal = journal
-        self._reactor = reactor
+    _folder: Folder
+    _registry: Registry
+    _journal: Journal
+    _reactor: Any
+
+    def __attrs_post_init__(self) -> None:
         self._loop = LoopingCall(self._look)
-        self._loop.clock = reactor
+        self._loop.clock = self._reactor
         self._stopped: Deferred[Any] = succeed(None)
         self._stop_by: float | None = None
         self._swept = 0.0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define
+
 from gateway.protocols.pravega.controller.catalog import Catalog, ReaderGroup
 from gateway.protocols.pravega.controller.messages import Message, decode, new
 from gateway.protocols.pravega.controller.methods import (
@@ -26,19 +28,16 @@ _NO_GROUP, _BAD_CONFIG = 2, 3
 _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
 
 
+@define(eq=False, slots=False)
 class ReaderGroups:
-    """The methods about reader groups."""
+    """The methods about reader groups.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        create: Callable[[str, str], None],
-        delete: Callable[[str, str], None],
-    ) -> None:
-        """*create* and *delete* are for the stream of a group, by scope and name."""
-        self._catalog = catalog
-        self._create = create
-        self._delete = delete
+    *create* and *delete* are for the stream of a group, by scope and name.
+    """
+
+    _catalog: Catalog
+    _create: Callable[[str, str], None]
+    _delete: Callable[[str, str], None]
 
     def methods(self) -> Methods:
         """See `Methods`."""

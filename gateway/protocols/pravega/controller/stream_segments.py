@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define
+
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message, new
@@ -27,23 +29,18 @@ __all__ = ["StreamSegments", "address"]
 _DEFAULT_PORT = 9090
 
 
+@define(eq=False, slots=False)
 class StreamSegments:
-    """The methods about segments, addresses and delegation tokens."""
+    """The methods about segments, addresses and delegation tokens.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        tokens: DelegationTokens,
-        advertise: Callable[[str], tuple[str, int]],
-        create: Callable[[str, str], None],
-    ) -> None:
-        """*advertise* gives the address of the segment store, for a client that
-        addressed the controller by a host.  *create* makes a stream of watermarks.
-        """
-        self._catalog = catalog
-        self._tokens = tokens
-        self._advertise = advertise
-        self._create = create
+    *advertise* gives the address of the segment store, for a client that
+    addressed the controller by a host.  *create* makes a stream of watermarks.
+    """
+
+    _catalog: Catalog
+    _tokens: DelegationTokens
+    _advertise: Callable[[str], tuple[str, int]]
+    _create: Callable[[str, str], None]
 
     def methods(self) -> Methods:
         """See `Methods`."""

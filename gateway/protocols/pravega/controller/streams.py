@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define
+
 from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.messages import Message, decode, new
@@ -35,20 +37,16 @@ _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
 _STREAM_SEGMENTS = 10_000
 
 
+@define(eq=False, slots=False)
 class Streams:
-    """The methods about scopes and streams."""
+    """The methods about scopes and streams.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        transactions: Transactions,
-        *,
-        check_room: Callable[[int], None],
-    ) -> None:
-        """*check_room* raises `Failed` if there is no room for so many segments."""
-        self._catalog = catalog
-        self._transactions = transactions
-        self._check_room = check_room
+    *check_room* raises `Failed` if there is no room for so many segments.
+    """
+
+    _catalog: Catalog
+    _transactions: Transactions
+    _check_room: Callable[[int], None]
 
     def methods(self) -> Methods:
         """See `Methods`."""

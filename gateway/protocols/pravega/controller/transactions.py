@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 
+from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
@@ -49,28 +50,23 @@ _MAX_OPEN = 10_000
 Key = tuple[str, str, int, int]
 
 
+@define(eq=False, slots=False)
 class Transactions:
-    """The methods about transactions."""
+    """The methods about transactions.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        clock: IReactorTime,
-        *,
-        check_room: Callable[[int], None],
-        grant: Callable[[str, str, str], str],
-        ranges: Callable[[str, str], list[Message]],
-    ) -> None:
-        """*check_room* raises `Failed` if there is no room for so many segments.
+    *check_room* raises `Failed` if there is no room for so many segments.
 
-        *grant* makes a delegation token for scope, stream and the caller's name;
-        *ranges* gives a stream's segments with their key ranges.
-        """
-        self._catalog = catalog
-        self._clock = clock
-        self._check_room = check_room
-        self._grant = grant
-        self._ranges = ranges
+    *grant* makes a delegation token for scope, stream and the caller's name;
+    *ranges* gives a stream's segments with their key ranges.
+    """
+
+    _catalog: Catalog
+    _clock: IReactorTime
+    _check_room: Callable[[int], None]
+    _grant: Callable[[str, str, str], str]
+    _ranges: Callable[[str, str], list[Message]]
+
+    def __attrs_post_init__(self) -> None:
         self._leases: dict[Key, IDelayedCall] = {}
         """The timers that abort open transactions."""
         self._deletions: dict[Key, IDelayedCall] = {}

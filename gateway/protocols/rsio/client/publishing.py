@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
+from attrs import define, field
+
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
 from gateway.protocols.rsio.streams import Served
@@ -18,6 +20,7 @@ _AT_ONCE = 1024
 """Elements that are given to the session at most in one call."""
 
 
+@define(eq=False, slots=False)
 class Publishing:
     """Publishes to the one subscriber of a name.
 
@@ -27,21 +30,14 @@ class Publishing:
     stream is flushed and completed, or failed if the block raised.
     """
 
-    def __init__(
-        self,
-        peer: Peer,
-        changed: Condition,
-        outbox: Outbox,
-        *,
-        size: int = 0,
-        confirms: bool = True,
-    ) -> None:
-        self.outbox = outbox
-        """The elements that are not confirmed; use it again on the next connection."""
-        self._peer = peer
-        self._changed = changed
-        self._size = size
-        self._confirms = confirms
+    _peer: Peer
+    _changed: Condition
+    outbox: Outbox
+    """The elements that are not confirmed; use it again on the next connection."""
+    _size: int = 0
+    _confirms: bool = field(default=True, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
         self._stream: Served | None = None
         self._base = 0  # how many elements were confirmed when the stream began
         self._over: Exception | None = None

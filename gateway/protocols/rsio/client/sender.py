@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.error import ConnectError, ConnectingCancelledError
 from twisted.internet.interfaces import IReactorTime
@@ -37,31 +38,27 @@ _FAILURES = (
 )
 
 
+@define(eq=False, slots=False)
 class Sender:
-    """As `gateway.protocols.sender.Sender`: what is not acknowledged is sent again."""
+    """As `gateway.protocols.sender.Sender`: what is not acknowledged is sent again.
+
+    *connect* makes a connection; *size* is in bytes, 0 if elements differ.
+
+    With a name, elements are stored exactly once; without one, at least once.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        connect: Callable[[], AbstractAsyncContextManager[Peer]],
-        publisher: str = "events",
-        *,
-        clock: IReactorTime,
-        size: int = 0,
-    ) -> None:
-        """*connect* makes a connection; *size* is in bytes, 0 if elements differ.
+    _connect: Callable[[], AbstractAsyncContextManager[Peer]]
+    _publisher: str = "events"
+    _clock: IReactorTime = field(kw_only=True)
+    _size: int = 0
 
-        With a name, elements are stored exactly once; without one, at least once.
-        """
+    def __attrs_post_init__(self) -> None:
         self.connections = 0
         """How many were opened so far."""
         self.trouble = ""
         """Why the last connection ended or none could be made; "" while publishing."""
-        self._connect = connect
-        self._publisher = publisher
-        self._clock = clock
-        self._size = size
         self._outbox = Outbox()
         self._publishing: Publishing | None = None
         self._waiting: list[Deferred[None]] = []
