@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import define, field
+
 from gateway.interfaces import Connection, Journal
 
 __all__ = ["Valve"]
 
 
+@define(eq=False)
 class Valve:
     """Pauses a connection while the journal is full, or has too much of it to store.
 
     The connection is read again when there is room, and half of its limit is free.
+
+    *limit* is `limits.unacknowledged_bytes`.
+
+    *room* is called when the journal is no longer full; it has to call `regulate`.
     """
 
-    __slots__ = ("_asked", "_connection", "_journal", "_limit", "_room", "paused")
-
-    def __init__(
-        self,
-        connection: Connection,
-        journal: Journal,
-        limit: int,
-        room: Callable[[], None],
-    ) -> None:
-        """*limit* is `limits.unacknowledged_bytes`.
-
-        *room* is called when the journal is no longer full; it has to call `regulate`.
-        """
-        self.paused = False
-        """The connection is not read."""
-        self._connection = connection
-        self._journal = journal
-        self._limit = limit
-        self._room = room
-        self._asked = False
+    _connection: Connection
+    _journal: Journal
+    _limit: int
+    _room: Callable[[], None]
+    paused: bool = field(default=False, init=False)
+    """The connection is not read."""
+    _asked: bool = field(default=False, init=False)
 
     def regulate(self, unacknowledged: int, *, feeding: bool = True) -> None:
         """Pause or resume; *unacknowledged* bytes of the connection wait for the disk.

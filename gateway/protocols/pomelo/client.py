@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attrs import define
 from twisted.internet import interfaces
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -38,34 +39,28 @@ class Disconnected(Exception):
     """The connection ended, or never was one; str() says why."""
 
 
+@define(eq=False, slots=False)
 class Client:
-    """One connection."""
+    """One connection.
+
+    *websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
+
+    The connection is dropped if the handshake takes more than *timeout* seconds, or
+    if the server sends nothing for two of its heartbeat intervals.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        target: interfaces.IStreamClientEndpoint,
-        *,
-        clock: interfaces.IReactorTime,
-        user: Mapping[str, Any] | None = None,
-        on_push: Callable[[str, bytes], None] = lambda route, body: None,
-        on_closed: Callable[[str], None] = lambda why: None,
-        websocket: str | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        """*websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
+    _target: interfaces.IStreamClientEndpoint
+    _clock: interfaces.IReactorTime
+    _user: Mapping[str, Any] | None = None
+    _on_push: Callable[[str, bytes], None] = lambda route, body: None
+    _on_closed: Callable[[str], None] = lambda why: None
+    _websocket: str | None = None
+    _timeout: float = 30.0
 
-        The connection is dropped if the handshake takes more than *timeout* seconds, or
-        if the server sends nothing for two of its heartbeat intervals.
-        """
-        self._session = ClientSession(user)
-        self._target = target
-        self._clock = clock
-        self._on_push = on_push
-        self._on_closed = on_closed
-        self._websocket = websocket
-        self._timeout = timeout
+    def __attrs_post_init__(self) -> None:
+        self._session = ClientSession(self._user)
         self._responses: dict[int, Deferred[bytes]] = {}
         self._stream: Stream | None = None
         self._connecting: Deferred[Any] | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from attrs import define, field
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -63,26 +64,20 @@ class Submitter(Protocol):
         """A change was not stored: none that was submitted since will be."""
 
 
+@define(eq=False)
 class PendingRead:
-    """A read that is not answered yet."""
+    """A read that is not answered yet.
 
-    __slots__ = ("container", "read", "refuse", "respond", "waited")
+    Calls `respond(self, answer)` or, for a bad request, `refuse(why)`.
+    """
 
-    def __init__(
-        self,
-        container: Container,
-        read: Read,
-        respond: Callable[[PendingRead, Answer], None],
-        refuse: Callable[[Refusal], None],
-    ) -> None:
-        """Calls `respond(self, answer)` or, for a bad request, `refuse(why)`."""
-        self.container: Container | None = container
-        """None once it is answered or cancelled."""
-        self.read = read
-        self.respond = respond
-        self.refuse = refuse
-        self.waited = False
-        """At the first try there was nothing to read."""
+    container: Container | None
+    """None once it is answered or cancelled."""
+    read: Read
+    respond: Callable[[PendingRead, Answer], None]
+    refuse: Callable[[Refusal], None]
+    waited: bool = field(default=False, init=False)
+    """At the first try there was nothing to read."""
 
     def cancel(self) -> None:
         """Never answer it."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, TypeAlias, cast
 
+from attrs import define
 from isal import isal_zlib
 
 from gateway.interfaces import Refusal
@@ -56,20 +57,16 @@ class Streams(Protocol):
         """None if we never used that Id."""
 
 
+@define(eq=False)
 class Run:
     """Consecutive whole elements of one stream."""
 
-    __slots__ = ("count", "messages", "octets", "stream")
-
-    def __init__(
-        self, stream: Consumed, count: int, octets: int, messages: bytes
-    ) -> None:
-        self.stream = stream
-        self.count = count
-        self.octets = octets
-        """Bytes of the elements, without the messages around them."""
-        self.messages = messages
-        """Their onNext messages as they came, or one onNextPacked."""
+    stream: Consumed
+    count: int
+    octets: int
+    """Bytes of the elements, without the messages around them."""
+    messages: bytes
+    """Their onNext messages as they came, or one onNextPacked."""
 
 
 class Overrun:

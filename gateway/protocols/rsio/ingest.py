@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -61,40 +62,31 @@ class _Intake:
         return self.stream.offset + self.credit.durable
 
 
+@define(eq=False)
 class Ingest:
-    """Submits the elements of one connection to the journal."""
+    """Submits the elements of one connection to the journal.
 
-    __slots__ = ("_acknowledged", "_arrived", "_claims", "_connection", "_flush",
-                 "_intakes", "_listener", "_lost", "_session", "_stopped", "_submitted",
-                 "_waits_for_room", "unacknowledged")  # fmt: skip
+    *flush* writes what the session has queued; *acknowledged* is called when a
+    batch is durable and its demand was given, *lost* when one can not be stored.
+    """
 
-    def __init__(
-        self,
-        listener: Listener,
-        session: Session,
-        connection: Connection,
-        flush: Callable[[], None],
-        acknowledged: Callable[[], None],
-        lost: Callable[[Failure], None],
-    ) -> None:
-        """*flush* writes what the session has queued; *acknowledged* is called when a
-        batch is durable and its demand was given, *lost* when one can not be stored.
-        """
-        self._flush = flush
-        self._listener = listener
-        self._session = session
-        self._connection = connection
-        self._acknowledged = acknowledged
-        self._lost = lost
-        self._intakes: dict[Consumed, _Intake] = {}
-        self._claims: dict[Claim, Consumed | None] = {}
-        self._arrived: list[Run] = []
-        self._stopped = False
-        self._waits_for_room = False
-        self._submitted: dict[int, tuple[Batch, dict[_Intake, int]]] = {}
-        """Batches that are not durable yet, by identity, in order, and whose they are."""
-        self.unacknowledged = 0
-        """The bytes that they hold."""
+    _listener: Listener
+    _session: Session
+    _connection: Connection
+    _flush: Callable[[], None]
+    _acknowledged: Callable[[], None]
+    _lost: Callable[[Failure], None]
+    _intakes: dict[Consumed, _Intake] = field(factory=dict, init=False)
+    _claims: dict[Claim, Consumed | None] = field(factory=dict, init=False)
+    _arrived: list[Run] = field(factory=list, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _waits_for_room: bool = field(default=False, init=False)
+    _submitted: dict[int, tuple[Batch, dict[_Intake, int]]] = field(
+        factory=dict, init=False
+    )
+    """Batches that are not durable yet, by identity, in order, and whose they are."""
+    unacknowledged: int = field(default=0, init=False)
+    """The bytes that they hold."""
 
     @property
     def pending(self) -> int:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 import msgspec
+from attrs import define
 from twisted.internet.defer import Deferred, succeed
 
 from gateway.event import Origin, Stored
@@ -56,18 +57,14 @@ class Key(NamedTuple):
         return cls(said, publisher) if said else None
 
 
+@define(eq=False)
 class Claim:
     """One stream's exclusive right to publish under a key."""
 
-    __slots__ = ("_evicted", "_progress", "_ready", "key")
-
-    def __init__(
-        self, key: Key, progress: _Progress, ready: Ready, evicted: Evicted
-    ) -> None:
-        self.key = key
-        self._progress = progress
-        self._ready = ready
-        self._evicted = evicted
+    key: Key
+    _progress: _Progress
+    _ready: Ready
+    _evicted: Evicted
 
     def begin(self) -> None:
         """Call *ready* when no element is on its way to the disk: now, or later."""

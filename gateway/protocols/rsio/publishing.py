@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -33,33 +34,26 @@ _TURN_ELEMENTS = 1024
 _LARGE_BYTES = 1 << 16
 
 
+@define(eq=False)
 class Publishing:
-    """Publishes to the subscribers of one connection."""
+    """Publishes to the subscribers of one connection.
 
-    __slots__ = ("_again", "_clock", "_closed", "_flush", "_origin", "_producer",
-                 "_publishers", "_pumping", "_ready", "_streams",
-                 "_writable")  # fmt: skip
+    *flush* writes what the producer has queued, and may call `writable`.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        producer: Producer,
-        publishers: Publishers,
-        origin: Origin,
-        flush: Callable[[], None],
-        clock: IReactorTime,
-    ) -> None:
-        """*flush* writes what the producer has queued, and may call `writable`."""
-        self._producer = producer
-        self._publishers = publishers
-        self._origin = origin
-        self._flush = flush
-        self._clock = clock
-        self._streams: set[Served] = set()
-        self._ready: deque[Served] = deque()
-        self._writable = True
-        self._pumping = self._again = self._closed = False
+    _producer: Producer
+    _publishers: Publishers
+    _origin: Origin
+    _flush: Callable[[], None]
+    _clock: IReactorTime
+    _streams: set[Served] = field(factory=set, init=False)
+    _ready: deque[Served] = field(factory=deque, init=False)
+    _writable: bool = field(default=True, init=False)
+    _pumping: bool = field(default=False, init=False)
+    _again: bool = field(default=False, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def subscribed(self, stream: Served) -> None:
         """The peer subscribes: accept the stream, or fail it."""

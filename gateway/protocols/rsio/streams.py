@@ -13,6 +13,8 @@ Id may be in use in both directions.
 
 from __future__ import annotations
 
+from attrs import define, field
+
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.demand import Demand, saturating_add
 from gateway.protocols.rsio.limits import Limits
@@ -23,56 +25,50 @@ UNKNOWN = -1
 """The size of the elements of a stream before its onSubscribe."""
 
 
+@define(eq=False)
 class Consumed:
     """A stream that we subscribed to."""
 
-    __slots__ = ("arrived", "context", "dropped", "id", "offset", "parts", "publisher",
-                 "room", "size")  # fmt: skip
-
-    def __init__(self, number: int, publisher: str, room: int, offset: int) -> None:
-        self.id = number
-        self.publisher = publisher
-        self.room = room
-        """Elements that were requested and have not begun to arrive."""
-        self.offset = offset
-        """How many of the publisher's elements precede this stream (extension 2)."""
-        self.size = UNKNOWN
-        """Octets of each element; 0 if they differ, `UNKNOWN` before onSubscribe."""
-        self.arrived = 0
-        """Elements that have arrived, whole or with all their parts."""
-        self.dropped = False
-        """Cancelled or terminated: what still arrives is skipped."""
-        self.parts: dict[int, bytearray] | None = None
-        """Unfinished split elements by Id; `Reassembly` keeps them."""
-        self.context: object = None
-        """For the session's user."""
+    id: int
+    publisher: str
+    room: int
+    """Elements that were requested and have not begun to arrive."""
+    offset: int
+    """How many of the publisher's elements precede this stream (extension 2)."""
+    size: int = UNKNOWN
+    """Octets of each element; 0 if they differ, `UNKNOWN` before onSubscribe."""
+    arrived: int = 0
+    """Elements that have arrived, whole or with all their parts."""
+    dropped: bool = False
+    """Cancelled or terminated: what still arrives is skipped."""
+    parts: dict[int, bytearray] | None = None
+    """Unfinished split elements by Id; `Reassembly` keeps them."""
+    context: object = None
+    """For the session's user."""
 
 
+@define(eq=False)
 class Served:
     """A stream that the peer subscribed to."""
 
-    __slots__ = ("context", "demand", "first", "granted", "id", "live", "offset",
-                 "publisher", "size", "split_elements")  # fmt: skip
-
-    def __init__(self, number: int, publisher: str, offset: int | None) -> None:
-        self.id = number
-        self.publisher = publisher
-        self.demand = Demand()
-        """How many elements may be sent now."""
-        self.first = 0
-        """The demand that came with the subscribe."""
-        self.granted = 0
-        """All the demand so far, the first included."""
-        self.offset = offset
-        """How many elements the subscriber has already; None if it did not say."""
-        self.size = UNKNOWN
-        """As in `Consumed`."""
-        self.live = True
-        """Neither terminated nor cancelled."""
-        self.split_elements = 0
-        """How many elements were sent in parts; the Id of the latest."""
-        self.context: object = None
-        """For the session's user."""
+    id: int
+    publisher: str
+    offset: int | None
+    """How many elements the subscriber has already; None if it did not say."""
+    demand: Demand = field(factory=Demand)
+    """How many elements may be sent now."""
+    first: int = 0
+    """The demand that came with the subscribe."""
+    granted: int = 0
+    """All the demand so far, the first included."""
+    size: int = UNKNOWN
+    """As in `Consumed`."""
+    live: bool = True
+    """Neither terminated nor cancelled."""
+    split_elements: int = 0
+    """How many elements were sent in parts; the Id of the latest."""
+    context: object = None
+    """For the session's user."""
 
     def wanted(self, more: int) -> None:
         """The subscriber requested *more* elements."""
