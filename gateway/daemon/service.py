@@ -57,7 +57,6 @@ from gateway.net import (
     admin_connections,
     raise_descriptor_limit,
 )
-from gateway.net.connection import READ_BYTES
 from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
@@ -272,16 +271,9 @@ class Gateway(MultiService):
             for port in self.protocols.ports(configured):
                 listener = Listener(
                     _settings(configured, port),
-                    port.accept,
+                    port,
                     self._reactor,
                     sessions,
-                    subprotocols=port.subprotocols,
-                    alpn=port.alpn,
-                    acknowledges=port.acknowledges,
-                    mixed=port.mixed,
-                    text=port.text,
-                    prefixes=port.prefixes,
-                    unread_bytes=max(port.unread_bytes, READ_BYTES),
                     rejection_log=rejection_log,
                     turns=turns,
                     memory=memory,

@@ -1,6 +1,6 @@
 """A listener of the configuration: its port, its connections, and how it drains.
 
-listener = Listener(settings, accept, reactor, sessions)
+listener = Listener(settings, port, reactor, sessions)
 listener.bind()           # or raises CannotListen
 listener.start()
 ...
@@ -11,7 +11,7 @@ listener.drain(5.0)       # fires when no connection is left
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from gateway import config
-from gateway.interfaces import Accept, Refusal
+from gateway.interfaces import Refusal
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import READ_BYTES, AcceptedConnection
@@ -44,27 +44,19 @@ from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.transport import address_text
 from gateway.net.turns import Turns
 from gateway.net.websocket_upgrade import UpgradeParser
+from gateway.protocol import Port
 
 __all__ = ["CannotListen", "Listener"]
 
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
 _TLS_CHECK_SECONDS = 5.0
-_UNREAD_BYTES = READ_BYTES
-"""What one read can lead to, in a protocol that answers no longer than it is asked."""
 
 
 class Listener:
     """One of `listeners`, and its connections.
 
-    *subprotocols* and *alpn* are the names the protocol has in WebSocket and TLS.
-    *mixed*: with `websocket` on, plain connections are taken on the same port.
-    *acknowledges*: a peer that closes before its acknowledgement sends again.
-    *text*: WebSocket clients may send text messages, which count like binary ones.
-    *prefixes*: what the protocol's own connections may begin with though it looks like
-    HTTP, TLS or a PROXY header.
-    *unread_bytes*: what may be written to a peer that does not read, beyond
-    `connection.READ_BYTES`; a protocol that sends more than acknowledgements sets it.
+    *port* is what the protocol says of it, *sessions* names the next connection.
     *reuse_port*: other processes listen on the same port.  *rejection_log* is shared by
     all listeners.  *on_refused* is called with the configuration key of every refusal,
     None if it has none, *on_wrong_credentials* with our name when a peer gave some.
@@ -75,17 +67,10 @@ class Listener:
     def __init__(
         self,
         settings: config.Listener,
-        accept: Accept,
+        port: Port,
         reactor: Any,
         sessions: Callable[[], str],
         *,
-        subprotocols: Sequence[str] = (),
-        alpn: Sequence[bytes] = (),
-        mixed: bool = False,
-        text: bool = False,
-        acknowledges: bool = True,
-        prefixes: Sequence[bytes] = (),
-        unread_bytes: int = _UNREAD_BYTES,
         reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
@@ -105,7 +90,7 @@ class Listener:
         self.bytes = 0
         """Received, as they came over the wire."""
 
-        self.accept = accept
+        self.accept = port.accept
         self.next_session = sessions
         self.clock = cast(IReactorTime, reactor)
         self.turns = turns or Turns(self.clock)
@@ -115,22 +100,24 @@ class Listener:
         self.limits = settings.limits
         self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket
-        self.upgrades = self.websocket is not None and not mixed
+        self.upgrades = self.websocket is not None and not port.mixed
         """Nothing but WebSocket is taken."""
-        self.text = text
-        self.acknowledges = acknowledges
-        self.prefixes = tuple(prefixes)
+        self.text = port.text
+        self.acknowledges = port.acknowledges
+        self.prefixes = tuple(port.prefixes)
         self.proxied = settings.proxy_protocol is not None
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
-        self.unread_bytes = unread_bytes
+        self.unread_bytes = max(port.unread_bytes, READ_BYTES)
+        """What may be written to a peer that does not read, beyond `READ_BYTES`: no less
+        than one read can lead to, in a protocol that answers no longer than it is asked.
+        """
         self.linger = _LINGER_SECONDS
 
         self._on_wrong_credentials = on_wrong_credentials
         self._settings = settings
         self._reactor = reactor
-        self._subprotocols = subprotocols
-        self._alpn = alpn
+        self._served = port
         self._reuse_port = reuse_port
         self._rejections = Rejections(
             self.name,
@@ -179,7 +166,7 @@ class Listener:
         """Read the certificate; `bind` does.  Raises `tls.UnusableCertificate`."""
         if self._settings.tls is not None:
             self.tls = ServerTls(
-                self.name, self._settings.tls, self.clock, alpn=self._alpn
+                self.name, self._settings.tls, self.clock, alpn=self._served.alpn
             )
 
     def start(self) -> None:
@@ -312,7 +299,7 @@ class Listener:
         """For the request of one WebSocket."""
         assert self.websocket is not None
         origins = self.websocket.origins or ("*",)
-        return UpgradeParser(self.websocket.path, origins, self._subprotocols)
+        return UpgradeParser(self.websocket.path, origins, self._served.subprotocols)
 
     def count_rejection(self, reason: str) -> None:
         """Count one that needs no line in the log."""

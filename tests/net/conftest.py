@@ -9,7 +9,7 @@ import ssl
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ from gateway.config.endpoint import parse_endpoint
 from gateway.interfaces import Connection, Refusal
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
+from gateway.protocol import Port
 from gateway.testing.certificates import Authority
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
@@ -181,6 +182,8 @@ def settings(**changes: Any) -> SimpleNamespace:
 
 MakeNet = Callable[..., Net]
 
+_OF_PORT = {field.name for field in fields(Port)}
+
 
 @pytest.fixture
 def make_net() -> MakeNet:
@@ -198,9 +201,15 @@ def make_net() -> MakeNet:
             net.servers.append(Recorder(connection, net.act))
             return net.servers[-1]
 
-        listener = Listener(
-            settings(**changes), accept, clock, lambda: next(names), **(keywords or {})
+        more = dict(keywords or {})
+        unread_bytes = more.pop("unread_bytes", READ_BYTES)
+        port = Port(
+            accept=accept, **{name: more.pop(name) for name in _OF_PORT & more.keys()}
         )
+        listener = Listener(
+            settings(**changes), port, clock, lambda: next(names), **more
+        )
+        listener.unread_bytes = unread_bytes  # less than a protocol may ask for
         net = Net(listener, clock)
         if act is not None:
             net.act = act
@@ -386,6 +395,7 @@ from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
 from gateway.config.endpoint import parse_endpoint
 from gateway.net import Listener, CannotListen, raise_descriptor_limit
+from gateway.protocol import Port
 
 class Echo:
     made = []
@@ -409,7 +419,7 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
     base.update(changes)
     base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))
-    return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), accept,
+    return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), Port(accept=accept),
                     reactor, lambda: f"s{next(number)}", **(keywords or {}))
 
 def serve(accept=Echo, **changes):

@@ -20,6 +20,7 @@ from twisted.internet.testing import StringTransport
 
 from gateway.config.endpoint import parse_endpoint
 from gateway.net.listen import Listener
+from gateway.protocol import Port
 from gateway.testing.certificates import Authority
 
 Make = Callable[..., Any]
@@ -63,9 +64,8 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
         limits=limits,
     )
     names = (f"s{number}" for number in itertools.count())
-    listener = Listener(
-        settings, service.accept, service.clock, lambda: next(names), **keywords
-    )
+    port = Port(accept=service.accept, **keywords)
+    listener = Listener(settings, port, service.clock, lambda: next(names))
     listener.load_tls()
     link, wire = listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)), Wire()
     assert link is not None
