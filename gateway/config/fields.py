@@ -52,6 +52,7 @@ _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^/\s?#@]+", re.ASCII)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
 _URL_PATH = re.compile(r"/[!-~]*", re.ASCII)
 
 
@@ -76,8 +77,16 @@ def _folder(info: ValidationInfo) -> Path:
     return info.context["folder"] if info.context else Path()
 
 
+def _plain_path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if _URL.match(_text(value)):
+        raise ValueError(f"must be a path of this machine, not a URL: {value!r}")
+    return Path(_text(value))
+
+
 def _path(value: object, info: ValidationInfo) -> Path:
-    return _folder(info) / (value if isinstance(value, Path) else _text(value))
+    return _folder(info) / _plain_path(value)
 
 
 def _file(value: object, info: ValidationInfo) -> Path:
@@ -92,10 +101,6 @@ def _file(value: object, info: ValidationInfo) -> Path:
     except OSError as why:
         raise ValueError(f"{(why.strerror or str(why)).lower()}: {shown}") from None
     return path
-
-
-def _plain_path(value: object) -> Path:
-    return value if isinstance(value, Path) else Path(_text(value))
 
 
 def _endpoint(value: object, info: ValidationInfo) -> Endpoint:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred
@@ -42,6 +42,7 @@ from gateway.daemon import logs, notify, statistics
 from gateway.daemon.clock import make_monotonic
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.protocols import Broken, Protocols
+from gateway.daemon.terminal import Terminal, leave
 from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.page import tap_page
@@ -91,7 +92,7 @@ class Options(usage.Options):
         try:
             self["loaded"] = config.load(Path(self["config"]))
         except config.Invalid as why:
-            _leave(str(why))
+            leave(str(why))
         if self["check-config"]:
             sys.stdout.write(f"{self['config']}: ok\n")
             sys.exit(0)
@@ -105,7 +106,9 @@ def makeService(options: Options) -> IService:
     make_monotonic(reactor)
     loaded: config.Config = options["loaded"]
     root = logs.LoggingService(loaded.logging, options.parent)
-    Gateway(loaded, reactor, RealDisk()).setServiceParent(root)
+    twistd = options.parent or {"nodaemon": True}
+    terminal = Terminal(in_background=not twistd["nodaemon"])
+    Gateway(loaded, reactor, RealDisk(), terminal).setServiceParent(root)
     service: IService = root
     return service
 
@@ -114,7 +117,7 @@ def refuse_uvloop(reactor: Any) -> None:
     """Refuse uvloop: it does not report a peer that resets with data in flight."""
     loop = getattr(reactor, "_asyncioEventloop", None)
     if type(loop).__module__.startswith("uvloop"):
-        _leave("gateway does not run on uvloop, which loses disconnects; use epoll")
+        leave("gateway does not run on uvloop, which loses disconnects; use epoll")
 
 
 class Gateway(MultiService):
@@ -122,9 +125,12 @@ class Gateway(MultiService):
 
     _log = Logger()
 
-    def __init__(self, settings: config.Config, reactor: Any, disk: Disk) -> None:
+    def __init__(
+        self, settings: config.Config, reactor: Any, disk: Disk, terminal: Terminal
+    ) -> None:
         super().__init__()
         self.settings = settings
+        self._terminal = terminal
         self.listeners: list[Listener] = []
         self._reactor = reactor
         self._disk = disk
@@ -147,7 +153,7 @@ class Gateway(MultiService):
             Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
             segment.NewerFormat, Unreadable, Unusable,
         ) as why:  # fmt: skip
-            _leave(f"gateway can not start: {why}")
+            self._terminal.leave(f"gateway can not start: {why}")
         super().privilegedStartService()
 
     def startService(self) -> None:
@@ -155,14 +161,14 @@ class Gateway(MultiService):
         try:
             super().startService()  # binds the admin port
         except CannotListenError as why:
-            _leave(f"gateway can not start: admin: {why}")
+            self._terminal.leave(f"gateway can not start: admin: {why}")
         self.storage.start()
         self._every(_CHECK_SECONDS, self.storage.journal.check)
         self.lake.begin(self.storage.journal.durable_lsn)
         try:
             self.protocols.start()
         except Broken as why:
-            _leave(f"gateway can not start: {why}")
+            self._terminal.leave(f"gateway can not start: {why}")
         for listener in self.listeners:
             listener.start()
         self._phase = None
@@ -181,6 +187,7 @@ class Gateway(MultiService):
             where=where,
             admin=self.admin.address,
         )
+        self._terminal.close()
         notify.ready(f"taking events: {where}")
 
     def _every(self, seconds: float, do: Callable[[], object]) -> None:
@@ -399,11 +406,20 @@ class Gateway(MultiService):
         for loop in self._loops:
             if loop.running:
                 loop.stop()
-        self._log.info(
-            "Stopped: everything acknowledged (lsn {lsn}) is published",
-            lsn=self.storage.journal.durable_lsn,
-        )
+        self._tell_stopped()
         await super().stopService()
+
+    def _tell_stopped(self) -> None:
+        acknowledged = self.storage.journal.durable_lsn
+        published = self.storage.spool.published_lsn
+        if published >= acknowledged:
+            text = "Stopped: everything acknowledged (lsn {lsn}) is published"
+        else:
+            text = (
+                "Stopped: {waiting} acknowledged events (up to lsn {lsn}) wait in the "
+                "journal; the next start publishes them"
+            )
+        self._log.info(text, lsn=acknowledged, waiting=acknowledged - published)
 
 
 def _settings(listener: config.Listener, port: Port) -> config.Listener:
@@ -427,9 +443,3 @@ def _sessions(begun: float) -> Callable[[], str]:
         return f"{prefix}-{count}"
 
     return next_session
-
-
-def _leave(why: str) -> NoReturn:
-    """End the start with a sentence instead of a traceback."""
-    sys.stderr.write(why.rstrip() + "\n")
-    raise SystemExit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import os
 import signal
 import sys
 import threading
@@ -254,7 +253,7 @@ def run(
     finally:
         if mine is not None:
             _quietly(mine.stop)
-        os.close(held)
+        held.release()
 
 
 def _loop(

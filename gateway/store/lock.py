@@ -1,33 +1,79 @@
-"""The lock file: one running daemon for each data directory."""
+"""The lock: one running daemon for each data directory.
+
+Held twice: on the directory, as a lock file can be removed, and on the file `lock` in it,
+which says who has it, and which earlier versions look at.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Locked", "lock"]
+__all__ = ["Lock", "Locked", "lock"]
 
 
 class Locked(Exception):
     """Somebody else has it; the text says who."""
 
 
-def lock(path: Path, what: str) -> int:
-    """Take the lock file at *path* until the process ends; returns its descriptor.
+class Lock:
+    """What holds a directory: until `release`, or until the process dies."""
 
-    The kernel lets go when the process dies, however it dies.  Raises `Locked`.
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def take(self, path: Path, flags: int) -> int:
+        """Open *path* and lock it; raises BlockingIOError if somebody else has it."""
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o640)
+        self._fds.append(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
+
+    def release(self) -> None:
+        """Let go; idempotent."""
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+def lock(path: Path, what: str) -> Lock:
+    """Lock the directory of *path*, and the lock file there.
+
+    *what* is told to whoever comes second.  Raises `Locked`, OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    held = Lock()
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _locking_files_only():
+            held.take(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        file = held.take(path, os.O_RDWR | os.O_CREAT)
     except BlockingIOError:
-        holder = os.read(fd, 200).decode("utf-8", "replace").strip()
-        os.close(fd)
-        raise Locked(
-            f"{path.parent} is in use by {holder or 'another process'} (lock {path})"
-        ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{what}, pid {os.getpid()}\n".encode(), 0)
-    return fd
+        held.release()
+        who = f"{path.parent} is in use by {_holder(path)} (lock {path})"
+        raise Locked(who) from None
+    except BaseException:
+        held.release()
+        raise
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
+    return held
+
+
+@contextlib.contextmanager
+def _locking_files_only() -> Iterator[None]:
+    """NFS locks what is open for writing, which a directory never is."""
+    try:
+        yield
+    except OSError as why:
+        if why.errno != errno.EBADF:
+            raise
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")[:200].strip() or "another process"
+    except OSError:
+        return "another process"

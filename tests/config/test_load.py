@@ -240,6 +240,10 @@ def test_where_pravega_clients_are_sent(
         ("node: 7", "node: must be text, not 7 (line 1)"),
         ("data_dir: ''", ("data_dir: must be text of at least one character, not '' "
          "(line 1)")),
+        ("data_dir: s3://bucket/x", ("data_dir: must be a path of this machine, not a URL: "
+         "'s3://bucket/x' (line 1)")),
+        ("spool: {directory: 's3a://bucket/spool'}", ("spool.directory: must be a path of "
+         "this machine, not a URL: 's3a://bucket/spool' (line 1)")),
         ("spool: {retention: 24}", ("spool.retention: must be a time with its unit, such "
          "as 200ms, 5s, 15m, 1h or 30d, not 24 (line 1)")),
         ("spool: {roll_events: 1.5}", ("spool.roll_events: must be a whole number, "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -54,6 +56,35 @@ def test_an_admin_port_that_is_taken_ends_the_start(
     assert done.returncode == 1
     assert f"can not start: admin: Couldn't listen on {where}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
+    """Without `-n` it comes back when events are taken, or says why they are not."""
+    daemon = prepare()
+    pid_file = daemon.config.with_name("twistd.pid")
+
+    def start_in_background() -> subprocess.CompletedProcess[str]:
+        words = [one for one in daemon.command if one not in ("-n", "--pidfile=")]
+        pid = f"--pidfile={pid_file}"
+        log = f"--logfile={pid_file.with_suffix('.log')}"
+        words.insert(words.index("gateway"), pid)
+        words.insert(words.index("gateway"), log)
+        return run(*words, cwd=pid_file.parent)
+
+    host, _, port = daemon.admin.rpartition(":")
+    with socket.create_server((host, int(port))):
+        done = start_in_background()
+    assert done.returncode == 1
+    assert "gateway can not start: admin: Couldn't listen on" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not pid_file.exists()
+    done = start_in_background()
+    try:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert daemon.get("/readyz") == b"ready\n"
+    finally:
+        os.kill(int(pid_file.read_text()), signal.SIGTERM)
+        eventually(lambda: not pid_file.exists(), "it has ended")
 
 
 def test_a_directory_has_one_daemon(
@@ -233,6 +264,24 @@ def test_sigterm_answers_what_was_taken(
     assert daemon.segments() == []
     assert "did not finish in time" not in daemon.log
     assert "Stopped: everything acknowledged" in daemon.log
+
+
+def test_what_could_not_be_published_is_told_at_the_end(
+    start: Callable[..., Any],
+) -> None:
+    """The last line says that events wait; the next start publishes them."""
+    daemon = start(spool={"roll_interval": "1h"})
+    with PyLogBeatClient(*daemon.address()) as client:
+        client.send([event(number) for number in range(5)])
+    aside = daemon.spool.rename(daemon.spool.with_name("aside"))
+    daemon.spool.touch()  # no directory: nothing can be written there
+    assert daemon.terminate() in TERMINATED
+    assert "Stopped: 5 acknowledged events (up to lsn 5) wait in the" in daemon.log
+    daemon.spool.unlink()
+    aside.rename(daemon.spool)
+    daemon.start()
+    daemon.settled()
+    assert len(daemon.rows()) == 5
 
 
 def test_sigterm_does_not_wait_for_who_has_nothing_to_say(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import threading
 import time
@@ -433,7 +432,7 @@ def test_two_jobs_on_one_directory(
         with pytest.raises(job.Failed, match="in use by gateway spark, pid"):
             run_once()
     finally:
-        os.close(held)
+        held.release()
     run_once()
 
 

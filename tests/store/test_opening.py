@@ -143,3 +143,6 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     start()
     with pytest.raises(Locked, match="in use by gateway gw, pid"):
         start()
+    (tmp_path / "data" / "lock").unlink()
+    with pytest.raises(Locked, match="in use by another process"):
+        start()
