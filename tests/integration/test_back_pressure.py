@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import Daemon, archiving, listener
 from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
@@ -159,25 +158,6 @@ def world(start: Callable[..., Daemon], tmp_path: Path) -> Iterator[World]:
     made = World(start(**SETTINGS), tmp_path)
     yield made
     made.kill()
-
-
-@contextlib.contextmanager
-def archiving(daemon: Any) -> Iterator[None]:
-    """In place of the Spark job: files of the spool are moved to the archive."""
-    stopping = threading.Event()
-
-    def archive() -> None:
-        while not stopping.wait(0.05):
-            for path in sorted(daemon.spool.glob("events-*.parquet")):
-                path.rename(daemon.archive / path.name)
-
-    thread = threading.Thread(target=archive)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +11,11 @@ from typing import Any
 import pytest
 
 from daemons import listener
-from gateway.protocols.pravega.codec import REPLIES, decode, encode
-from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
     AppendSetup,
     DataAppended,
-    Hello,
     SetupAppend,
 )
 from gateway.protocols.pravega.wire_segments import (
@@ -34,34 +30,11 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
     UpdateSegmentAttribute,
 )
+from pravega_socket import Client
 
 WRITER, ATTRIBUTE = b"w" * 16, b"a" * 16
 BEATS = listener("beats", "lumberjack")
 STREAMS = listener("streams", "pravega")
-
-
-class Client:
-    """Asks one thing at a time; raises OSError when the daemon is gone."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address)
-        self._frames = Frames(REPLIES)
-        self._replies: list[Any] = []
-        self.ask(Hello(17, 5), Hello)
-
-    def ask(self, message: Any, reply: type) -> Any:
-        self._socket.sendall(encode(message))
-        while not self._replies:
-            data = self._socket.recv(65536)
-            if not data:
-                raise ConnectionResetError
-            self._replies += [decode(*each) for each in self._frames.feed(data)]
-        found = self._replies.pop(0)
-        assert isinstance(found, reply), found
-        return found
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Story:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +20,7 @@ from gateway.testing import daemon
 from gateway.testing.certificates import Pair
 from gateway.testing.daemon import free_port, listener
 
-__all__ = ["ROLLING", "Daemon", "free_port", "listener", "tls"]
+__all__ = ["ROLLING", "Daemon", "archiving", "free_port", "listener", "tls"]
 
 ROLLING = {
     "journal": {"segment_bytes": "256KiB"},
@@ -104,6 +106,25 @@ class Daemon(daemon.Daemon):
             for path in (self.data / "journal" / "gw-1").iterdir()
             if path.name != "catalog"
         ]
+
+
+@contextlib.contextmanager
+def archiving(daemon: daemon.Daemon) -> Iterator[None]:
+    """In place of the Spark job: files of the spool are moved to the archive."""
+    stopping = threading.Event()
+
+    def archive() -> None:
+        while not stopping.wait(0.05):
+            for path in sorted(daemon.spool.glob("events-*.parquet")):
+                path.rename(daemon.archive / path.name)
+
+    thread = threading.Thread(target=archive)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
 
 
 @pytest.fixture
