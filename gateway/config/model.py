@@ -158,6 +158,10 @@ class Limits(Section):
         default=128,
         description="Bytes a second, at least, of a message that has begun (size)",
     )
+    control_messages: Count = Field(
+        default=1 << 14,
+        description="Messages that move no data, at once (number); 100 more each second",
+    )
 
 
 class NoOptions(Section):

@@ -28,6 +28,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.control import ControlBudget
 from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
 
@@ -56,12 +57,15 @@ class Ready:
 
     A session that works long without completing anything yields a `Ready` with nothing
     but its cost from time to time, so that the turn can end."""
+    control: int = 0
+    """How many messages that move no data came before it, or in it; a peer that sends
+    too many is refused (`control`)."""
 
     @property
     def work(self) -> float:
         """What it costs the turn, to be made and to be submitted."""
         if self.cost is not None:
-            return self.cost + (BATCH if self.count else 0.0)
+            return self.cost + (BATCH if self.count else 2 * REPLY if self.ack else 0.0)
         return BATCH + EVENT * self.count + BYTE * len(self.body) + REPLY
 
 
@@ -104,6 +108,7 @@ class BatchListener:
     ) -> None:
         """*session* makes that of a new connection, from *settings* and *clock*."""
         self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
+        self.control_messages = settings.limits.control_messages
         self.journal = journal
         self.clock = clock
         self.session = partial(session, settings, clock)
@@ -116,9 +121,9 @@ class BatchListener:
 class BatchServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_batches", "_busy", "_closed", "_connection", "_ending", "_input",
-                 "_listener", "_pending", "_refusal", "_session", "_unacknowledged",
-                 "_valve")  # fmt: skip
+    __slots__ = ("_batches", "_busy", "_closed", "_connection", "_control", "_ending",
+                 "_input", "_listener", "_pending", "_refusal", "_session",
+                 "_unacknowledged", "_valve")  # fmt: skip
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
         self._listener = listener
@@ -133,6 +138,8 @@ class BatchServer:
         self._valve = Valve(
             connection, listener.journal, listener.unacknowledged_bytes, self._regulate
         )
+        self._control: ControlBudget | None = None
+        """None: no message that moves no data has come."""
         self._ending = self._closed = self._busy = False
         self._refusal: Refusal | None = None
 
@@ -187,6 +194,20 @@ class BatchServer:
             if ready.count or ready.ack:
                 self._submit(ready)
                 self._regulate()
+            if ready.control or self._control is not None:
+                self._check_control(ready)
+
+    def _check_control(self, ready: Ready) -> None:
+        """Raises `Refusal`: the peer sends messages without end, and no events."""
+        control, listener = self._control, self._listener
+        if control is None:
+            control = self._control = ControlBudget(
+                listener.clock.seconds, listener.control_messages
+            )
+        control.earn(ready.count)
+        why = control.spend(ready.control)
+        if why is not None:
+            raise why
 
     @property
     def _unread(self) -> bool:

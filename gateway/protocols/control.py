@@ -1,7 +1,7 @@
 """A ceiling for control messages: those that cost a peer little and move no data.
 
-A peer may send so many at once, and some each second; data that moves in either
-direction allows more.  Honest peers ping, subscribe and cancel far below it.
+A peer may send `limits.control_messages` at once, and some each second; data that moves
+in either direction allows more.  Honest peers ping, subscribe and cancel far below it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable
 
 from gateway.interfaces import Refusal
 
-__all__ = ["AT_ONCE", "PER_SECOND", "ControlBudget"]
+__all__ = ["PER_SECOND", "ControlBudget"]
 
-AT_ONCE = 1 << 14
 PER_SECOND = 100
 
 
 class ControlBudget:
     """How many control messages one connection may still send."""
 
-    __slots__ = ("_at", "_left", "_seconds")
+    __slots__ = ("_at", "_left", "_most", "_seconds")
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
-        """*seconds* is a monotonic clock."""
+    def __init__(self, seconds: Callable[[], float], most: int) -> None:
+        """*seconds* is a monotonic clock; *most* is `limits.control_messages`."""
         self._seconds = seconds
         self._at = seconds()
-        self._left = float(AT_ONCE)
+        self._most = most
+        self._left = float(most)
 
     def earn(self, count: float) -> None:
         """Something moved that allows *count* messages more."""
-        self._left = min(self._left + count, AT_ONCE)
+        self._left = min(self._left + count, self._most)
 
     def spend(self, count: int) -> Refusal | None:
         """*count* messages arrived; the refusal of the peer if that is too many."""
@@ -43,5 +43,6 @@ class ControlBudget:
             return None
         return Refusal(
             "control messages without end, which move no data",
-            limit=f"{AT_ONCE} at once, then {PER_SECOND} a second",
+            limit=f"{self._most} at once, then {PER_SECOND} a second",
+            key="limits.control_messages",
         )

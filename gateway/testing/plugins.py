@@ -152,18 +152,20 @@ class FakeDaemon:
                 memory.restore(snapshot)
             for stored in replay:
                 memory.replay(stored)
-        self.port = next(iter(self.service.ports(self.listener)))
+        self.ports = {port.suffix: port for port in self.service.ports(self.listener)}
+        self.port = next(iter(self.ports.values()))
         if memory is not None:
             memory.start()
         self.service.start()
         self.store()
 
-    def connect(self) -> FakeConnection:
-        """A new connection to the listener's own port."""
+    def connect(self, suffix: str = "") -> FakeConnection:
+        """A new connection to the listener's own port, or to that with this *suffix*."""
         connection = FakeConnection(
             protocol=self.protocol.name, memory=self.journal.memory
         )
-        connection.serve(self.port.accept(connection))
+        port = self.ports[suffix] if suffix else self.port
+        connection.serve(port.accept(connection))
         return connection
 
     def store(self) -> None:

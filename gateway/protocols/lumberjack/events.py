@@ -1,6 +1,6 @@
 """The journal's format of Lumberjack batches, and the decoder that makes rows of them.
 
-    body   = u8 format (2), u8 wire version, u64 window, u64 message_bytes, pieces
+    body   = u8 format (3), u8 wire version, varint window, varint message_bytes, pieces
     piece  = a `D` or `J` frame as it came: one event, or those of a JSON array
            | a `C` frame as it came; a `W` frame in it is skipped
            | "2R", u32 skip, u32 take: of the events of the `C` frame that follows, *skip*
@@ -13,8 +13,9 @@ twice at most.
 A JSON array is split into an event for each element by a rule of its own (`elements`),
 the same on arrival and in `decode`.
 
-Bodies of format 1 are decoded too: they have no `R`, and their arrays were split when
-they arrived, so that each `J` frame is one event.
+Bodies of format 2, with u64 for both numbers, and of format 1 are decoded too.  Those of
+format 1 have no `R`, and their arrays were split when they arrived, so that each `J`
+frame is one event.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ import msgspec
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.payload import check, flaw_of
+from gateway.protocols.varint import varint
 
-__all__ = ["HEADER", "decode", "elements", "pack", "part"]
+__all__ = ["decode", "elements", "head", "pack", "part"]
 
-HEADER = struct.Struct(">BBQQ")
-_FORMAT = 2
-_FORMATS = (1, 2)
+_FORMAT = 3
+_LONG_HEADS = (1, 2)
+_LONG_HEAD = struct.Struct(">BBQQ")
 
 _HEAD = struct.Struct(">HII")
 _U32 = struct.Struct(">I")
@@ -63,10 +65,31 @@ _encode = msgspec.json.encode
 def pack(version: int, window: int, message_bytes: int) -> bytes:
     """The head of a body.
 
-    *version* is `1` or `2` in ASCII, *window* counts the connection's windows from 1,
-    *message_bytes* is the limit in force.
+    *version* is `1` or `2` in ASCII, *window* counts the connection's windows from 1, and
+    is 0 for tiny ones, *message_bytes* is the limit in force.
     """
-    return HEADER.pack(_FORMAT, version, window, message_bytes)
+    return bytes((_FORMAT, version)) + varint(window) + varint(message_bytes)
+
+
+def head(body: bytes) -> tuple[int, int, int, int, int]:
+    """Format, version, window and `message_bytes` of a body, and where its pieces begin."""
+    form = body[0]
+    if form in _LONG_HEADS:
+        return *_LONG_HEAD.unpack_from(body), _LONG_HEAD.size
+    if form != _FORMAT:
+        raise ValueError(f"Lumberjack batch of unknown format {form}")
+    window, at = _varint(body, 2)
+    message_bytes, at = _varint(body, at)
+    return form, body[1], window, message_bytes, at
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while (octet := body[at]) > 0x7F:
+        value |= (octet & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | octet << shift, at + 1
 
 
 def part(skip: int, take: int) -> bytes:
@@ -129,13 +152,11 @@ def _shifted(
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
-    form, version, window, message_bytes = HEADER.unpack_from(body)
-    if form not in _FORMATS:
-        raise ValueError(f"Lumberjack batch of unknown format {form}")
+    form, version, window, message_bytes, at = head(body)
     seqs: list[int] = []
     rows = Rows([], seqs, attributes={"version": chr(version), "window": str(window)})
     decoding = _Decoding(rows, seqs, message_bytes, splits=form > 1)
-    at, end = HEADER.size, len(body)
+    end = len(body)
     while at < end:
         kind = body[at + 1]
         if kind not in _PIECES:

@@ -6,7 +6,9 @@ the version of its `W` and the sequence number of the last event in it, whatever
 number is: writers may start anywhere, jump, and roll over.
 
 A window is one batch.  Windows that are complete with the same compressed frame are one
-batch together, so that the frame is stored once for all of them.
+batch together, so that the frame is stored once for all of them.  So are *tiny* windows
+that arrive together, as a batch for each would take several times as much on disk; they
+have no number, so that it is not seen in the events how they arrived.
 
 An event outside any window is *loose*.  Adjacent loose events make one batch, and each
 of them is acknowledged, as if it were a window of its own.
@@ -36,15 +38,23 @@ __all__ = ["Limits", "Session"]
 #: Work is reported at least this often, in units of `turn`.
 _STEP = 250.0
 _PAIR = 0.5
+_INFLATER = 20.0
+"""A compressed frame, whatever is in it."""
 _ARRAY_BYTE = 0.002
 _COMMA = 0.1
+
+#: A window that is stored in fewer bytes is tiny; and one that has part of a compressed
+#: frame, in fewer than the second.
+_TINY, _TINY_PARTS = 14, 128
+#: So many bytes of tiny windows are one batch.
+_TOGETHER = 1 << 14
 
 
 class _Open:
     """A window, or a run of loose events, that is still arriving."""
 
-    __slots__ = ("acks", "count", "held", "id", "inside", "left", "payload_bytes",
-                 "pieces", "size", "version", "within")  # fmt: skip
+    __slots__ = ("acks", "count", "held", "id", "inside", "left", "parts",
+                 "payload_bytes", "pieces", "size", "version", "within")  # fmt: skip
 
     def __init__(self, version: int, window: int, left: int) -> None:
         self.version = version
@@ -61,6 +71,8 @@ class _Open:
         self.payload_bytes = 0
         self.acks: list[bytes] = []
         self.held = 0
+        self.parts = False
+        """It has only some of the events of a compressed frame."""
         self.pieces: list[bytes] = []
         """What is stored of it; without the compressed frame that is arriving."""
 
@@ -72,25 +84,33 @@ class _Open:
         """Keep its part of the compressed frame, which has *of* events."""
         if self.inside:
             if self.inside < of:
+                self.parts = True
                 self.hold(events.part(skip, self.inside))
             self.hold(frame)
         self.inside = 0
         self.within = False
 
+    @property
+    def tiny(self) -> bool:
+        """It is complete, and small enough to share its batch."""
+        return 0 < self.held < (_TINY_PARTS if self.parts else _TINY)
+
     def join(self, other: _Open) -> None:
-        """*other*, which began and ended in the same compressed frame, is stored too."""
+        """*other* is stored, and acknowledged, in the same batch."""
         self.id = self.id or other.id
         self.count += other.count
         self.inside += other.inside
         self.payload_bytes += other.payload_bytes
         self.acks += other.acks
+        self.held += other.held
+        self.pieces += other.pieces
 
 
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_cost", "_decoder", "_done", "_ended", "_inside", "_limits", "_loose",
-                 "_window", "_windows")  # fmt: skip
+    __slots__ = ("_control", "_cost", "_decoder", "_done", "_ended", "_inside",
+                 "_limits", "_loose", "_tiny", "_window", "_windows")  # fmt: skip
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -98,9 +118,12 @@ class Session:
         self._windows = 0
         self._window: _Open | None = None
         self._loose: _Open | None = None
+        self._tiny: _Open | None = None
+        """Tiny windows that are complete, for one batch."""
         self._done: list[Ready] = []
         self._cost = 0.0
-        """Of what was not reported yet."""
+        self._control = 0
+        """Both of what was not reported yet."""
         # Of the compressed frame that is arriving:
         self._ended: _Open | None = None  # the windows that are complete with it
         self._inside = 0  # events, and windows without any
@@ -109,7 +132,7 @@ class Session:
     def held_bytes(self) -> int:
         """How many bytes are buffered for windows that are not complete."""
         held = self._decoder.held_bytes
-        for one in (self._window, self._loose, self._ended):
+        for one in (self._window, self._loose, self._ended, self._tiny):
             if one is not None:
                 held += one.held
         return held
@@ -134,6 +157,7 @@ class Session:
                     self._take(token)
             except Refusal:
                 self._close_loose()
+                self._close_tiny()
                 if self._done:
                     yield from self._complete()
                 raise
@@ -143,6 +167,7 @@ class Session:
                 yield from self._complete()
         if self._loose is not None and not self._loose.within:
             self._close_loose()
+        self._close_tiny()
         if self._done:
             yield from self._complete()
 
@@ -159,6 +184,7 @@ class Session:
     def _complete(self) -> Iterator[Ready]:
         done, self._done = self._done or [Ready()], []
         done[0].cost, self._cost = self._cost, 0.0
+        done[0].control, self._control = self._control, 0
         return iter(done)
 
     def _take(self, token: wire.Token) -> None:
@@ -190,6 +216,7 @@ class Session:
         if token.size:
             self._window = self._open(token.version, token.size)
             return
+        self._control += 1
         empty = _Open(token.version, 0, 0)
         empty.acks.append(wire.ack(token.version, 0))
         empty.within = token.inside
@@ -207,6 +234,7 @@ class Session:
         found = events.elements(body, message_bytes=self._limits.message_bytes)
         size = len(token.frames)
         self._cost += _ARRAY_BYTE * size + _COMMA * token.frames.count(b",")
+        self._control += found is not None and not found
         frames = None if self._decoder.inside else token.frames
         self._events(token, 1 if found is None else len(found), size, frames)
 
@@ -298,6 +326,8 @@ class Session:
         self._close_loose()
         ended, self._ended = self._ended, None
         window = self._window
+        self._cost += _INFLATER
+        self._control += not self._inside
         self._inside = 0
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
@@ -309,6 +339,25 @@ class Session:
             self._finish(ended)
 
     def _finish(self, one: _Open) -> None:
+        tiny = self._tiny
+        if one.tiny:
+            one.id = 0
+            if tiny is None or tiny.version != one.version or tiny.held > _TOGETHER:
+                self._close_tiny()
+                self._tiny = one
+            else:
+                tiny.join(one)
+            return
+        self._close_tiny()
+        self._store(one)
+
+    def _close_tiny(self) -> None:
+        """End the run of tiny windows."""
+        tiny, self._tiny = self._tiny, None
+        if tiny is not None:
+            self._store(tiny)
+
+    def _store(self, one: _Open) -> None:
         ready = Ready(one.count, ack=b"".join(one.acks), cost=0.0)
         if one.count:
             head = events.pack(one.version, one.id, self._limits.message_bytes)

@@ -71,6 +71,7 @@ class RsioListener:
             streams=options.streams,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.control_messages = limits.control_messages
         self.options = options
         self.journal = journal
         self.clock = clock
@@ -142,7 +143,7 @@ class RsioServer:
             listener.unacknowledged_bytes,
             self._regulate,
         )
-        self._control = ControlBudget(listener.clock.seconds)
+        self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
         self._named = self._heard = self._draining = False
         self._busy = self._closed = self._rejected = False
         listener.greetings.watch(self)

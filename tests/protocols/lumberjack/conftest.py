@@ -93,6 +93,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "message_bytes": 1 << 20,
         "inflated_bytes": 8 << 20,
         "unacknowledged_bytes": 1 << 20,
+        "control_messages": 1 << 14,
         "stall_timeout": 60.0,
         "keepalive_interval": 3.0,
         "window_events": 65536,

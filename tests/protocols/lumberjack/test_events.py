@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -122,10 +123,11 @@ def test_a_body_that_is_cut_off(*, compress: bool) -> None:
             decode(head + (wire.compressed(_V2, rest) if compress else rest))
 
 
-def test_bodies_of_format_1() -> None:
-    """Segments of an earlier version are read: their arrays were split on arrival."""
+@pytest.mark.parametrize("form", [1, 2])
+def test_bodies_of_earlier_formats(form: int) -> None:
+    """Segments of an earlier version are read; in format 1 arrays were split on arrival."""
     inner = wire.json(_V2, 1, b"{}") + wire.json(_V2, 2, b"[1,2]")
-    body = b"\x01" + events.pack(_V2, 7, 100)[1:] + inner + wire.compressed(_V2, inner)
+    body = struct.pack(">BBQQ", form, _V2, 7, 100) + inner + wire.compressed(_V2, inner)
     rows = decode(body)
     assert rows.payloads == [b"{}", b"[1,2]"] * 2
     assert rows.flaws == {1: "not-an-object", 3: "not-an-object"}

@@ -84,6 +84,7 @@ def settings(**changes: Any) -> SimpleNamespace:
     values = {
         "message_bytes": MAX_LENGTH,
         "unacknowledged_bytes": 1 << 20,
+        "control_messages": 1 << 14,
         "segments": 1000,
         "transaction_bytes": 1 << 20,
         "table_bytes": 1 << 20,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.control import AT_ONCE, PER_SECOND
+from gateway.protocols.control import PER_SECOND
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
@@ -27,6 +27,7 @@ from gateway.protocols.rsio.messages import (
 from gateway.protocols.turn import TURN
 
 _READ = 1 << 18
+AT_ONCE = 1 << 14
 _HELLO = ClientHello(0, (1, 5, 6))
 
 

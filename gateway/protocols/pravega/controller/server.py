@@ -44,12 +44,16 @@ class ControllerAccept:
 
     def __init__(self, settings: Settings[Options], controller: Controller) -> None:
         self._message_bytes = min(settings.limits.message_bytes, _MESSAGE_BYTES)
+        self._control_messages = settings.limits.control_messages
         self._controller = controller
 
     def __call__(self, connection: Connection) -> ControllerServer:
         """The server of a new connection."""
         calls = Calls(message_bytes=self._message_bytes, streams=_STREAMS)
-        return ControllerServer(self._controller, connection, calls)
+        control = ControlBudget(
+            self._controller.container.clock.seconds, self._control_messages
+        )
+        return ControllerServer(self._controller, connection, calls, control)
 
 
 class ControllerServer:
@@ -58,7 +62,11 @@ class ControllerServer:
     _log = Logger()
 
     def __init__(
-        self, controller: Controller, connection: Connection, calls: Calls
+        self,
+        controller: Controller,
+        connection: Connection,
+        calls: Calls,
+        control: ControlBudget,
     ) -> None:
         self._controller = controller
         self._container = controller.container
@@ -68,7 +76,7 @@ class ControllerServer:
         """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
         self._deadlines: dict[Call, IDelayedCall] = {}
-        self._control = ControlBudget(self._container.clock.seconds)
+        self._control = control
         self._bad_credentials = 0
         self._draining = self._closed = False
         # Calls are answered though the journal is full: they bring few bytes.

@@ -199,6 +199,7 @@ class Service:
         journal: ManualJournal | None = None,
         clock: Clock | None = None,
         message_bytes: int = 1 << 24,
+        control_messages: int = 1 << 14,
         **more: Any,
     ) -> None:
         self.clock = clock or Clock()
@@ -209,7 +210,9 @@ class Service:
         self.container = Container(self.journal, self.clock)
         self.container.state = state or self.container.state
         self.settings = SimpleNamespace(
-            limits=SimpleNamespace(message_bytes=message_bytes)
+            limits=SimpleNamespace(
+                message_bytes=message_bytes, control_messages=control_messages
+            )
         )
 
     def start(self) -> Service:

@@ -15,12 +15,12 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.protocols.control import AT_ONCE
 from gateway.protocols.pravega.controller.frames import FrameCutter
 from gateway.protocols.pravega.controller.messages import new
 from gateway.protocols.turn import Turn
 
 _READ = 1 << 18
+AT_ONCE = 1 << 14
 SCOPE = new("ScopeInfo", scope="x").SerializeToString()
 _UNKNOWN = b"\0\0\0\xee\0\0\0\0\0"
 
@@ -75,11 +75,9 @@ def test_rapid_reset(peer: Any) -> None:
     assert "control messages" in str(peer.connection.refused)
 
 
-def test_honest_calls_are_never_too_many(
-    peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_honest_calls_are_never_too_many(make_service: Any) -> None:
     """Each brings what its frames, and a ping, need."""
-    monkeypatch.setattr("gateway.protocols.control.AT_ONCE", 100)
+    peer = make_service(control_messages=100).peer()
     for _ in range(200):
         peer.h2.ping(b"12345678")
         assert peer.send("checkScopeExists", SCOPE).status == 0

@@ -1,0 +1,195 @@
+r"""Attacks: what a peer sends to make us work, and counts of the work that it made.
+
+    attack = Attack("syslog", "lines of nothing", repeated(b"\n"), endless=True)
+    trial = Trial(attack, tmp_path)
+    trial.run(1 << 18)
+    assert trial.journal_bytes <= 4 * trial.sent + (64 << 10)
+
+One connection, without network, disk and time: everything is durable after each turn.
+Costs are counts of what was done, the same on every machine: bytes of the journal's
+records, and of a turn its events and the bytes that it inflated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from isal import isal_zlib
+
+from gateway.interfaces import Refusal
+from gateway.plugins import installed
+from gateway.protocol import Protocol
+from gateway.store.journal.segment import Encoder, Header
+from gateway.testing.plugins import FakeDaemon
+
+__all__ = ["READ", "Attack", "Trial", "Units", "repeated"]
+
+#: Bytes that one read brings.
+READ = 1 << 18
+
+Units = Callable[[], Iterator[bytes]]
+"""Makes an attack's bytes, without end."""
+
+
+def repeated(unit: Callable[[], bytes] | bytes) -> Units:
+    """The same bytes again and again."""
+    return lambda: itertools.repeat(unit if isinstance(unit, bytes) else unit())
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What one peer sends."""
+
+    protocol: str
+    name: str
+    units: Units
+    """After the opening; a unit is sent whole or not at all."""
+    opening: tuple[bytes, ...] = ()
+    """Sent before, in so many reads."""
+    port: str = ""
+    """`Port.suffix` of where it connects."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Of the listener, as in the configuration file."""
+    endless: bool = False
+    """It makes no progress: it is to be refused in the end."""
+    most: int = READ
+    """Enough bytes to see what it costs."""
+
+    def stream(self, size: int) -> bytes:
+        """Units of about *size* bytes together, one at least."""
+        found, left = [], size
+        for unit in self.units():
+            found.append(unit)
+            left -= len(unit)
+            if left <= 0:
+                break
+        return b"".join(found)
+
+
+class Trial:
+    """An attack on one connection, and what it cost."""
+
+    def __init__(
+        self, attack: Attack, home: Path, protocol: Protocol | None = None
+    ) -> None:
+        """*protocol* is the plug-in, if it is not installed."""
+        self.attack = attack
+        self.sent = 0
+        """Bytes that the connection took."""
+        self.journal_bytes = 0
+        """Of the records, those of origins included."""
+        self.events = 0
+        """Acknowledged."""
+        self.turns = 0
+        self.most_events = 0
+        """Of one turn."""
+        self.most_inflated = 0
+        """Bytes that one turn inflated."""
+        protocol = protocol or installed().protocols[attack.protocol]
+        self.daemon = FakeDaemon(protocol, home, options=attack.options)
+        self.connection = self.daemon.connect(attack.port)
+        self.connection.stepwise = True
+        self._encoder = Encoder(Header(1, 0, 0))
+        self._inflated = [0]
+
+    @property
+    def refused(self) -> Refusal | None:
+        """Why the connection was refused, if it was."""
+        return self.connection.refused
+
+    @property
+    def over(self) -> bool:
+        """The connection takes nothing more."""
+        return self.connection.closed or self.connection.aborted
+
+    def run(
+        self,
+        size: int | None = None,
+        *,
+        around: Callable[[Callable[[], None]], None] = lambda turn: turn(),
+        keep: bool = False,
+    ) -> None:
+        """Send *size* bytes, or as many as the attack says; call *around* with each turn.
+
+        With *keep*, `daemon.rows()` has the events afterwards.
+        """
+        attack = self.attack
+        data = attack.stream(attack.most if size is None else size)
+        reads = [data[at : at + READ] for at in range(0, len(data), READ)]
+        with _counted(self._inflated):
+            for read in (*attack.opening, *reads):
+                self._deliver(read, around, keep=keep)
+        assert self.connection.failure is None, self.connection.failure
+
+    def _deliver(
+        self, read: bytes, around: Callable[[Callable[[], None]], None], *, keep: bool
+    ) -> None:
+        connection = self.connection
+        if self.over:
+            return
+        self.sent += len(read)
+        self._turn(lambda: connection.deliver(read), around, keep=keep)
+        while connection.turn_due and not self.over:
+            self._turn(connection.take_turn, around, keep=keep)
+
+    def _turn(
+        self,
+        turn: Callable[[], None],
+        around: Callable[[Callable[[], None]], None],
+        *,
+        keep: bool,
+    ) -> None:
+        journal, self._inflated[0] = self.daemon.journal, 0
+        around(turn)
+        self.turns += 1
+        events = sum(batch.count for batch in journal.submitted)
+        self.most_events = max(self.most_events, events)
+        self.most_inflated = max(self.most_inflated, self._inflated[0])
+        for batch in journal.submitted:
+            chunks = self._encoder.batch(batch, journal.durable_lsn + 1, 0)
+            self.journal_bytes += sum(map(len, chunks))
+        self.daemon.store()
+        self.events += events
+        journal.submitted.clear()
+        self.connection.clear()
+        if not keep:
+            journal.stored.clear()
+
+
+class _Inflater:
+    """Inflates, and counts."""
+
+    def __init__(self, inner: Any, count: list[int]) -> None:
+        self._inner, self._count = inner, count
+
+    def decompress(self, *given: Any, **named: Any) -> bytes:
+        found: bytes = self._inner.decompress(*given, **named)
+        self._count[0] += len(found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@contextlib.contextmanager
+def _counted(count: list[int]) -> Iterator[None]:
+    """Count what is inflated meanwhile, by whomever, with `zlib` and with `isal`."""
+    modules: tuple[Any, ...] = (zlib, isal_zlib)
+    kept = [(module, module.decompressobj) for module in modules]
+
+    def counting(make: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **named: _Inflater(make(*given, **named), count)
+
+    for module, make in kept:
+        module.decompressobj = counting(make)
+    try:
+        yield
+    finally:
+        for module, make in kept:
+            module.decompressobj = make

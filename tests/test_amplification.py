@@ -1,0 +1,42 @@
+"""Ceilings on what a peer can make us do, by counts: bench/amplification.py has times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attacks import ATTACKS
+from gateway.testing.attacks import Attack, Trial
+
+KiB, MiB = 1 << 10, 1 << 20
+MOST_ROWS = 1 << 16
+HELD = [attack for attack in ATTACKS if attack.protocol == "lumberjack"]
+
+
+@pytest.mark.parametrize(
+    "attack", HELD, ids=lambda attack: f"{attack.protocol}: {attack.name}"
+)
+def test_amplification(attack: Attack, tmp_path: Path) -> None:
+    """Bounded are the journal, and each turn; what makes no progress is refused."""
+    trial = Trial(attack, tmp_path)
+    trial.run()
+    assert trial.journal_bytes <= 4 * trial.sent + 64 * KiB
+    assert trial.most_events <= 64 * KiB
+    assert trial.most_inflated <= MiB
+    refused = trial.refused
+    if attack.endless:
+        assert refused is not None
+    if refused is not None and refused.limit is not None:
+        assert refused.rule
+
+
+@pytest.mark.parametrize(
+    "attack", HELD, ids=lambda attack: f"{attack.protocol}: {attack.name}"
+)
+def test_what_was_stored_can_be_decoded(attack: Attack, tmp_path: Path) -> None:
+    """However it is stored, it has as many rows as were acknowledged."""
+    trial = Trial(attack, tmp_path)
+    trial.run(min(attack.most, 8 * KiB), keep=True)
+    if trial.events <= MOST_ROWS:
+        assert len(trial.daemon.rows()) == trial.events
