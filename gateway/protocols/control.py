@@ -13,25 +13,38 @@ from gateway.interfaces import Refusal
 __all__ = ["PER_SECOND", "ControlBudget"]
 
 PER_SECOND = 100
+_RULE = "control messages without end, which move no data"
+_KEY = "limits.control_messages"
 
 
 class ControlBudget:
     """How many control messages one connection may still send."""
 
-    __slots__ = ("_at", "_left", "_most", "_seconds")
+    __slots__ = ("_at", "_key", "_left", "_most", "_rule", "_seconds")
 
-    def __init__(self, seconds: Callable[[], float], most: int) -> None:
-        """*seconds* is a monotonic clock; *most* is `limits.control_messages`."""
+    def __init__(
+        self,
+        seconds: Callable[[], float],
+        most: int,
+        rule: str = _RULE,
+        key: str = _KEY,
+    ) -> None:
+        """*seconds* is a monotonic clock; *most*, at once, is what *key* says.
+
+        *rule* is what a peer is told that sends more.
+        """
         self._seconds = seconds
         self._at = seconds()
         self._most = most
         self._left = float(most)
+        self._rule = rule
+        self._key = key
 
     def earn(self, count: float) -> None:
         """Something moved that allows *count* messages more."""
         self._left = min(self._left + count, self._most)
 
-    def spend(self, count: int) -> Refusal | None:
+    def spend(self, count: float) -> Refusal | None:
         """*count* messages arrived; the refusal of the peer if that is too many."""
         self._left -= count
         if self._left >= 0:
@@ -42,7 +55,7 @@ class ControlBudget:
         if self._left >= 0:
             return None
         return Refusal(
-            "control messages without end, which move no data",
+            self._rule,
             limit=f"{self._most} at once, then {PER_SECOND} a second",
-            key="limits.control_messages",
+            key=self._key,
         )

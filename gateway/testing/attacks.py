@@ -60,16 +60,21 @@ class Attack:
     """It makes no progress: it is to be refused in the end."""
     most: int = READ
     """Enough bytes to see what it costs."""
+    apart: bool = False
+    """Each unit comes in a read of its own."""
 
-    def stream(self, size: int) -> bytes:
-        """Units of about *size* bytes together, one at least."""
+    def reads(self, size: int) -> list[bytes]:
+        """Units of about *size* bytes together, one at least, as they are read."""
         found, left = [], size
         for unit in self.units():
             found.append(unit)
             left -= len(unit)
             if left <= 0:
                 break
-        return b"".join(found)
+        if self.apart:
+            return found
+        data = b"".join(found)
+        return [data[at : at + READ] for at in range(0, len(data), READ)]
 
 
 class Trial:
@@ -120,8 +125,7 @@ class Trial:
         With *keep*, `daemon.rows()` has the events afterwards.
         """
         attack = self.attack
-        data = attack.stream(attack.most if size is None else size)
-        reads = [data[at : at + READ] for at in range(0, len(data), READ)]
+        reads = attack.reads(attack.most if size is None else size)
         with _counted(self._inflated):
             for read in (*attack.opening, *reads):
                 self._deliver(read, around, keep=keep)

@@ -40,6 +40,10 @@ ENDLESS = 1e18
 
 _WALKED = 0.2
 """What an element costs whose message is walked (`turn`)."""
+_BLOCK = 15.0
+"""What a block costs beside its bytes."""
+_ANNOUNCED = 3.0
+"""What an onNextPacked costs beside its elements."""
 _PACKED = 0.0625
 """What one costs that lies packed: a turn has at most 64 Ki of them."""
 
@@ -99,7 +103,7 @@ class Decoder:
 
     __slots__ = ("_at", "_buffer", "_compressed", "_inflated", "_inflater", "_limits",
                  "_need", "_outer", "_packed", "_signals", "_skip", "_streams",
-                 "legal", "stopped", "turn")  # fmt: skip
+                 "control", "legal", "stopped", "turn")  # fmt: skip
 
     def __init__(self, streams: Streams, limits: Limits, legal: frozenset[int]) -> None:
         self.legal = legal
@@ -108,6 +112,9 @@ class Decoder:
         """Charged for what is decoded; when it is over, `next` returns None."""
         self.stopped = False
         """`next` returned None because the turn is over: more may be decoded."""
+        self.control = 0
+        """Blocks, onNextPacked of no element, and elements that nobody asked for and that
+        are skipped; its user may reset it to 0."""
         self._streams = streams
         self._limits = limits
         self._buffer: bytes | bytearray = b""
@@ -128,6 +135,19 @@ class Decoder:
         """Bytes buffered."""
         held = len(self._buffer)
         return held if self._outer is None else held + len(self._outer[0])
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that were fed and are not decoded yet."""
+        if self._outer is None:
+            return len(self._buffer) - self._at
+        buffer, at = self._outer
+        return len(buffer) - at + len(self._compressed or b"")
+
+    @property
+    def inflates(self) -> bool:
+        """Blocks are accepted."""
+        return self._inflater is not None
 
     def inflate(self) -> None:
         """Accept blocks from now on (extension 6)."""
@@ -260,6 +280,7 @@ class Decoder:
                 )
         if stream.dropped:
             self._at, self._skip = head, size
+            self._skipped(stream, 1)
             return None
         if not stream.room:
             return Overrun(stream)
@@ -270,6 +291,12 @@ class Decoder:
         if stream.size:
             return self._fixed(stream, at - self._at)
         return self._variable(stream, at - self._at)
+
+    def _skipped(self, stream: Consumed, count: int) -> None:
+        """Elements of a dropped stream arrived: its publisher may not know it yet."""
+        asked = min(stream.room, count)
+        stream.room -= asked
+        self.control += count - asked
 
     def _fixed(self, stream: Consumed, head_size: int) -> Run:
         buffer, start, step = self._buffer, self._at, head_size + stream.size
@@ -312,7 +339,7 @@ class Decoder:
 
     def _most(self, cost: float) -> int:
         """How many elements of this cost may be taken in this turn."""
-        return int(self.turn.left / cost) + 1
+        return max(int(self.turn.left / cost), 0) + 1
 
     def _run(self, stream: Consumed, count: int, octets: int, stop: int) -> Run:
         messages = bytes(self._buffer[self._at : stop])
@@ -333,14 +360,18 @@ class Decoder:
                 key="limits.message_bytes",
             )
         self._at = at
+        self.turn.charge(_ANNOUNCED)
         if count:
             self._packed = (stream, count)
+        else:
+            self.control += 1
         return None
 
     def _more_packed(self, stream: Consumed, left: int) -> Token | None:
         size, at = stream.size, self._at
         if stream.dropped:
             self._skip, self._packed = left * size, None
+            self._skipped(stream, left)
             return None
         if not stream.room:
             return Overrun(stream)
@@ -364,6 +395,8 @@ class Decoder:
             raise Refusal(f"block of {size} octets", limit=self._limits.part_bytes)
         if at + size > len(self._buffer):
             raise Incomplete(at + size)
+        self.control += 1
+        self.turn.charge(_BLOCK)
         self.allow(_OCTET_SIGNALS * size)
         self._compressed = bytes(self._buffer[at : at + size])
         self._outer = (self._buffer, at + size)

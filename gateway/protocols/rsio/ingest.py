@@ -35,6 +35,9 @@ __all__ = ["Ingest", "Listener"]
 #: What a batch costs in memory beside its body, so that tiny batches count as well.
 _BATCH_BYTES = 512
 
+#: A batch may take so many times what was sent, and so many bytes more.
+_GROWTH, _GROWTH_BYTES = 4, 4096
+
 
 class Listener(Protocol):
     """What `Ingest` needs of the listener of its connection."""
@@ -87,6 +90,10 @@ class Ingest:
     """Batches that are not durable yet, by identity, in order, and whose they are."""
     unacknowledged: int = field(default=0, init=False)
     """The bytes that they hold."""
+    growth: int = field(default=0, init=False)
+    """Bytes that batches take beyond that; the user may reset it to 0."""
+    _taken: int = field(default=0, init=False)
+    """`Session.taken` when the last one was submitted."""
 
     @property
     def pending(self) -> int:
@@ -167,7 +174,9 @@ class Ingest:
             runs,
             message_bytes=listener.limits.declared_bytes,
             content_type=listener.options.content_type,
+            compress=self._session.inflates,
         )
+        self._count_growth(len(body))
         batch = Batch(
             origin=self._connection.origin,
             received_at=int(listener.clock.seconds() * 1_000_000),
@@ -183,6 +192,15 @@ class Ingest:
             callbackArgs=(found,),
             errbackArgs=(found, batch),
         )
+
+    def _count_growth(self, size: int) -> None:
+        """Count what a batch takes beyond a small multiple of what was sent.
+
+        Blocks may repeat what came in earlier ones, and batches may not.
+        """
+        taken = self._session.taken
+        sent, self._taken = taken - self._taken, taken
+        self.growth += max(size - _GROWTH * sent - _GROWTH_BYTES, 0)
 
     def _stored(self, stored: Stored, found: dict[_Intake, int]) -> None:
         self._connection.count(events=stored.batch.count)

@@ -50,6 +50,8 @@ _SUBSCRIBE = 20.0
 _FULL_BYTES = 1 << 18
 """While the journal is full, a connection that has so much on its way to the disk is
 not read.  A publisher has no more on its way unless commits fail or take long."""
+_GROWTH_KIB = 64
+"""KiB that blocks may take on disk, at once, beyond a small multiple of what was sent."""
 _STOPPING = "E503 stopping"
 
 
@@ -115,8 +117,8 @@ class RsioListener:
 class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_busy", "_closed", "_connection", "_control", "_draining", "_heard",
-                 "_ingest", "_listener", "_named", "_publishing", "_rejected",
+    __slots__ = ("_busy", "_closed", "_connection", "_control", "_draining", "_growth",
+                 "_heard", "_ingest", "_listener", "_named", "_publishing", "_rejected",
                  "_session", "_valve")  # fmt: skip
 
     _log = Logger()
@@ -144,6 +146,8 @@ class RsioServer:
             self._regulate,
         )
         self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
+        self._growth: ControlBudget | None = None
+        """None: no batch took much more than was sent."""
         self._named = self._heard = self._draining = False
         self._busy = self._closed = self._rejected = False
         listener.greetings.watch(self)
@@ -185,8 +189,22 @@ class RsioServer:
         self._control.earn(session.moved)
         why = self._control.spend(session.control)
         session.moved = session.control = 0
+        why = why or self._check_growth()
         if why is not None and not self._closed:
             self._refuse(why)
+
+    def _check_growth(self) -> Refusal | None:
+        growth, self._ingest.growth = self._ingest.growth, 0
+        if not growth:
+            return None
+        if self._growth is None:
+            self._growth = ControlBudget(
+                self._listener.clock.seconds,
+                _GROWTH_KIB,
+                "blocks that take many times their size on disk, in KiB",
+                "options.compression",
+            )
+        return self._growth.spend(growth / 1024)
 
     def closed(self) -> None:
         """See `interfaces.Server`."""

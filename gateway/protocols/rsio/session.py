@@ -47,8 +47,8 @@ _ZLIB = 1
 class Session:
     """One end of a connection."""
 
-    __slots__ = ("_decoder", "_offered", "_outbound", "consumer", "control", "moved",
-                 "producer", "server")  # fmt: skip
+    __slots__ = ("_decoder", "_fed", "_offered", "_outbound", "consumer", "control",
+                 "moved", "producer", "server")  # fmt: skip
 
     def __init__(
         self, limits: Limits, *, server: bool, offered: Iterable[Extension] = ()
@@ -61,6 +61,7 @@ class Session:
         """Messages from the peer other than elements; its user may reset it to 0."""
         self.moved = 0
         """Elements from and to the peer, parts as one for each 64 bytes; likewise."""
+        self._fed = 0
         self._offered = tuple(sorted(offered))
         hello = Code.CLIENT_HELLO if server else Code.SERVER_HELLO
         legal = frozenset({hello, Code.GOODBYE})
@@ -84,6 +85,16 @@ class Session:
     # -- what arrives ---------------------------------------------------------
 
     @property
+    def taken(self) -> int:
+        """How many bytes were decoded so far, of a block as many as were inflated."""
+        return self._fed - self._decoder.unread_bytes
+
+    @property
+    def inflates(self) -> bool:
+        """The peer may send blocks (extension 6)."""
+        return self._decoder.inflates
+
+    @property
     def unread(self) -> bool:
         """The turn of the last `received` was over before the input was."""
         return self._decoder.stopped and self.state is not State.CLOSED
@@ -99,6 +110,7 @@ class Session:
         if outbound.state is State.CLOSED:
             return
         if data:
+            self._fed += len(data)
             decoder.feed(data)
         turn = decoder.turn = Turn(ENDLESS) if turn is None else turn
         if self.producer.sent:  # each may be answered with a request for another
@@ -125,6 +137,9 @@ class Session:
             self.lost()
             why.reply = self.take()
             raise
+        finally:
+            self.control += decoder.control
+            decoder.control = 0
 
     def _hello(self, hello: messages.ClientHello | messages.ServerHello) -> Signal:
         outbound = self._outbound

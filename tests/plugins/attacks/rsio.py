@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from gateway.testing.attacks import Attack, Units, repeated
 
 KiB, MiB = 1 << 10, 1 << 20
 _WIDE = {"window": 1 << 24}
+_COMPRESSING = (m.OnSubscribe(1, 0), m.Compress(1))
 
 
 def _opening(*said: Any) -> tuple[bytes, ...]:
@@ -51,6 +53,15 @@ def _blocks(
             yield wire.block(octets)
 
     return _attack(name, units, m.OnSubscribe(1, size), m.Compress(1), **more)
+
+
+def _noise() -> Iterator[bytes]:
+    """Blocks that repeat what came in the first one, an element of noise."""
+    deflater = zlib.compressobj(9)
+    inside = wire.on_next(1, [random.Random(1).randbytes(30_000)])
+    while True:
+        octets = deflater.compress(inside) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        yield wire.block(octets)
 
 
 def _token() -> bytes:
@@ -104,6 +115,14 @@ ATTACKS = [
         lambda: wire.encode(m.Ping(b"")) * (60 * KiB),
         endless=True,
         most=2 * KiB,
+    ),
+    _attack("blocks of noise, repeated", _noise, *_COMPRESSING),
+    _attack(
+        "blocks of noise, each in a read of its own",
+        _noise,
+        apart=True,
+        endless=True,
+        opening=_opening(*_COMPRESSING),
     ),
     _blocks("blocks of nothing", lambda: b"", endless=True),
     _message("pings", m.Ping(b"")),
