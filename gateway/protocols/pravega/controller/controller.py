@@ -85,10 +85,10 @@ class Controller:
             self._catalog, self._create_internal, self._streams.delete_internal
         )
         self._methods: Mapping[str, Method] = {
-            **located.methods(),
-            **self._streams.methods(),
-            **self._transactions.methods(),
-            **groups.methods(),
+            **StreamSegments.methods.of(located),
+            **Streams.methods.of(self._streams),
+            **Transactions.methods.of(self._transactions),
+            **ReaderGroups.methods.of(groups),
         }
 
     def start(self) -> None:

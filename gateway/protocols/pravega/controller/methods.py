@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
@@ -44,11 +45,34 @@ class Caller:
     """The `Origin` of those events."""
 
 
+_Answer = TypeVar("_Answer", bound=Callable[[Any, Message, Caller], Message])
+
 Method: TypeAlias = tuple[str, Callable[[Message, Caller], Message]]
 """Name of the request's message, and what makes the answer; that may raise `Failed`."""
 
-Methods: TypeAlias = Mapping[str, Method]
-"""By the name that clients call."""
+
+class Methods:
+    """The methods of a class that clients can call: `@methods(REQUEST, NAME…)`."""
+
+    def __init__(self) -> None:
+        self._marked: list[tuple[str, str, Callable[[Any, Message, Caller], Message]]]
+        self._marked = []
+
+    def __call__(self, request: str, *names: str) -> Callable[[_Answer], _Answer]:
+        """Marks what answers a *request* message to a method of these *names*."""
+
+        def mark(answer: _Answer) -> _Answer:
+            self._marked += [(name, request, answer) for name in names]
+            return answer
+
+        return mark
+
+    def of(self, one: object) -> dict[str, Method]:
+        """Those of *one* object of the class, by the name that clients call."""
+        return {
+            name: (request, partial(answer, one))
+            for name, request, answer in self._marked
+        }
 
 
 def status(code: int) -> Message:

@@ -35,25 +35,17 @@ class ReaderGroups:
     *create* and *delete* are for the stream of a group, by scope and name.
     """
 
+    methods = Methods()
+
     _catalog: Catalog
     _create: Callable[[str, str], None]
     _delete: Callable[[str, str], None]
-
-    def methods(self) -> Methods:
-        """See `Methods`."""
-        return {
-            "createReaderGroup": ("ReaderGroupConfiguration", self.create),
-            "getReaderGroupConfig": ("ReaderGroupInfo", self.configuration),
-            "updateReaderGroup": ("ReaderGroupConfiguration", self.update),
-            "deleteReaderGroup": ("ReaderGroupInfo", self.delete),
-            "listSubscribers": ("StreamInfo", self.subscribers),
-            "updateSubscriberStreamCut": ("SubscriberStreamCut", self.read_up_to),
-        }
 
     def _find(self, scope: str, name: str) -> ReaderGroup | None:
         found = self._catalog.scopes.get(scope)
         return found.groups.get(name) if found is not None else None
 
+    @methods("ReaderGroupConfiguration", "createReaderGroup")
     def create(self, request: Message, caller: Caller) -> Message:
         """Create a group; give the existing one if there is one of its name."""
         scope = self._catalog.scopes.get(request.scope)
@@ -71,6 +63,7 @@ class ReaderGroups:
             self._catalog.save_group(request.scope, request.name, group)
         return new("CreateReaderGroupResponse", status=code, config=config)
 
+    @methods("ReaderGroupInfo", "getReaderGroupConfig")
     def configuration(self, request: Message, caller: Caller) -> Message:
         """The last configuration of a group."""
         found = self._find(request.scope, request.name)
@@ -81,6 +74,7 @@ class ReaderGroups:
             return new("ReaderGroupConfigResponse", config=none, status=_NO_GROUP)
         return new("ReaderGroupConfigResponse", config=_config(found))
 
+    @methods("ReaderGroupConfiguration", "updateReaderGroup")
     def update(self, request: Message, caller: Caller) -> Message:
         """Replace a configuration, if the request is based on the current generation."""
         found = self._find(request.scope, request.name)
@@ -98,6 +92,7 @@ class ReaderGroups:
         self._catalog.save_group(request.scope, request.name, found)
         return new("UpdateReaderGroupResponse", generation=request.generation)
 
+    @methods("ReaderGroupInfo", "deleteReaderGroup")
     def delete(self, request: Message, caller: Caller) -> Message:
         """Delete a group, with the stream of its state."""
         found = self._find(request.scope, request.name)
@@ -109,6 +104,7 @@ class ReaderGroups:
 
     # -- how far they have read ------------------------------------------------------
 
+    @methods("StreamInfo", "listSubscribers")
     def subscribers(self, request: Message, caller: Caller) -> Message:
         """The groups that tell how far they have read a stream."""
         if self._catalog.stream(request.scope, request.stream) is None:
@@ -121,6 +117,7 @@ class ReaderGroups:
         ]
         return new("SubscribersResponse", subscribers=sorted(names))
 
+    @methods("SubscriberStreamCut", "updateSubscriberStreamCut")
     def read_up_to(self, request: Message, caller: Caller) -> Message:
         """Store how far a group has read; retention does not depend on it."""
         info = request.stream_cut.stream_info

@@ -16,7 +16,6 @@ from gateway.protocols.pravega.controller.messages import Message, new
 from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
-    Method,
     Methods,
     find,
     status,
@@ -37,42 +36,28 @@ class StreamSegments:
     addressed the controller by a host.  *create* makes a stream of watermarks.
     """
 
+    methods = Methods()
+
     _catalog: Catalog
     _tokens: DelegationTokens
     _advertise: Callable[[str], tuple[str, int]]
     _create: Callable[[str, str], None]
 
-    def methods(self) -> Methods:
-        """See `Methods`."""
-        successors: Method = ("SegmentId", self.successors)
-        return {
-            "getControllerServerList": ("ServerRequest", self.servers),
-            "getURI": ("SegmentId", self.uri),
-            "getCurrentSegments": ("StreamInfo", self.current),
-            "getEpochSegments": ("GetEpochSegmentsRequest", self.epoch),
-            "getSegments": ("GetSegmentsRequest", self.head),
-            "getSegmentsImmediatlyFollowing": successors,
-            "getSegmentsImmediatelyFollowing": successors,
-            "getSegmentsBetween": ("StreamCutRange", self.between),
-            "isSegmentValid": ("SegmentId", self.segment_valid),
-            "isStreamCutValid": ("StreamCut", self.cut_valid),
-            "getDelegationToken": ("StreamInfo", self.token),
-            "removeWriter": ("RemoveWriterRequest", self.ignored),
-            "noteTimestampFromWriter": ("TimestampFromWriter", self.ignored),
-        }
-
     # -- addresses ---------------------------------------------------------------------
 
+    @methods("ServerRequest", "getControllerServerList")
     def servers(self, request: Message, caller: Caller) -> Message:
         """The address of this controller, as the client addressed it."""
         host, port = address(caller.authority)
         return new("ServerResponse", nodes=[new("NodeUri", host=host, port=port)])
 
+    @methods("SegmentId", "getURI")
     def uri(self, request: Message, caller: Caller) -> Message:
         """The address of the segment store, the same for every segment and table."""
         host, port = self._advertise(address(caller.authority)[0])
         return new("NodeUri", host=host, port=port)
 
+    @methods("StreamInfo", "getDelegationToken")
     def token(self, request: Message, caller: Caller) -> Message:
         """A delegation token for a stream, or for a table with a name like one."""
         made = self.grant(request.scope, request.stream, caller.name)
@@ -98,6 +83,7 @@ class StreamSegments:
         ):
             self._create(info.scope, info.stream)
 
+    @methods("StreamInfo", "getCurrentSegments")
     def current(self, request: Message, caller: Caller) -> Message:
         """The segments that can be written to."""
         self._ensure_mark(request)
@@ -108,6 +94,7 @@ class StreamSegments:
             token=self.grant(request.scope, request.stream, caller.name),
         )
 
+    @methods("GetEpochSegmentsRequest", "getEpochSegments")
     def epoch(self, request: Message, caller: Caller) -> Message:
         """The segments of the only epoch."""
         info = request.stream_info
@@ -133,6 +120,7 @@ class StreamSegments:
             for place, number in enumerate(stream.numbers)
         ]
 
+    @methods("GetSegmentsRequest", "getSegments")
     def head(self, request: Message, caller: Caller) -> Message:
         """The first offset of each segment, whatever time is asked for."""
         info = request.stream_info
@@ -154,6 +142,9 @@ class StreamSegments:
             token=self.grant(info.scope, info.stream, caller.name),
         )
 
+    @methods(
+        "SegmentId", "getSegmentsImmediatlyFollowing", "getSegmentsImmediatelyFollowing"
+    )
     def successors(self, request: Message, caller: Caller) -> Message:
         """No segments: streams are never scaled."""
         info = request.stream_info
@@ -161,6 +152,7 @@ class StreamSegments:
         made = self.grant(info.scope, info.stream, caller.name)
         return new("SuccessorResponse", token=made)
 
+    @methods("StreamCutRange", "getSegmentsBetween")
     def between(self, request: Message, caller: Caller) -> Message:
         """The segments between two stream cuts; an empty cut is an end of the stream."""
         info = request.stream_info
@@ -176,17 +168,21 @@ class StreamSegments:
             token=self.grant(info.scope, info.stream, caller.name),
         )
 
+    @methods("SegmentId", "isSegmentValid")
     def segment_valid(self, request: Message, caller: Caller) -> Message:
         """Whether the segment can be written to."""
         stream = find(self._catalog, request.stream_info)
         valid = not stream.sealed and request.number in stream.numbers
         return new("BooleanResponse", response=valid)
 
+    @methods("StreamCut", "isStreamCutValid")
     def cut_valid(self, request: Message, caller: Caller) -> Message:
         """Whether the stream cut has an offset for every segment."""
         stream = find(self._catalog, request.stream_info)
         return new("BooleanResponse", response=set(request.cut) == set(stream.numbers))
 
+    @methods("RemoveWriterRequest", "removeWriter")
+    @methods("TimestampFromWriter", "noteTimestampFromWriter")
     def ignored(self, request: Message, caller: Caller) -> Message:
         """Accept a writer's note for watermarks, which are not made."""
         return status(SUCCESS)

@@ -44,34 +44,15 @@ class Streams:
     *check_room* raises `Failed` if there is no room for so many segments.
     """
 
+    methods = Methods()
+
     _catalog: Catalog
     _transactions: Transactions
     _check_room: Callable[[int], None]
 
-    def methods(self) -> Methods:
-        """See `Methods`."""
-        return {
-            "createScope": ("ScopeInfo", self.create_scope),
-            "deleteScope": ("ScopeInfo", self.delete_scope),
-            "deleteScopeRecursive": ("ScopeInfo", self.delete_all),
-            "checkScopeExists": ("ScopeInfo", self.scope_exists),
-            "listScopes": ("ScopesRequest", self.list_scopes),
-            "createStream": ("StreamConfig", self.create),
-            "updateStream": ("StreamConfig", self.update),
-            "truncateStream": ("StreamCut", self.truncate),
-            "sealStream": ("StreamInfo", self.seal),
-            "deleteStream": ("StreamInfo", self.delete),
-            "checkStreamExists": ("StreamInfo", self.exists),
-            "getStreamConfiguration": ("StreamInfo", self.configuration),
-            "listStreamsInScope": ("StreamsInScopeRequest", self.list_streams),
-            "listStreamsInScopeForTag": (
-                "StreamsInScopeWithTagRequest",
-                self.list_streams,
-            ),
-        }
-
     # -- scopes ----------------------------------------------------------------------
 
+    @methods("ScopeInfo", "createScope")
     def create_scope(self, request: Message, caller: Caller) -> Message:
         """Create a scope."""
         if not usable(request.scope):
@@ -81,6 +62,7 @@ class Streams:
         self._catalog.add_scope(request.scope)
         return status(SUCCESS)
 
+    @methods("ScopeInfo", "deleteScope")
     def delete_scope(self, request: Message, caller: Caller) -> Message:
         """Delete a scope that has no streams and no reader groups."""
         scope = self._catalog.scopes.get(request.scope)
@@ -91,6 +73,7 @@ class Streams:
         self._catalog.drop_scope(request.scope)
         return status(SUCCESS)
 
+    @methods("ScopeInfo", "deleteScopeRecursive")
     def delete_all(self, request: Message, caller: Caller) -> Message:
         """Delete a scope with its streams and reader groups."""
         catalog = self._catalog
@@ -107,10 +90,12 @@ class Streams:
         catalog.drop_scope(request.scope)
         return status(SUCCESS)
 
+    @methods("ScopeInfo", "checkScopeExists")
     def scope_exists(self, request: Message, caller: Caller) -> Message:
         """Whether there is such a scope."""
         return new("BooleanResponse", response=request.scope in self._catalog.scopes)
 
+    @methods("ScopesRequest", "listScopes")
     def list_scopes(self, request: Message, caller: Caller) -> Message:
         """A page of the names of all scopes."""
         found, token = page(self._catalog.scopes, request.continuation.token)
@@ -118,6 +103,7 @@ class Streams:
 
     # -- streams ---------------------------------------------------------------------
 
+    @methods("StreamConfig", "createStream")
     def create(self, request: Message, caller: Caller) -> Message:
         """Create a stream, with as many segments as its scaling policy asks for."""
         info = request.stream_info
@@ -189,6 +175,7 @@ class Streams:
             return _IS_SEALED
         return stream
 
+    @methods("StreamConfig", "updateStream")
     def update(self, request: Message, caller: Caller) -> Message:
         """Store another configuration; the segments stay as they are."""
         info = request.stream_info
@@ -200,6 +187,7 @@ class Streams:
         self._catalog.save_stream(info.scope, info.stream, stream)
         return status(SUCCESS)
 
+    @methods("StreamCut", "truncateStream")
     def truncate(self, request: Message, caller: Caller) -> Message:
         """Delete the data before a stream cut, which must name every segment."""
         info, state = request.stream_info, self._catalog.container.state
@@ -231,6 +219,7 @@ class Streams:
             )
         return status(SUCCESS)
 
+    @methods("StreamInfo", "sealStream")
     def seal(self, request: Message, caller: Caller) -> Message:
         """Seal a stream; its open transactions are aborted."""
         stream = self._find(request)
@@ -247,6 +236,7 @@ class Streams:
         stream.sealed = True
         self._catalog.save_stream(scope, name, stream)
 
+    @methods("StreamInfo", "deleteStream")
     def delete(self, request: Message, caller: Caller) -> Message:
         """Delete a sealed stream."""
         stream = self._catalog.stream(request.scope, request.stream)
@@ -267,11 +257,13 @@ class Streams:
         if mark is not None:
             self._delete(scope, MARK + name, mark)
 
+    @methods("StreamInfo", "checkStreamExists")
     def exists(self, request: Message, caller: Caller) -> Message:
         """Whether there is such a stream."""
         there = self._catalog.stream(request.scope, request.stream) is not None
         return new("BooleanResponse", response=there)
 
+    @methods("StreamInfo", "getStreamConfiguration")
     def configuration(self, request: Message, caller: Caller) -> Message:
         """The last configuration of a stream."""
         config = decode("StreamConfig", find(self._catalog, request).config)
@@ -281,6 +273,8 @@ class Streams:
         config.tags.SetInParent()
         return config
 
+    @methods("StreamsInScopeRequest", "listStreamsInScope")
+    @methods("StreamsInScopeWithTagRequest", "listStreamsInScopeForTag")
     def list_streams(self, request: Message, caller: Caller) -> Message:
         """A page of the streams of a scope, with a tag if the request names one."""
         scope = self._catalog.scopes.get(request.scope.scope)

@@ -60,6 +60,8 @@ class Transactions:
     *ranges* gives a stream's segments with their key ranges.
     """
 
+    methods = Methods()
+
     _catalog: Catalog
     _clock: IReactorTime
     _check_room: Callable[[int], None]
@@ -71,17 +73,6 @@ class Transactions:
         """The timers that abort open transactions."""
         self._deletions: dict[Key, IDelayedCall] = {}
         """The timers that delete the segments of aborted ones."""
-
-    def methods(self) -> Methods:
-        """See `Methods`."""
-        return {
-            "createTransaction": ("CreateTxnRequest", self.create),
-            "pingTransaction": ("PingTxnRequest", self.ping),
-            "commitTransaction": ("TxnRequest", self.commit),
-            "abortTransaction": ("TxnRequest", self.abort),
-            "checkTransactionState": ("TxnRequest", self.state),
-            "listCompletedTransactions": ("ListCompletedTxnRequest", self.completed),
-        }
 
     @property
     def open(self) -> int:
@@ -113,6 +104,7 @@ class Transactions:
 
     # -- calls -----------------------------------------------------------------------
 
+    @methods("CreateTxnRequest", "createTransaction")
     def create(self, request: Message, caller: Caller) -> Message:
         """Create a transaction, with a segment for each segment of the stream."""
         info, catalog = request.stream_info, self._catalog
@@ -146,6 +138,7 @@ class Transactions:
             token=self._grant(info.scope, info.stream, caller.name),
         )
 
+    @methods("PingTxnRequest", "pingTransaction")
     def ping(self, request: Message, caller: Caller) -> Message:
         """Restart the lease of a transaction, perhaps with another length."""
         key, found = self._find(request)
@@ -162,6 +155,7 @@ class Transactions:
         self._start_lease(key, found)
         return status(_PING_OK)
 
+    @methods("TxnRequest", "commitTransaction")
     def commit(self, request: Message, caller: Caller) -> Message:
         """Commit a transaction: its events become events of the stream, in one change."""
         key, found = self._find(request)
@@ -179,6 +173,7 @@ class Transactions:
         self._end(key, found, COMMITTED)
         return status(SUCCESS)
 
+    @methods("TxnRequest", "abortTransaction")
     def abort(self, request: Message, caller: Caller) -> Message:
         """Abort a transaction."""
         key, found = self._find(request)
@@ -188,6 +183,7 @@ class Transactions:
             self._abort(key, found)
         return status(SUCCESS)
 
+    @methods("TxnRequest", "checkTransactionState")
     def state(self, request: Message, caller: Caller) -> Message:
         """The state of a transaction."""
         _, found = self._find(request)
@@ -195,6 +191,7 @@ class Transactions:
             raise Failed(Code.NOT_FOUND, "no such transaction")
         return status(found.state)
 
+    @methods("ListCompletedTxnRequest", "listCompletedTransactions")
     def completed(self, request: Message, caller: Caller) -> Message:
         """The ended transactions of a stream, as far as they are remembered."""
         info = request.stream_info
