@@ -12,6 +12,8 @@ import re
 import struct
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from gateway.interfaces import Refusal
 
 __all__ = [
@@ -65,8 +67,7 @@ class Limits:
         return 2 * self.inflated_bytes
 
 
-@dataclass(slots=True)
-class Window:
+class Window(Struct):
     """A `W` frame."""
 
     version: int
@@ -75,8 +76,7 @@ class Window:
     """It came inside a compressed frame."""
 
 
-@dataclass(slots=True)
-class Frames:
+class Frames(Struct):
     """Adjacent `D` frames, or `J` frames, of one version; each is one event."""
 
     version: int
@@ -91,8 +91,7 @@ class Frames:
     """Key-value pairs in all of them."""
 
 
-@dataclass(slots=True)
-class Array:
+class Array(Struct):
     """A `J` frame with a JSON array, whose elements may be events of their own."""
 
     version: int
@@ -106,8 +105,7 @@ class Array:
         return memoryview(self.frames)[10:]
 
 
-@dataclass(slots=True)
-class Compressed:
+class Compressed(Struct):
     """The end of a compressed frame, checksum verified; its events came before."""
 
     frame: bytes
@@ -116,8 +114,7 @@ class Compressed:
     """Size of its contents in bytes."""
 
 
-@dataclass(slots=True)
-class CompressedHeader:
+class CompressedHeader(Struct):
     """The header of a compressed frame; its zlib stream follows."""
 
     head: bytes

@@ -14,10 +14,10 @@ No I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
@@ -48,16 +48,14 @@ class Unexpected(Exception):
     """The server does not speak Pomelo, or refused the handshake; str() says why."""
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """The handshake is done; `heartbeat` is in seconds, 0 for none."""
 
     heartbeat: int
     user: Any
 
 
-@dataclass(slots=True)
-class Response:
+class Response(Struct):
     """A response."""
 
     id: int
@@ -65,16 +63,14 @@ class Response:
     body: bytes
 
 
-@dataclass(slots=True)
-class Push:
+class Push(Struct):
     """A push."""
 
     route: str
     body: bytes
 
 
-@dataclass(slots=True)
-class Kicked:
+class Kicked(Struct):
     """The server is about to close the connection."""
 
     reason: str

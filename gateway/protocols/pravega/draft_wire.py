@@ -22,7 +22,8 @@ No I/O, no clock.  `draft_session` decides what a message does.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import modified_utf8
@@ -87,8 +88,7 @@ _FOUND = struct.Struct(">qB")
 _TAIL, _ENDED = 1, 2
 
 
-@dataclass(slots=True)
-class Block:
+class Block(Struct):
     """A BeginAppendBlock or an EndAppendBlock."""
 
     writer: bytes
@@ -96,8 +96,7 @@ class Block:
     length: int
 
 
-@dataclass(slots=True)
-class ReadSegment:
+class ReadSegment(Struct):
     """A ReadSegment message."""
 
     segment: str
@@ -105,8 +104,7 @@ class ReadSegment:
     length: int
 
 
-@dataclass(slots=True)
-class SegmentRead:
+class SegmentRead(Struct):
     """A SegmentRead message; a read may be answered with several."""
 
     segment: str

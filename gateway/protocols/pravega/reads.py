@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.cache import TailCache
 from gateway.protocols.pravega.segment import Segment
@@ -47,8 +49,7 @@ class Read:
         return min(max(self.size, _LEAST), _MOST)
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """Data, perhaps empty."""
 
     data: bytes
@@ -58,25 +59,21 @@ class Found:
     """The data ends where the sealed segment ends."""
 
 
-@dataclass(slots=True)
-class Truncated:
+class Truncated(Struct):
     """The segment begins at `start`, later than the read."""
 
     start: int
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(Struct):
     """The read waited, and the segment was sealed."""
 
 
-@dataclass(slots=True)
-class Missing:
+class Missing(Struct):
     """There is no such segment, or not any more."""
 
 
-@dataclass(slots=True)
-class Fetch:
+class Fetch(Struct):
     """The data must be read from files."""
 
     segment: Segment

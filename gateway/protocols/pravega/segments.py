@@ -17,8 +17,9 @@ No I/O, no clock: times are milliseconds since the epoch, and are passed in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from gateway.protocols.pravega import records
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
@@ -46,8 +47,7 @@ _REPLACE_IF_EQUALS = 4
 _MERGED = 10_000
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """A change that was applied in memory and is to be made durable."""
 
     number: int
@@ -57,8 +57,7 @@ class Change:
     payload_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Written:
+class Written(Struct):
     """Data of a segment that has become durable."""
 
     segment: Segment

@@ -7,8 +7,9 @@ inside the session and make no signal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.decoder import Run
@@ -30,81 +31,70 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """Both hellos were exchanged; `Session.extensions` are those in use."""
 
 
-@dataclass(slots=True)
-class TokenReceived:
+class TokenReceived(Struct):
     """The client says who it is; the user checks it."""
 
     scheme: str
     data: bytes
 
 
-@dataclass(slots=True)
-class SubscribeReceived:
+class SubscribeReceived(Struct):
     """The peer subscribes: `accept` or `fail` the stream."""
 
     stream: Served
 
 
-@dataclass(slots=True)
-class SubscribeRejected:
+class SubscribeRejected(Struct):
     """The peer subscribed to more streams than the limit; onError was sent."""
 
     stream: Served
     why: Refusal
 
 
-@dataclass(slots=True)
-class DemandAdded:
+class DemandAdded(Struct):
     """The peer requested more elements of a stream."""
 
     stream: Served
 
 
-@dataclass(slots=True)
-class Cancelled:
+class Cancelled(Struct):
     """A stream that we serve is over: the peer cancelled it, or broke rule 3.9."""
 
     stream: Served
 
 
-@dataclass(slots=True)
-class StoredReceived:
+class StoredReceived(Struct):
     """The peer has the publisher's first *offset* elements safe (extension 2)."""
 
     stream: Served
     offset: int
 
 
-@dataclass(slots=True)
-class Accepted:
+class Accepted(Struct):
     """The peer accepted a subscription of ours: its onSubscribe arrived."""
 
     stream: Consumed
 
 
-@dataclass(slots=True)
-class Terminated:
+class Terminated(Struct):
     """A stream that we consume ended: onComplete if *error* is None, else onError."""
 
     stream: Consumed
     error: str | None
 
 
-@dataclass(slots=True)
-class Violated:
+class Violated(Struct):
     """A publisher broke a rule; its stream was cancelled because of it."""
 
     stream: Consumed
     why: Refusal
 
 
-@dataclass(slots=True)
-class GoodbyeReceived:
+class GoodbyeReceived(Struct):
     """The connection is over: write what `take` returns, then close the transport."""
 
     reason: str
