@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gateway.event import Origin
 from gateway.interfaces import Refusal, Server
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gateway.net.listen import Listener
 
 __all__ = ["CALLBACK_ERRORS", "Handshake"]
+
+_T = TypeVar("_T")
 
 CALLBACK_ERRORS = (Exception, SystemExit)
 """What a protocol's code may raise that costs its connection, and not the daemon."""
@@ -105,13 +107,19 @@ class Handshake(ABC):
         else:
             self._peer_known()
 
+    def _parsed(
+        self, feed: Callable[[bytes], _T | None], data: bytes, reason: str
+    ) -> _T | None:
+        """What a parser found; None if it needs more, or was sent what it rejects."""
+        try:
+            return feed(data)
+        except Refusal as why:
+            self._reject(why, reason)
+            return None
+
     def _read_proxy_header(self, data: bytes) -> None:
         assert isinstance(self._parser, ProxyHeaderParser)
-        try:
-            header = self._parser.feed(data)
-        except Refusal as why:
-            self._reject(why, "proxy")
-            return
+        header = self._parsed(self._parser.feed, data, "proxy")
         if header is None:
             return
         if header.peer is not None:
@@ -201,11 +209,7 @@ class Handshake(ABC):
 
     def _read_upgrade(self, data: bytes) -> None:
         assert isinstance(self._parser, UpgradeParser)
-        try:
-            upgrade = self._parser.feed(data)
-        except Refusal as why:
-            self._reject(why, "websocket")
-            return
+        upgrade = self._parsed(self._parser.feed, data, "websocket")
         if upgrade is None:
             return
         self._parser = None

@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.spark.lakedisk import LakeDisk
+from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, SpoolFile
 
 __all__ = ["Checkpoint"]
@@ -122,17 +122,10 @@ class Checkpoint:
             # Spark believes a log only with the checksum beside it.
             for file in (path, path.with_name(f".{path.name}.crc")):
                 if self._disk.exists(file):
-                    self._sync(file)
+                    sync(self._disk, file)
                     folders.add(file.parent)
         for folder in sorted(folders):
             self._disk.sync_directory(folder)
-
-    def _sync(self, path: Path) -> None:
-        file = self._disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
 
     def _numbers(self, folder: Path) -> list[int]:
         names = self._disk.names(folder) if self._disk.exists(folder) else []

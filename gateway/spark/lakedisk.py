@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gateway.store.disk import Disk, RealDisk
 
-__all__ = ["Lake", "LakeDisk"]
+__all__ = ["Lake", "LakeDisk", "sync"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -33,6 +33,15 @@ class LakeDisk(Disk, Protocol):
 
     def exchange(self, one: Path, other: Path) -> None:
         """Swap two folders' names, in one step where the file system can."""
+
+
+def sync(disk: Disk, path: Path) -> None:
+    """Make durable what somebody else wrote to a file."""
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 class Lake(RealDisk):

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake, LakeDisk
+from gateway.spark.lakedisk import Lake, LakeDisk, sync
 from gateway.spark.ledger import (
     Broken,
     Hole,
@@ -257,18 +257,11 @@ class Sink:
         self, path: Path, folder: str, staged: Path, number: int
     ) -> tuple[str, str]:
         """Sync a file and give it a number; all in one folder, so one is to sync."""
-        self._sync(path)
+        sync(self._disk, path)
         self._disk.rename(path, staged / str(number))
         sequence = f"{self.ledger.sequence + 1:010d}"
         query = str(self._checkpoint.query)[:8]
         return str(number), f"{folder}/part-{sequence}-{query}-{number}.parquet"
-
-    def _sync(self, path: Path) -> None:
-        file = self._disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
 
     def _publish(self, manifest: dict[str, Any]) -> None:
         """Give the files their names and write it down; may be done again."""

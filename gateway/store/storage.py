@@ -20,17 +20,16 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from gateway import config
+from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.interfaces import Memory
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.journal import Settings as JournalSettings
 from gateway.store.lock import lock
 from gateway.store.opening import open_node
 from gateway.store.spool import Published, Spool
-from gateway.store.spool import Settings as SpoolSettings
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
 
@@ -41,33 +40,21 @@ class Settings:
 
     node: str
     directories: Directories
-    journal: JournalSettings = field(default_factory=JournalSettings)
-    spool: SpoolSettings = field(default_factory=SpoolSettings)
+    journal: model.Journal = field(default_factory=model.Journal)
+    spool: model.Spool = field(default_factory=model.Spool)
+    acknowledge_when_published: bool = False
     checkpoint_bytes: int = 128 * 2**20
     """Published segments of so many bytes are removed before the minute is over."""
 
     @classmethod
     def of(cls, settings: config.Config) -> Settings:
         """As configured."""
-        journal, spool = settings.journal, settings.spool
         return cls(
             node=settings.node,
             directories=Directories.of(settings),
-            journal=JournalSettings(
-                commit_interval=journal.commit_interval,
-                memory_bytes=journal.memory_bytes,
-                stall_after=journal.stall_after,
-                segment_bytes=journal.segment_bytes,
-                roll_interval=spool.roll_interval,
-                roll_events=spool.roll_events,
-                roll_bytes=spool.roll_bytes,
-                acknowledge_when_published=settings.ack == "spool",
-            ),
-            spool=SpoolSettings(
-                max_bytes=spool.max_bytes,
-                compression=spool.compression,
-                retention=spool.retention,
-            ),
+            journal=settings.journal,
+            spool=settings.spool,
+            acknowledge_when_published=settings.ack == "spool",
         )
 
 
@@ -147,7 +134,9 @@ class Storage:
         self.journal = Journal(
             opened.log,
             settings.journal,
+            settings.spool,
             reactor,
+            acknowledge_when_published=settings.acknowledge_when_published,
             on_sealed=self.spool.publish,
             on_fatal=callbacks.fatal,
             on_durable=callbacks.durable,

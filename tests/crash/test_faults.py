@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from gateway.interfaces import NotStored
-from gateway.store.journal import Journal, Settings
+from gateway.store.journal import Journal
 from gateway.store.journal import journal as journal_module
 from gateway.testing.disk import Fault, RecordingDisk
 from gateway.testing.reactor import QueuedReactor
+from sections import journal_settings
 
 FAULTS: dict[str, dict[str, Any]] = {
     "full": {"number": errno.ENOSPC},
@@ -171,8 +172,8 @@ class Running:
         self.acknowledged = 0
         self.journal = Journal(
             self.gateway.log,
-            Settings(commit_interval=0.0, roll_events=4, roll_interval=1e6),
-            self.reactor,
+            reactor=self.reactor,
+            **journal_settings(commit_interval=0.0, roll_events=4, roll_interval=1e6),
             on_sealed=self.gateway.sealed.append,
             on_fatal=self.fatal.append,
         )

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 
+from gateway.config import model
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Log
-from gateway.store.journal import Settings as JournalSettings
 from gateway.store.journal import journal as journal_module
 from gateway.store.spool import spool as spool_module
 from gateway.store.storage import Settings, Storage, StorageCallbacks
@@ -91,7 +91,7 @@ class Running:
             Settings(
                 node="gw",
                 directories=self.directories,
-                journal=JournalSettings(roll_interval=0.05),
+                spool=model.Spool.model_construct(roll_interval=0.05),
             ),
             disk,
             self.reactor,

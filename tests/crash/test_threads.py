@@ -15,10 +15,10 @@ from twisted.internet.defer import Deferred
 
 from gateway.interfaces import NotStored
 from gateway.store import checkpoint
-from gateway.store.journal import Settings as JournalSettings
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing.disk import RecordingDisk
 from gateway.testing.reactor import QueuedReactor
+from sections import journal_settings
 
 
 class Serial:
@@ -52,13 +52,14 @@ class Running:
         self.acknowledged = 0
         ledger = crash.Ledger()
         self.senders = crash.Senders(disk, ledger)
+        sections = journal_settings(commit_interval=0.0, roll_interval=1e6, **settings)
         self.storage = Storage(
             Settings(
                 node="gw",
                 directories=crash.directories,
-                journal=JournalSettings(
-                    commit_interval=0.0, roll_interval=1e6, **settings
-                ),
+                journal=sections["settings"],
+                spool=sections["rolls"],
+                acknowledge_when_published=sections["acknowledge_when_published"],
                 checkpoint_bytes=1,
             ),
             disk,

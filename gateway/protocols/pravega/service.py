@@ -116,7 +116,7 @@ class PravegaService(Service):
                 Statistic(
                     "transactions",
                     "Transactions that are open.",
-                    self.controller.transactions,
+                    self.controller.transactions.open,
                     "gateway_pravega_transactions",
                     card="open transactions",
                 ),

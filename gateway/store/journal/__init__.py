@@ -2,7 +2,7 @@
 files, `segment` their format, `recovery` what a start makes of them.
 """
 
-from gateway.store.journal.journal import Commit, Journal, Settings
+from gateway.store.journal.journal import Commit, Journal
 from gateway.store.journal.log import Log, Segment
 from gateway.store.journal.recovery import Loss, Recovered, recover
 
@@ -13,6 +13,5 @@ __all__ = [
     "Loss",
     "Recovered",
     "Segment",
-    "Settings",
     "recover",
 ]

@@ -27,37 +27,22 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
+from gateway.config import model
 from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.log import Log, Segment, SyncFailed
 
-__all__ = ["Commit", "Journal", "Settings"]
+__all__ = ["Commit", "Journal"]
 
 _GROUP_BYTES = 32 * 2**20
 _RETRY_SECONDS = 1.0
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(slots=True)
-class Settings:
-    """`journal.*` and the part of `spool.*` that decides when a segment is sealed."""
-
-    commit_interval: float = 0.002
-    memory_bytes: int = 256 * 2**20
-    segment_bytes: int = 64 * 2**20
-    roll_interval: float = 1.0
-    roll_events: int = 200_000
-    roll_bytes: int = 128 * 2**20
-    acknowledge_when_published: bool = False
-    """`ack: spool`: a batch's Deferred waits for its Parquet file."""
-    stall_after: float = 5.0
-    """Seconds that a batch may wait before `why_full` tells."""
 
 
 @dataclass(slots=True)
@@ -84,11 +69,14 @@ class _Waiting:
 class Journal:
     """Implements `gateway.interfaces.Journal`; call it from the reactor's thread.
 
+    *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
+    *acknowledge_when_published*, a batch's Deferred waits for its Parquet file.
     *on_sealed* and *on_commit* are called in the journal's own thread.
     """
 
     _log: Log
-    _settings: Settings
+    _settings: model.Journal
+    _rolls: model.Spool
     _reactor: IReactorFromThreads
     _on_sealed: Callable[[Segment], None]
     _on_fatal: Callable[[str], None]
@@ -96,6 +84,7 @@ class Journal:
     _on_commit: Callable[[Commit], None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
+    _acknowledge_when_published: bool = field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self.durable_lsn = self._log.next_lsn - 1
@@ -109,7 +98,7 @@ class Journal:
         """Since when memory is full, as `check` has seen it; None: it is not."""
         self._holding_log = HoldingLog(self._clock, self._wall_clock)
         self._segment_bytes = self._settings.segment_bytes
-        if self._settings.acknowledge_when_published:
+        if self._acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
             self._segment_bytes = min(
                 self._settings.segment_bytes, self._settings.memory_bytes // 4
@@ -219,7 +208,7 @@ class Journal:
         waited = self._waited_for_disk
         if waited >= patience:
             return f"a batch has waited {waited:.0f} s for the disk, {limit}"
-        waited = self._waited_for_file - self._settings.roll_interval * self.roll_factor
+        waited = self._waited_for_file - self._rolls.roll_interval * self.roll_factor
         if waited >= patience:
             return f"a spool file is late by {waited:.0f} s, {limit}"
         return None
@@ -298,7 +287,7 @@ class Journal:
         if "commit" in self._holds:
             self.hold("commit", None)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
-        if self._settings.acknowledge_when_published:
+        if self._acknowledge_when_published:
             self._unpublished.extend(group)
             # Of metadata nothing is published; behind what is, it need not wait.
             self.published(self._published)
@@ -425,20 +414,20 @@ class Journal:
         return True
 
     def _due(self) -> bool:
-        log, settings = self._log, self._settings
+        log, rolls = self._log, self._rolls
         if log.bytes >= self._segment_bytes:
             return True
         # Metadata alone makes no file: its segment stays open and is added to.
         return log.events > 0 and (
-            log.events >= settings.roll_events
-            or log.payload_bytes >= settings.roll_bytes
-            or log.age >= settings.roll_interval * self.roll_factor
+            log.events >= rolls.roll_events
+            or log.payload_bytes >= rolls.roll_bytes
+            or log.age >= rolls.roll_interval * self.roll_factor
         )
 
     def _until_due(self) -> float | None:
         if not self._log.events:
             return None
-        left = self._settings.roll_interval * self.roll_factor - self._log.age
+        left = self._rolls.roll_interval * self.roll_factor - self._log.age
         return max(left, 0.001)
 
     def _seal(self) -> None:

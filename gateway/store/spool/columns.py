@@ -26,6 +26,8 @@ _MANY = 64  # an array of its own costs as much as so many objects, about
 # whoever acknowledges waits for that long.
 _AT_ONCE = 2048
 
+_PER_BATCH = ("protocol", "listener", "session", "peer", "principal", "channel", "kind")
+
 
 class _Names:
     """A dictionary column: one code per batch (or per row), each name once."""
@@ -67,18 +69,7 @@ class Columns:
     _seqs: list[np.ndarray[Any, Any] | None] = field(default_factory=list)
     _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
     _per_batch: dict[str, _Names] = field(
-        default_factory=lambda: {
-            name: _Names()
-            for name in (
-                "protocol",
-                "listener",
-                "session",
-                "peer",
-                "principal",
-                "channel",
-                "kind",
-            )
-        }
+        default_factory=lambda: {name: _Names() for name in _PER_BATCH}
     )
     _types: _Names = field(default_factory=_Names)
     _odd_types: dict[int, int] = field(default_factory=dict)

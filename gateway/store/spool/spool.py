@@ -12,7 +12,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,26 +20,18 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
+from gateway.config import model
 from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Published, Publisher
 
-__all__ = ["Settings", "Spool"]
+__all__ = ["Spool"]
 
 _TICK_SECONDS = 1.0
 _SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
-
-
-@dataclass(slots=True)
-class Settings:
-    """`spool.*`."""
-
-    max_bytes: int = 20 * 2**30
-    compression: str = "zstd"
-    retention: float = 86400.0
 
 
 class Journal(Protocol):
@@ -72,7 +63,7 @@ class Spool:
     _directory: Path
     _archive: Path
     _publisher: Publisher
-    _settings: Settings
+    _settings: model.Spool
     _disk: Disk
     _reactor: IReactorFromThreads
     published_lsn: int

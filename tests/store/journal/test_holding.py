@@ -12,8 +12,9 @@ from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.event import Batch
 from gateway.store.disk import File, RealDisk
-from gateway.store.journal import Journal, Log, Segment, Settings
+from gateway.store.journal import Journal, Log, Segment
 from gateway.store.journal.holding import HoldingLog
+from sections import journal_settings
 
 Make = Callable[..., Batch]
 
@@ -69,8 +70,8 @@ class World:
         self.sealed: list[Segment] = []
         self.journal = Journal(
             Log(directory, self.disk, 1, clock=self.clock),
-            Settings(commit_interval=0.0, **settings),
-            turns,
+            reactor=turns,
+            **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,
             on_fatal=pytest.fail,
             clock=self.clock,

@@ -13,7 +13,8 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored
 from gateway.store.disk import File, RealDisk
-from gateway.store.journal import Journal, Log, Segment, Settings, recover, segment
+from gateway.store.journal import Journal, Log, Segment, recover, segment
+from sections import journal_settings
 
 Make = Callable[..., Batch]
 
@@ -71,8 +72,8 @@ class Running:
         self.fatal: list[str] = []
         self.journal = Journal(
             Log(directory, disk, 1),
-            Settings(commit_interval=0.0, **settings),
-            turns,
+            reactor=turns,
+            **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,
             on_fatal=self.fatal.append,
         )
@@ -382,8 +383,8 @@ def test_received_at_is_the_wall_clocks(
     wall = [1000.0]
     journal = Journal(
         Log(directory, RealDisk(), 1),
-        Settings(),
-        turns,
+        reactor=turns,
+        **journal_settings(),
         on_sealed=lambda _: None,
         on_fatal=pytest.fail,
         wall_clock=lambda: wall[0],

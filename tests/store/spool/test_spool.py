@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gateway.config import model
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
-from gateway.store.spool import Settings, Spool
+from gateway.store.spool import Spool
 from gateway.testing.reactor import QueuedReactor
+from gateway.testing.settings import options_of
 
 
 class FakeJournal:
@@ -71,7 +73,7 @@ def start(
         place.spool,
         place.archive,
         place.publisher(),
-        Settings(**settings),
+        options_of(model.Spool, **settings),
         place.disk,
         turns,
         published_lsn=0,

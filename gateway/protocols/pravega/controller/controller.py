@@ -71,7 +71,7 @@ class Controller:
         located = StreamSegments(
             self._catalog, self.tokens, advertise, self._create_internal
         )
-        self._transactions = Transactions(
+        self.transactions = Transactions(
             self._catalog,
             clock,
             check_room=self._check_segments,
@@ -79,7 +79,7 @@ class Controller:
             ranges=located.ranges,
         )
         self._streams = Streams(
-            self._catalog, self._transactions, check_room=self._check_segments
+            self._catalog, self.transactions, check_room=self._check_segments
         )
         groups = ReaderGroups(
             self._catalog, self._create_internal, self._streams.delete_internal
@@ -87,7 +87,7 @@ class Controller:
         self._methods: Mapping[str, Method] = {
             **StreamSegments.methods.of(located),
             **Streams.methods.of(self._streams),
-            **Transactions.methods.of(self._transactions),
+            **Transactions.methods.of(self.transactions),
             **ReaderGroups.methods.of(groups),
         }
 
@@ -95,16 +95,11 @@ class Controller:
         """Read the container's tables; the container must have started."""
         self._catalog.load()
         self.tokens.key = self._catalog.token_key
-        self._transactions.start()
+        self.transactions.start()
 
     def stop(self) -> None:
         """Cancel all timers."""
-        self._transactions.stop()
-
-    @property
-    def transactions(self) -> int:
-        """How many transactions are open."""
-        return self._transactions.open
+        self.transactions.stop()
 
     @property
     def last(self) -> int:
