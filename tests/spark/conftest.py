@@ -96,6 +96,12 @@ class SpoolFolder:
             ).encode()
             for lsn in range(first, first + count)
         ]
+        return self.put(node, first, payloads, **options)
+
+    def put(
+        self, node: str, first: int, payloads: Sequence[bytes], **options: Any
+    ) -> Path:
+        """Publish events with these payloads; *options* are those of `envelope`."""
         return self.publish(envelope(node, first, payloads, **options))
 
     def names(self) -> list[str]:

@@ -77,16 +77,13 @@ def test_from_spool_to_tables(
     spark: Any,
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     table_rows: Rows,
     lake_events: LakeEvents,
 ) -> None:
     """Every event is in one table, once, for Spark and for pyarrow; the spool is empty."""
     spool.events("gw-1", 1, 50)
     spool.events("gw-2", 1, 20, protocol="pomelo")
-    spool.publish(
-        make_envelope("gw-1", 51, [b'{"m": 1}', b"{"], flaws={1: "invalid-json"})
-    )
+    spool.put("gw-1", 51, [b'{"m": 1}', b"{"], flaws={1: "invalid-json"})
     said = run_once()
 
     lake = config.data_dir / "lake"
@@ -187,7 +184,6 @@ def test_stats_are_those_of_the_rows(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     table_rows: Rows,
 ) -> None:
     """However wrong a clock is and whatever is lost: events, bytes and flaws add up to
@@ -197,12 +193,10 @@ def test_stats_are_those_of_the_rows(
     spool.events("ahead", 1, 10, received_at=now + day)
     run_once()
     spool.events("gw", 1, 10, received_at=now)
-    spool.publish(
-        make_envelope(
-            *("gw", 11, [b'{"log": {"offset": "x"}}', b"{"]),
-            received_at=now - day,
-            flaws={1: "invalid-json"},
-        )
+    spool.put(
+        *("gw", 11, [b'{"log": {"offset": "x"}}', b"{"]),
+        received_at=now - day,
+        flaws={1: "invalid-json"},
     )
     shutil.rmtree(config.data_dir / "checkpoint")
     said = run_once()
@@ -296,7 +290,6 @@ def test_files_that_can_not_be_read_move_aside(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     lake_events: LakeEvents,
 ) -> None:
     """Cut short, a flipped bit, empty, foreign: each goes aside with its reason, the
@@ -305,9 +298,7 @@ def test_files_that_can_not_be_read_move_aside(
     cut = spool.events("gw", 11, 10)
     kept = cut.read_bytes()
     cut.write_bytes(kept[: len(kept) // 2])
-    flipped = spool.publish(
-        make_envelope("gw", 21, [b'{"a": "%d"}' % n for n in range(2000)])
-    )
+    flipped = spool.put("gw", 21, [b'{"a": "%d"}' % n for n in range(2000)])
     content = bytearray(flipped.read_bytes())
     content[len(content) // 3] ^= 0x10
     flipped.write_bytes(content)
@@ -385,16 +376,15 @@ def test_events_that_come_again_are_left_out(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     lake_events: LakeEvents,
 ) -> None:
     """Under another name and cut otherwise, with a new checkpoint and without."""
     spool.events("gw", 1, 10)
     run_once()
-    spool.publish(make_envelope("gw", 6, [b"{}"] * 10))
+    spool.put("gw", 6, [b"{}"] * 10)
     run_once()
     shutil.rmtree(config.data_dir / "checkpoint")
-    spool.publish(make_envelope("gw", 4, [b"{}"] * 20))
+    spool.put("gw", 4, [b"{}"] * 20)
     run_once()
     assert lake_events(config.data_dir / "lake") == Counter(
         ("gw", lsn) for lsn in range(1, 24)

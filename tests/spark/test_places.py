@@ -96,7 +96,6 @@ def test_a_window_that_came_twice(
     spark: Any,
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     table_rows: Callable[..., list[dict[str, Any]]],
     lake_events: Callable[[Path], Counter[tuple[str, int]]],
 ) -> None:
@@ -110,10 +109,10 @@ def test_a_window_that_came_twice(
         return json.dumps({"message": text, "agent": {"id": "x"}, "log": log}).encode()
 
     window = [line(0, "a"), line(10, "b"), line(20, "c")]
-    spool.publish(make_envelope("gw", 1, window))
+    spool.put("gw", 1, window)
     job.run(config, spark, available_now=True)
     again = [*window, line(30, "d"), line(0, "a", inode="6"), line(10, "other")]
-    spool.publish(make_envelope("gw", 4, [*again, b'{"message": "a"}'] * 1))
+    spool.put("gw", 4, [*again, b'{"message": "a"}'] * 1)
     job.run(config, spark, available_now=True)
     lake = config.data_dir / "lake"
     assert lake_events(lake) == spool.produced

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
@@ -104,7 +103,6 @@ READERS: dict[str, Callable[[Path, str, Any], list[dict[str, Any]]]] = {
 def lake(
     spark: Any,
     tmp_path_factory: pytest.TempPathFactory,
-    make_envelope: Callable[..., pa.Table],
     make_spool: Callable[[Path], Any],
     make_config: Callable[[Path], SimpleNamespace],
 ) -> Path:
@@ -125,9 +123,9 @@ def lake(
     }
     at = int(INSTANT.timestamp() * 1e6)
     flaws = {7: "empty", 12: "oversized"}
-    spool.publish(make_envelope("gw", 1, PAYLOADS, received_at=at, flaws=flaws))
+    spool.put("gw", 1, PAYLOADS, received_at=at, flaws=flaws)
     address = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
-    spool.publish(make_envelope("gw", 101, [b'{"x": 1}'], received_at=at, **address))
+    spool.put("gw", 101, [b'{"x": 1}'], received_at=at, **address)
     job.run(config, spark, available_now=True)
     return data / "lake"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from gateway.spark import job, requeue
@@ -48,7 +47,6 @@ def test_rows_that_are_fine_after_all(
     spark: Any,
     spool: Any,
     config: SimpleNamespace,
-    make_envelope: Callable[..., pa.Table],
     table_rows: Callable[..., list[dict[str, Any]]],
     lake_events: Callable[[Path], Counter[tuple[str, int]]],
     cut: int | None,
@@ -58,7 +56,7 @@ def test_rows_that_are_fine_after_all(
     payloads = [b'{"message": "fine"}', b"{nope", b'{"message": "big"}', b"", b"x"]
     flaws = dict(enumerate(("invalid-json", "invalid-json", "oversized")))
     flaws |= {3: "lost", 4: "unframed"}
-    spool.publish(make_envelope("gw", 1, payloads, flaws=flaws))
+    spool.put("gw", 1, payloads, flaws=flaws)
     job.run(config, spark, available_now=True)
     lake = config.data_dir / "lake"
     if cut is not None:
