@@ -108,9 +108,7 @@ class Publisher:
     """One connection that publishes one stream."""
 
     def __init__(self, sock: socket.socket, octets: int, *, packed: bool) -> None:
-        self.sock = sock
-        self.packed = packed
-        self.octets = octets
+        self.sock, self.octets, self.packed = sock, octets, packed
         self.window = 0
         self.asked = 0
         """All the demand so far."""

@@ -75,12 +75,12 @@ class Tally:
 
     started: float = 0.0
     cpu: float = 0.0
+    ack: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
     events: int = 0
     windows: int = 0
     keepalives: int = 0
     bytes: int = 0
-    ack: list[float] = field(default_factory=list)
-    late: list[float] = field(default_factory=list)
 
     @classmethod
     def begin(cls) -> Tally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.logger import globalLogPublisher
 
+from gateway.store import finder
 from gateway.testing.certificates import Authority, Pair
 
 pytest_plugins = ["deadlines", "daemons", "pravega_python"]
@@ -33,6 +34,22 @@ def logged() -> Iterator[list[dict[str, Any]]]:
     globalLogPublisher.addObserver(events.append)
     yield events
     globalLogPublisher.removeObserver(events.append)
+
+
+@pytest.fixture
+def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """What is put in here happens while a reader looks for a file, one at each look."""
+    waiting: list[Callable[[], None]] = []
+    names = finder.list_names
+
+    def looked(place: Path) -> list[str]:
+        found = names(place)
+        if waiting:
+            waiting.pop(0)()
+        return found
+
+    monkeypatch.setattr(finder, "list_names", looked)
+    return waiting
 
 
 @pytest.fixture

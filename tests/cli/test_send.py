@@ -13,6 +13,7 @@ import pytest
 from gateway import cli
 from gateway.cli.source import Lines
 
+Make = Callable[..., Any]
 SEGMENT = ("--segment", "a/b/0.#epoch.0")
 WAYS = {
     "lumberjack": ("lumberjack", "--window", "64"),
@@ -30,9 +31,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_generated(
-    listen: Callable[..., Any], send: Callable[..., Any], tmp_path: Path, way: str
-) -> None:
+def test_generated(listen: Make, send: Make, tmp_path: Path, way: str) -> None:
     """All made-up events arrive; their ids are on record; the totals agree."""
     protocol, *words = WAYS[way]
     listener, acked = listen(protocol), tmp_path / "acked"
@@ -53,11 +52,7 @@ def test_generated(
     [("lumberjack", 4, ["--window", "20"]), ("pomelo", 3, ["--depth", "5"])],
 )
 def test_at_least_once(
-    listen: Callable[..., Any],
-    send: Callable[..., Any],
-    protocol: str,
-    batches: int,
-    words: list[str],
+    listen: Make, send: Make, protocol: str, batches: int, words: list[str]
 ) -> None:
     """The listener hangs up: what was not acknowledged is sent again, all is there."""
     listener = listen(protocol, batches=batches)
@@ -81,8 +76,8 @@ def test_at_least_once(
     ],
 )
 def test_exactly_once(
-    listen: Callable[..., Any],
-    send: Callable[..., Any],
+    listen: Make,
+    send: Make,
     protocol: str,
     reads: int,
     words: list[str],
@@ -97,9 +92,7 @@ def test_exactly_once(
 
 
 @pytest.mark.parametrize("source", ["--file", "--stdin"])
-def test_lines(
-    listen: Callable[..., Any], send: Callable[..., Any], tmp_path: Path, source: str
-) -> None:
+def test_lines(listen: Make, send: Make, tmp_path: Path, source: str) -> None:
     """JSON objects go as they are, other lines as messages, the last without newline."""
     listener = listen("lumberjack")
     text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
@@ -115,7 +108,7 @@ def test_lines(
     assert acked.read_text().split() == ["mine", "line-2", "line-3", "line-4"]
 
 
-def test_nobody_there(send: Callable[..., Any], free_port: Callable[[], int]) -> None:
+def test_nobody_there(send: Make, free_port: Callable[[], int]) -> None:
     """When nobody answers it gives up, says why, and exits with 1."""
     run = send("lumberjack", f"127.0.0.1:{free_port()}", "--patience", "2")
     assert run.returncode == 1

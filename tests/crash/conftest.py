@@ -7,10 +7,9 @@ import functools
 import itertools
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,8 +34,7 @@ JOURNAL, SPOOL, ARCHIVE = (
 REMEMBERS = "a mark: the node has a memory"
 
 
-@dataclass(frozen=True)
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """A mark: this batch's commit returned."""
 
     lsn: int
@@ -44,17 +42,13 @@ class Acknowledged:
     count: int
 
 
-@dataclass(frozen=True)
-class Seen:
+class Read(NamedTuple):
     """A mark: Spark may have read this file."""
 
     name: str
     content: bytes
-
-
-@dataclass(frozen=True)
-class Taken(Seen):
-    """A mark: Spark has the file's rows in its tables."""
+    taken: bool
+    """Spark has its rows in its tables."""
 
 
 class Ledger:
@@ -173,7 +167,7 @@ class Gateway:
     def take(self, *, keep: bool) -> None:
         """Spark commits what it sees, and archives or deletes it."""
         for name, content in public(self.disk).items():
-            self.disk.mark(Taken(name, content))
+            self.disk.mark(Read(name, content, taken=True))
             if keep:
                 self.disk.rename(SPOOL / name, ARCHIVE / name)
             else:
@@ -248,8 +242,9 @@ def rows_of(content: bytes) -> dict[int, bytes]:
 def check(disk: RecordingDisk) -> None:
     """Start on what a crash left, and hold it against all that was promised."""
     marks = disk.marks
-    taken = {m.name: m.content for m in marks if isinstance(m, Taken)}
-    seen = {m.name: m.content for m in marks if type(m) is Seen}
+    read = [mark for mark in marks if isinstance(mark, Read)]
+    taken = {mark.name: mark.content for mark in read if mark.taken}
+    seen = {mark.name: mark.content for mark in read if not mark.taken}
     before = Gateway(disk.copy())
     Gateway(disk)
     gateway = Gateway(disk, life=9)
@@ -333,7 +328,7 @@ def crashed(
             *crashes(moment, most=most, seen=seen),
         ]:
             for name, content in files.items():
-                left.mark(Seen(name, content))
+                left.mark(Read(name, content, taken=False))
             yield story, left
 
 

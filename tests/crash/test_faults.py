@@ -108,6 +108,17 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
     assert states > 1000
 
 
+def start_then_crash(crash: Any, disk: RecordingDisk, fault: Fault) -> None:
+    """Start where the last life was killed; what is left is good, wherever it crashes."""
+    again = RecordingDisk.after_kill(disk.moments[-1])
+    again.fault = fault
+    with contextlib.suppress(OSError):
+        crash.Gateway(again).publish()
+    again.fault = None
+    crash.check_all(crash.crashed(again, most=4, every=2))
+    crash.check_all([(f"the end, with {fault.failed}", again)])
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
     crash: Any, quick_files: None, kind: str
@@ -126,13 +137,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
         gateway.commit(0)
         gateway.roll()
         gateway.commit(0, 3)
-        again = RecordingDisk.after_kill(disk.moments[-1])
-        again.fault = fault
-        with contextlib.suppress(OSError):
-            crash.Gateway(again).publish()
-        again.fault = None
-        crash.check_all(crash.crashed(again, most=4, every=2))
-        crash.check_all([(f"the end, with {fault.failed}", again)])
+        start_then_crash(crash, disk, fault)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -149,13 +154,7 @@ def test_a_start_fails_or_succeeds_but_never_harms(
         gateway.publisher.publish(gateway.sealed.pop())
         gateway.roll()
         gateway.commit(3)
-        again = RecordingDisk.after_kill(disk.moments[-1])
-        again.fault = fault
-        with contextlib.suppress(OSError):
-            crash.Gateway(again).publish()
-        again.fault = None
-        crash.check_all(crash.crashed(again, most=4, every=2))
-        crash.check_all([(f"the end, with {fault.failed}", again)])
+        start_then_crash(crash, disk, fault)
 
 
 class Running:

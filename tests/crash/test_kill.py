@@ -29,6 +29,8 @@ from deadlines import environment, eventually, finish
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 20
 
+Ports = tuple[int, int]
+
 # Old version, small windows, nothing compressed, everything pipelined, WebSocket: ways
 # in which a window may be half there.
 WRITERS = (
@@ -55,9 +57,7 @@ def launch(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 class Writer:
     """A `gateway send` that never comes to an end by itself."""
 
-    def __init__(
-        self, home: Path, number: int, ports: tuple[int, int], rate: int
-    ) -> None:
+    def __init__(self, home: Path, number: int, ports: Ports, rate: int) -> None:
         options = WRITERS[number]
         self.acked = home / f"writer-{number}.acked"
         self._log = home / f"writer-{number}.log"
@@ -85,7 +85,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(home: Path, ports: tuple[int, int], rate: int) -> Iterator[list[Writer]]:
+def writing(home: Path, ports: Ports, rate: int) -> Iterator[list[Writer]]:
     """One of each kind; *rate* is in events a second."""
     writers: list[Writer] = []
     try:
@@ -98,15 +98,21 @@ def writing(home: Path, ports: tuple[int, int], rate: int) -> Iterator[list[Writ
             writer.process.wait()
 
 
-def configured(free_port: Callable[[], int]) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Two ports that outlive the daemon, and settings that make it roll all the time."""
-    ports = (free_port(), free_port())
+@pytest.fixture
+def ports(free_port: Callable[[], int]) -> Ports:
+    """Of the two listeners, in all lives of the daemon."""
+    return free_port(), free_port()
+
+
+@pytest.fixture
+def daemon(prepare: Callable[..., Any], ports: Ports) -> Any:
+    """Not started yet; it rolls all the time."""
     beats, web = (f"tcp:127.0.0.1:{port}" for port in ports)
     listeners = [
         listener("beats", "lumberjack", listen=beats),
         listener("web", "lumberjack", listen=web, websocket={"path": "/"}),
     ]
-    return ports, {"listeners": listeners, **ROLLING}
+    return prepare(listeners=listeners, **ROLLING)
 
 
 def heard(writers: list[Writer]) -> list[int]:
@@ -165,17 +171,12 @@ def audited(
 
 
 def test_kill_the_daemon(
-    tmp_path: Path,
-    prepare: Callable[..., Any],
-    gateway_command: Callable[..., Any],
-    free_port: Callable[[], int],
+    tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
     """Twenty kills: nothing acknowledged is missing, no lsn is there twice or not at
     all, right after a kill as well as after a clean stop.
     """
     chance = random.Random(SEED)
-    ports, settings = configured(free_port)
-    daemon = prepare(**settings)
     with writing(tmp_path, ports, 2500) as writers:
         daemon.kill_again_and_again(KILLS, chance, lambda: heard(writers))
         # Journal and spool as the last kill has left them.
@@ -249,17 +250,12 @@ class SparkJob:
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_kill_the_daemon_and_the_spark_job(
-    tmp_path: Path,
-    prepare: Callable[..., Any],
-    gateway_command: Callable[..., Any],
-    free_port: Callable[[], int],
+    tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
     """Twenty kills of the daemon and three of the job meanwhile: the tables have every
     lsn once, and every event that its writer had acknowledged.
     """
     chance = random.Random(SEED)
-    ports, settings = configured(free_port)
-    daemon = prepare(**settings)
     job = SparkJob(tmp_path, daemon.config, chance)
 
     def killed() -> bool:

@@ -43,6 +43,8 @@ SEED = int(
 )
 KILLS = 20
 
+Ports = dict[str, int]
+
 # `gateway send`: all of them have a name, and so send exactly once.
 SENDERS = {
     "plain": ("--connections", "3"),
@@ -213,7 +215,7 @@ class Process:
 class Load:
     """Everyone that publishes."""
 
-    def __init__(self, home: Path, ports: dict[str, int]) -> None:
+    def __init__(self, home: Path, ports: Ports) -> None:
         self.publishers = [
             Publisher(ports["open"], f"{kind}{n}", named=kind == "named")
             for kind in ("named", "anonymous")
@@ -253,7 +255,7 @@ class Load:
 
 
 @contextlib.contextmanager
-def publishing(home: Path, ports: dict[str, int]) -> Iterator[Load]:
+def publishing(home: Path, ports: Ports) -> Iterator[Load]:
     load = Load(home, ports)
     try:
         yield load
@@ -263,38 +265,39 @@ def publishing(home: Path, ports: dict[str, int]) -> Iterator[Load]:
         load.kill()
 
 
-def configured(free_port: Callable[[], int]) -> tuple[dict[str, int], dict[str, Any]]:
-    """Ports that outlive the daemon, by writer, and settings that make it roll."""
+@pytest.fixture
+def ports(free_port: Callable[[], int]) -> Ports:
+    """Of each writer, in all lives of the daemon."""
     port, web, guarded = free_port(), free_port(), free_port()
+    return {"open": port, "plain": port, "packed": port, "web": web, "token": guarded}
+
+
+@pytest.fixture
+def daemon(prepare: Callable[..., Any], ports: Ports) -> Any:
+    """Not started yet; it rolls all the time."""
     plain = listener(
-        "open", "rsio", listen=f"tcp:127.0.0.1:{port}", options={"window": 64}
+        "open", "rsio", listen=f"tcp:127.0.0.1:{ports['open']}", options={"window": 64}
     )
-    ports = {"open": port, "plain": port, "packed": port, "web": web, "token": guarded}
     listeners = [
         plain,
-        {**plain, "name": "web", "listen": f"tcp:127.0.0.1:{web}",
+        {**plain, "name": "web", "listen": f"tcp:127.0.0.1:{ports['web']}",
          "websocket": {"path": "/"}, "options": {"window": 256}},
-        {**plain, "name": "guarded", "listen": f"tcp:127.0.0.1:{guarded}",
+        {**plain, "name": "guarded", "listen": f"tcp:127.0.0.1:{ports['token']}",
          "options": {"tokens": {"meters": "a secret"}}},
     ]  # fmt: skip
-    return ports, {"listeners": listeners, **ROLLING}
+    return prepare(listeners=listeners, **ROLLING)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_kill_the_daemon_while_publishers_stream(
-    tmp_path: Path,
-    prepare: Callable[..., Any],
-    gateway_command: Callable[..., Any],
-    free_port: Callable[[], int],
+    tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
     """Twenty kills: what demand acknowledged is in the files, from named publishers
     exactly once and without a hole, from others at least once.
     """
     print(f"GATEWAY_KILL_SEED={SEED}")
     chance = random.Random(SEED)
-    ports, settings = configured(free_port)
-    daemon = prepare(**settings)
     with publishing(tmp_path, ports) as load:
         daemon.kill_again_and_again(KILLS, chance, load.heard)
         daemon.start()

@@ -207,11 +207,15 @@ def test_no_crash_in_a_recovery_makes_a_memory_forget(
     assert crash.check_all(crash.second_lives(disk, most=1)) > 300
 
 
-def test_the_catalog_forgets_only_what_can_not_come_back(
-    crash: Any, quick_files: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shortening the catalog makes no removed segment look unpublished."""
+@pytest.fixture
+def short_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is shortened to two entries, of those that may go."""
     monkeypatch.setattr(catalog, "_KEEP", 2)
+
+
+@pytest.mark.usefixtures("quick_files", "short_catalog")
+def test_the_catalog_forgets_only_what_can_not_come_back(crash: Any) -> None:
+    """Shortening the catalog makes no removed segment look unpublished."""
 
     def long(gateway: Any) -> None:
         for _ in range(6):
@@ -224,11 +228,9 @@ def test_the_catalog_forgets_only_what_can_not_come_back(
     assert crash.check_all(crash.crashed(disk, most=16)) > 300
 
 
-def test_the_catalog_knows_what_waits_for_a_checkpoint(
-    crash: Any, quick_files: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick_files", "short_catalog")
+def test_the_catalog_knows_what_waits_for_a_checkpoint(crash: Any) -> None:
     """However many segments are published and kept: none is published again."""
-    monkeypatch.setattr(catalog, "_KEEP", 2)
 
     def long(gateway: Any) -> None:
         for turn in range(11):

@@ -18,7 +18,6 @@ from gateway.feeds import columns
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.publisher import Finished, Request
 from gateway.feeds.replay import Replay
-from gateway.store import finder
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import log
@@ -270,19 +269,3 @@ def make_world(tmp_path: Path) -> Callable[..., World]:
         return World(root, **options)
 
     return make
-
-
-@pytest.fixture
-def ambush(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """What is put in here happens while a reader looks for a file, one at each look."""
-    waiting: list[Callable[[], None]] = []
-    names = finder.list_names
-
-    def looked(place: Path) -> list[str]:
-        found = names(place)
-        if waiting:
-            waiting.pop(0)()
-        return found
-
-    monkeypatch.setattr(finder, "list_names", looked)
-    return waiting

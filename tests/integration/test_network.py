@@ -29,13 +29,19 @@ def proxied(host: str, port: int) -> bytes:
     return signature + struct.pack(">BBH", 0x21, family, len(body)) + body
 
 
+def from_afar(connect: Callable[..., Any], daemon: Any) -> Any:
+    """A connection that says it is 203.0.113.9:4711's, and sends an event."""
+    made = connect(daemon.address())
+    made.send(proxied("203.0.113.9", 4711) + made.window(b"{}"))
+    return made
+
+
 def test_a_proxy_names_the_real_peer(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:
     """Behind a trusted balancer, `peer` is who is behind it; it is an attribute."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.0/8"]}))
-    balancer = connect(daemon.address())
-    balancer.send(proxied("203.0.113.9", 4711) + balancer.window(b"{}"))
+    balancer = from_afar(connect, daemon)
     assert balancer.ack() == 1
     daemon.settled()
     (row,) = daemon.rows()
@@ -67,8 +73,7 @@ def test_a_proxy_header_of_a_stranger_is_refused(
 ) -> None:
     """Who is not trusted cannot choose its address."""
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.9/32"]}))
-    stranger = connect(daemon.address())
-    stranger.send(proxied("203.0.113.9", 4711) + stranger.window(b"{}"))
+    stranger = from_afar(connect, daemon)
     assert stranger.rest() == b""
     assert "proxy_protocol.trusted" in daemon.log
     assert daemon.status()["journal"]["durable_lsn"] == 0

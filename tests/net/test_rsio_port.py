@@ -21,6 +21,12 @@ def greets(connection: Any, data: bytes) -> None:
     connection.write(ANSWER)
 
 
+def offering(name: str, *, nothing: list[str] | None) -> pytest.MarkDecorator:
+    """A peer offers our name, it among others, only others, nothing: what is chosen."""
+    offers = [([name], name), (["h2", name], name), (["h2"], None), (nothing, None)]
+    return pytest.mark.parametrize(("offered", "chosen"), offers)
+
+
 def test_plain(make_net: Make) -> None:
     """The first three bytes are a hello, and taken for nothing else."""
     net = make_net(greets, PORT, protocol="rsio")
@@ -30,15 +36,7 @@ def test_plain(make_net: Make) -> None:
     assert peer.got() == ANSWER
 
 
-@pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [
-        (["rsio/0"], "rsio/0"),
-        (["h2", "rsio/0"], "rsio/0"),
-        (["h2"], None),
-        (None, None),
-    ],
-)
+@offering("rsio/0", nothing=None)
 def test_tls(
     make_net: Make,
     make_tls: Make,
@@ -56,15 +54,7 @@ def test_tls(
     assert client.read() == ANSWER
 
 
-@pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [
-        (["rsio.v0"], "rsio.v0"),
-        (["x", "rsio.v0"], "rsio.v0"),
-        (["x"], None),
-        ([], None),
-    ],
-)
+@offering("rsio.v0", nothing=[])
 @pytest.mark.parametrize("sealed", [False, True])
 def test_websocket(
     make_net: Make,

@@ -28,9 +28,15 @@ Texts = Callable[[], list[str]]
 
 
 @pytest.fixture
-def tls_net(make_net: Make, make_tls: Make) -> Any:
-    """A listener that has a certificate, and asks for none."""
-    return make_net(tls=make_tls())
+def tls(make_tls: Make) -> Any:
+    """A certificate, and none is asked for."""
+    return make_tls()
+
+
+@pytest.fixture
+def tls_net(make_net: Make, tls: Any) -> Any:
+    """A listener with that."""
+    return make_net(tls=tls)
 
 
 @pytest.fixture
@@ -401,39 +407,35 @@ def test_a_new_certificate_is_served_without_restart(
 
 
 def test_a_broken_new_certificate_is_not_used(
-    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any, warnings: Texts
+    tls: Any, tls_net: Any, tls_peer: Make, authority: Any, warnings: Texts
 ) -> None:
     """The old one stays, one line says why, and the next good one is taken."""
-    tls = make_tls()
-    net = make_net(tls=tls)
-    first = serial(tls_peer(net.peer()))
+    first = serial(tls_peer(tls_net.peer()))
     good = tls.private_key.read_bytes()
     tls.private_key.write_bytes(b"half a fi")
-    net.pass_time(20)
-    assert serial(tls_peer(net.peer())) == first
+    tls_net.pass_time(20)
+    assert serial(tls_peer(tls_net.peer())) == first
     [line] = warnings()
     assert line.startswith("beats: new certificate not used, the old one stays: ")
     assert "server.key" in line
     tls.private_key.write_bytes(good)
-    net.pass_time(6)
-    assert serial(tls_peer(net.peer())) == first
+    tls_net.pass_time(6)
+    assert serial(tls_peer(tls_net.peer())) == first
     authority.issue("server")
-    net.pass_time(6)
-    assert serial(tls_peer(net.peer())) != first
+    tls_net.pass_time(6)
+    assert serial(tls_peer(tls_net.peer())) != first
     assert len(warnings()) == 1
 
 
 def test_a_key_of_another_certificate_is_not_used(
-    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any, warnings: Texts
+    tls: Any, tls_net: Any, tls_peer: Make, authority: Any, warnings: Texts
 ) -> None:
     """Half a renewal: the certificate is new, the key is not yet."""
-    tls = make_tls()
-    net = make_net(tls=tls)
-    first = serial(tls_peer(net.peer()))
+    first = serial(tls_peer(tls_net.peer()))
     other, _ = authority.issue("other")
     other.replace(tls.certificate)
-    net.listener.reload()
-    assert serial(tls_peer(net.peer())) == first
+    tls_net.listener.reload()
+    assert serial(tls_peer(tls_net.peer())) == first
     assert "key" in warnings()[0]
 
 

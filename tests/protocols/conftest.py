@@ -1,8 +1,10 @@
-"""What the tests of all protocols share: streams in pieces, and an eager journal."""
+"""What tests of all protocols share: vectors, streams in pieces, an eager journal."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.testing import ManualJournal
 from gateway.testing.streams import sliced, slices
+
+VECTORS = Path(__file__).parents[1] / "vectors"
 
 
 @pytest.fixture(scope="session", name="slices")
@@ -22,6 +26,23 @@ def _slices() -> Callable[[bytes, Iterable[int]], list[bytes]]:
 def _sliced() -> Callable[[st.SearchStrategy[bytes]], st.SearchStrategy[list[bytes]]]:
     """`sliced(source)`: what *source* draws, in any slicing."""
     return sliced
+
+
+@pytest.fixture
+def reader(make_reader: Callable[..., Any]) -> Any:
+    """A server with the usual limits, on doubles."""
+    return make_reader()
+
+
+@pytest.fixture(scope="session")
+def read_vectors() -> Callable[[str], list[dict[str, Any]]]:
+    """`read_vectors(name)`: all of tests/vectors/NAME.jsonl."""
+
+    def read(name: str) -> list[dict[str, Any]]:
+        text = (VECTORS / f"{name}.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    return read
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA
-from gateway.spark import session
+from gateway.spark import job, session
 
 
 def envelope(
@@ -245,6 +245,20 @@ def configuration(data: Path) -> SimpleNamespace:
             conf={},
         ),
     )
+
+
+@pytest.fixture
+def run_once(
+    spark: Any, config: SimpleNamespace
+) -> Callable[[], list[Mapping[str, Any]]]:
+    """Read all that is in the spool; returns what the job said."""
+
+    def run() -> list[Mapping[str, Any]]:
+        said: list[Mapping[str, Any]] = []
+        job.run(config, spark, available_now=True, report=said.append)
+        return said
+
+    return run
 
 
 @pytest.fixture(scope="session")

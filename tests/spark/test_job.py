@@ -27,20 +27,6 @@ Rows = Callable[..., list[dict[str, Any]]]
 LakeEvents = Callable[[Path], Counter[tuple[str, int]]]
 
 
-@pytest.fixture
-def run_once(
-    spark: Any, config: SimpleNamespace
-) -> Callable[[], list[Mapping[str, Any]]]:
-    """Read all that is in the spool; returns what the job said."""
-
-    def run() -> list[Mapping[str, Any]]:
-        said: list[Mapping[str, Any]] = []
-        job.run(config, spark, available_now=True, report=said.append)
-        return said
-
-    return run
-
-
 class Running:
     """The job in a thread; left with `with`, it is stopped and must have ended well."""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import job, places
+from gateway.spark import places
 from gateway.spark.ledger import Ranges
 from gateway.spark.places import Places
 
@@ -93,7 +93,7 @@ def test_a_start_remembers(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_window_that_came_twice(
-    spark: Any,
+    run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
     table_rows: Callable[..., list[dict[str, Any]]],
@@ -110,10 +110,10 @@ def test_a_window_that_came_twice(
 
     window = [line(0, "a"), line(10, "b"), line(20, "c")]
     spool.put("gw", 1, window)
-    job.run(config, spark, available_now=True)
+    run_once()
     again = [*window, line(30, "d"), line(0, "a", inode="6"), line(10, "other")]
     spool.put("gw", 4, [*again, b'{"message": "a"}'] * 1)
-    job.run(config, spark, available_now=True)
+    run_once()
     lake = config.data_dir / "lake"
     assert lake_events(lake) == spool.produced
     events = {row["lsn"]: row["message"] for row in table_rows(lake / "events")}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import job, requeue
+from gateway.spark import requeue
 from gateway.spark.lakedisk import Lake
 
 pytestmark = pytest.mark.spark
@@ -44,6 +44,7 @@ class Fuse(Lake):
 
 @pytest.mark.parametrize("cut", [None, 1, 2, 3])
 def test_rows_that_are_fine_after_all(
+    run_once: Callable[[], object],
     spark: Any,
     spool: Any,
     config: SimpleNamespace,
@@ -57,7 +58,7 @@ def test_rows_that_are_fine_after_all(
     flaws = dict(enumerate(("invalid-json", "invalid-json", "oversized")))
     flaws |= {3: "lost", 4: "unframed"}
     spool.put("gw", 1, payloads, flaws=flaws)
-    job.run(config, spark, available_now=True)
+    run_once()
     lake = config.data_dir / "lake"
     if cut is not None:
         disk = Fuse()

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.config import Config
-from gateway.store import finder
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, Gone, segment_files, spool_files
 from gateway.store.journal import segment
@@ -101,20 +100,10 @@ def test_the_oldest(directories: Directories, publish: Callable[..., Path]) -> N
 def test_what_moves_while_we_look(
     directories: Directories,
     publish: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
+    ambush: list[Callable[[], object]],
 ) -> None:
     """An event that is in its next place before it leaves the one before is met,
     however its moves fall between the listings."""
-    list_names = finder.list_names
-    moves: list[Callable[[], object]] = []
-
-    def and_then(directory: Path) -> list[str]:
-        names = list_names(directory)
-        if moves:
-            moves.pop(0)()
-        return names
-
-    monkeypatch.setattr(finder, "list_names", and_then)
     journal(directories, 1)
     file = directories.spool / file_name("gw", 1, 5)
 
@@ -122,7 +111,7 @@ def test_what_moves_while_we_look(
         publish(1, 5)
         (directories.journal_of("gw") / segment.name(1)).unlink()
 
-    moves += [published, lambda: file.rename(directories.archive / file.name)]
+    ambush += [published, lambda: file.rename(directories.archive / file.name)]
     found = Finder(directories, "gw")
     assert found.oldest() == 1
     assert found.file(5) is not None

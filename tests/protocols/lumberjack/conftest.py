@@ -6,24 +6,20 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
 
+from doubles import OneConnection
 from gateway.event import Rows
 from gateway.interfaces import Refusal
 from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
-from gateway.protocols.lumberjack.server import LumberjackServer, accept
+from gateway.protocols.lumberjack.server import accept
 from gateway.protocols.lumberjack.session import Limits, Session
-from gateway.testing import FakeConnection, ManualJournal
-
-VECTORS = Path(__file__).parents[2] / "vectors" / "lumberjack.jsonl"
 
 
 @dataclass
@@ -81,12 +77,6 @@ def _outcome() -> Callable[..., Outcome]:
     return outcome
 
 
-@pytest.fixture(scope="session")
-def vectors() -> list[dict[str, Any]]:
-    """All of tests/vectors/lumberjack.jsonl."""
-    return [json.loads(line) for line in VECTORS.read_text().splitlines()]
-
-
 def settings(**changes: Any) -> SimpleNamespace:
     """A listener's configuration; keyword arguments change limits or options."""
     values = {
@@ -104,43 +94,10 @@ def settings(**changes: Any) -> SimpleNamespace:
     return SimpleNamespace(limits=both, options=both)
 
 
-class Reader:
-    """A server on doubles, and the doubles."""
-
-    def __init__(self, **changes: Any) -> None:
-        self.clock = Clock()
-        self.clock.advance(1_700_000_000)
-        self.journal = ManualJournal()
-        self.listener = accept(settings(**changes), self.journal, self.clock)
-        self.connection, self.server = self.connect()
-
-    def connect(self) -> tuple[FakeConnection, LumberjackServer]:
-        """One more connection to the same listener."""
-        connection = FakeConnection(memory=self.journal.memory)
-        server = self.listener(connection)
-        connection.serve(server)
-        return connection, server
-
-    def deliver(self, data: bytes) -> None:
-        """Bytes arrive on the first connection."""
-        self.connection.deliver(data)
-
-    @property
-    def sent(self) -> bytes:
-        """What the first connection was sent."""
-        return self.connection.sent
-
-
 @pytest.fixture
-def reader() -> Reader:
-    """A server with the usual limits."""
-    return Reader()
-
-
-@pytest.fixture
-def make_reader() -> Callable[..., Reader]:
+def make_reader() -> Callable[..., OneConnection]:
     """Makes a server with other limits or options."""
-    return Reader
+    return lambda **changes: OneConnection(accept, settings(**changes))
 
 
 def beats_event(chance: random.Random, number: int) -> bytes:

@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(scope="session")
+def vectors(read_vectors: Callable[[str], Any]) -> list[dict[str, Any]]:
+    return read_vectors("lumberjack")
+
+
 def _check(found: Any, vector: dict[str, Any]) -> None:
     want = vector["want"]
     assert found.acks.hex() == want["acks"]

@@ -6,14 +6,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
 
+from doubles import OneConnection
 from gateway.event import Origin, Rows
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
@@ -22,12 +21,12 @@ from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Handshake, Handshaker
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.routes import load
-from gateway.protocols.pomelo.server import PomeloServer, accept
+from gateway.protocols.pomelo.server import accept
 from gateway.protocols.pomelo.session import Ready, Session
-from gateway.testing import FakeConnection, ManualJournal
+from gateway.testing import FakeConnection
 from gateway.testing.settings import settings as settings_of
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+Vectors = Callable[[str], list[dict[str, Any]]]
 
 SYS = {"type": "js-websocket", "version": "0.0.1", "rsa": {}}
 ROUTES = ["area.player.move", "chat.room.say"]
@@ -148,18 +147,14 @@ def settings(**changes: Any) -> Any:
     return settings_of(Options, limits | own, **changes)
 
 
-class Reader:
-    """A server on doubles, and the doubles."""
+class Reader(OneConnection):
+    """A server on doubles, and what its clients say."""
 
     def __init__(self, **changes: Any) -> None:
-        self.clock = Clock()
-        self.clock.advance(1_700_000_000)
-        self.journal = ManualJournal()
-        self.listener = accept(settings(**changes), self.journal, self.clock)
         self._sessions = itertools.count(1)
-        self.connection, self.server = self.connect()
+        super().__init__(accept, settings(**changes))
 
-    def connect(self, *, framed: bool = False) -> tuple[FakeConnection, PomeloServer]:
+    def connect(self, *, framed: bool = False) -> tuple[FakeConnection, Any]:
         """One more connection to the same listener."""
         session = f"s-{next(self._sessions)}"
         connection = FakeConnection(
@@ -167,19 +162,13 @@ class Reader:
             memory=self.journal.memory,
         )
         connection.framed = framed
-        server = self.listener(connection)
-        connection.serve(server)
-        return connection, server
+        return self.serve(connection)
 
     def greet(self, sys: Any = None, user: Any = None) -> None:
         """Get the first connection to work, and forget what it was told."""
         self.deliver(hello(sys, user))
         assert self.connection.refused is None
         self.connection.clear()
-
-    def deliver(self, data: bytes) -> None:
-        """Bytes arrive on the first connection."""
-        self.connection.deliver(data)
 
     def wait(self, seconds: float) -> None:
         """Time passes."""
@@ -192,17 +181,6 @@ class Reader:
             for batch in self.journal.submitted
             for event in rows_of(decode(batch.body))
         ]
-
-    @property
-    def sent(self) -> bytes:
-        """What the first connection was sent."""
-        return self.connection.sent
-
-
-@pytest.fixture
-def reader() -> Reader:
-    """A server with the usual limits."""
-    return Reader()
 
 
 @pytest.fixture
@@ -229,14 +207,9 @@ def pomelo() -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def vectors() -> Callable[[str], list[dict[str, Any]]]:
-    """All of tests/vectors/pomelo-NAME.jsonl."""
-
-    def read(name: str) -> list[dict[str, Any]]:
-        text = (VECTORS / f"pomelo-{name}.jsonl").read_text()
-        return [json.loads(line) for line in text.splitlines()]
-
-    return read
+def vectors(read_vectors: Vectors) -> Vectors:
+    """`vectors(name)`: all of tests/vectors/pomelo-NAME.jsonl."""
+    return lambda name: read_vectors(f"pomelo-{name}")
 
 
 _routes = st.text(

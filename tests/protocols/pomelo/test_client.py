@@ -12,16 +12,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Ping,
-    Pong,
-    RejectConnection,
-    Request,
-)
+from wsproto import ConnectionType, WSConnection, events
 
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.client import Client, Disconnected
@@ -270,33 +261,33 @@ class Socket(Peer):
 def test_one_package_per_message() -> None:
     """Handshake, acknowledgement, request: a binary message each."""
     socket = Socket()
-    assert isinstance(socket.request, Request)
+    assert isinstance(socket.request, events.Request)
     assert (socket.request.host, socket.request.target) == ("gw.example", "/play")
-    socket.send(AcceptConnection())
+    socket.send(events.AcceptConnection())
     [hello] = socket.events()
     assert hello.data[0] == wire.HANDSHAKE
-    socket.send(BytesMessage(ANSWER))
+    socket.send(events.BytesMessage(ANSWER))
     assert socket.connected == [None]
     answer = _state(socket.client.request("a", b"{}"))
     assert [event.data for event in socket.events()] == [
         wire.package(wire.ACK),
         wire.request(1, "a", b"{}"),
     ]
-    socket.send(BytesMessage(wire.response(1, b"{}")))
+    socket.send(events.BytesMessage(wire.response(1, b"{}")))
     assert answer == [b"{}"]
 
 
 def test_websocket_controls() -> None:
     """Pings are answered, closes too; a server that is no WebSocket is left."""
     socket = Socket()
-    socket.send(AcceptConnection())
+    socket.send(events.AcceptConnection())
     socket.events()
-    socket.send(Ping(b"x"))
-    assert socket.events() == [Pong(b"x")]
-    socket.send(CloseConnection(1001))
+    socket.send(events.Ping(b"x"))
+    assert socket.events() == [events.Pong(b"x")]
+    socket.send(events.CloseConnection(1001))
     assert socket.transport.disconnecting
     rejected = Socket()
-    rejected.send(RejectConnection(status_code=404))
+    rejected.send(events.RejectConnection(status_code=404))
     assert rejected.transport.disconnecting
     other = Socket()
     other.say(b"SSH-2.0\r\n\r\n")

@@ -10,22 +10,10 @@ from typing import Any
 
 import pytest
 
+from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import AttributeUpdate, Entry
 from gateway.protocols.pravega.segment import EVENT_COUNT
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    AppendBlockEnd,
-    ConditionalBlockEnd,
-    NoSuchSegment,
-    OperationUnsupported,
-    SegmentAlreadyExists,
-    SegmentIsSealed,
-    SegmentIsTruncated,
-    TableKeyBadVersion,
-    TableKeyDoesNotExist,
-    TableSegmentNotEmpty,
-)
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     CreateTransientSegment,
@@ -66,7 +54,7 @@ def test_53_twice(store: Any) -> None:
     peer = store.peer()
     assert peer.ask(CreateSegment(1, "t", 0, 0), CreateSegment(2, "t", 0, 0)) == [
         SegmentCreated(1, "t"),
-        SegmentAlreadyExists(2, "t"),
+        wire.SegmentAlreadyExists(2, "t"),
     ]
     assert peer.ask(TruncateSegment(3, "t", 0), TruncateSegment(4, "t", 0)) == [
         SegmentTruncated(3, "t"),
@@ -74,11 +62,11 @@ def test_53_twice(store: Any) -> None:
     ]
     assert peer.ask(SealSegment(5, "t"), SealSegment(6, "t")) == [
         SegmentSealed(5, "t"),
-        SegmentIsSealed(6, "t"),
+        wire.SegmentIsSealed(6, "t"),
     ]
     assert peer.ask(DeleteSegment(7, "t"), DeleteSegment(8, "t")) == [
         SegmentDeleted(7, "t"),
-        NoSuchSegment(8, "t"),
+        wire.NoSuchSegment(8, "t"),
     ]
 
 
@@ -90,7 +78,7 @@ def test_replies_wait_for_the_disk(store: Any) -> None:
     assert peer.got == other.got == []
     store.store()
     assert peer.got == [SegmentCreated(1, "t")]
-    assert other.got == [SegmentAlreadyExists(2, "t")]
+    assert other.got == [wire.SegmentAlreadyExists(2, "t")]
 
 
 def test_54_merge(store: Any, block: Block) -> None:
@@ -99,7 +87,7 @@ def test_54_merge(store: Any, block: Block) -> None:
     peer.ask(CreateSegment(1, TXN, 0, 0))
     peer.setup(TXN)
     data = block(b"a", b"b")
-    peer.ask(AppendBlockEnd(W, len(data), data, 2, 2, 1))
+    peer.ask(wire.AppendBlockEnd(W, len(data), data, 2, 2, 1))
     assert store.rows == []
     assert peer.ask(MergeSegments(2, "s", TXN)) == [SegmentsMerged(2, "s", TXN, 18)]
     assert store.rows == [("s", b"a"), ("s", b"b")]
@@ -126,12 +114,12 @@ def test_54_merge_refused(store: Any) -> None:
         SealSegment(6, "s"),
         MergeSegments(7, "s", TXN),
     ) == [
-        NoSuchSegment(2, "t"),
-        NoSuchSegment(3, "t"),
-        OperationUnsupported(4, "MergeSegments"),
+        wire.NoSuchSegment(2, "t"),
+        wire.NoSuchSegment(3, "t"),
+        wire.OperationUnsupported(4, "MergeSegments"),
         SegmentAttributeUpdated(5, False),
         SegmentSealed(6, "s"),
-        SegmentIsSealed(7, "s"),
+        wire.SegmentIsSealed(7, "s"),
     ]
 
 
@@ -142,25 +130,25 @@ def test_54_merge_batch(store: Any, block: Block) -> None:
     for name in (TXN, other):
         peer.ask(CreateSegment(1, name, 0, 0))
         peer.setup(name)
-        peer.ask(AppendBlockEnd(W, 9, block(b"x"), 1, 1, 1))
+        peer.ask(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 1, 1))
     merged = SegmentsBatchMerged(2, "s", [(TXN, 9), (other, 18)])
     assert peer.ask(MergeSegmentsBatch(2, "s", [TXN, other])) == [merged]
     assert len(store.journal.submitted[-1].body) > 18
     assert store.rows == [("s", b"x")] * 2
     [again] = peer.ask(MergeSegmentsBatch(3, "s", [TXN, other]))
     assert again.merged == [(TXN, 18), (other, 18)]
-    assert peer.ask(MergeSegmentsBatch(4, "s", ["?"])) == [NoSuchSegment(4, "?")]
+    assert peer.ask(MergeSegmentsBatch(4, "s", ["?"])) == [wire.NoSuchSegment(4, "?")]
 
 
 def test_55_info(store: Any) -> None:
     """How a segment is; of a missing one, that it is not there."""
     peer = store.peer()
     peer.setup()
-    peer.ask(AppendBlockEnd(W, 3, b"abc", 1, 1, 1), TruncateSegment(1, "s", 2))
+    peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 1, 1), TruncateSegment(1, "s", 2))
     now = 1_700_000_000_000
     assert peer.ask(GetStreamSegmentInfo(2, "s"), GetStreamSegmentInfo(3, "t")) == [
         StreamSegmentInfo(2, "s", True, False, False, now, 3, 2),
-        NoSuchSegment(3, "t"),
+        wire.NoSuchSegment(3, "t"),
     ]
 
 
@@ -173,7 +161,7 @@ def test_41_transients_go_with_their_connection(store: Any, block: Block) -> Non
     [other] = peer.ask(CreateTransientSegment(2, W, "s"))
     assert store.restarted().container.state.transients() == []
     peer.setup(made.segment)
-    peer.ask(ConditionalBlockEnd(W, 1, 0, block(b"large")))
+    peer.ask(wire.ConditionalBlockEnd(W, 1, 0, block(b"large")))
     assert peer.ask(MergeSegments(3, "s", made.segment)) == [
         SegmentsMerged(3, "s", made.segment, 13)
     ]
@@ -183,7 +171,7 @@ def test_41_transients_go_with_their_connection(store: Any, block: Block) -> Non
     assert store.rows == [("s", b"large")]
     assert other.segment not in store.container.state.segments
     assert store.peer().ask(CreateTransientSegment(4, W, "t")) == [
-        NoSuchSegment(4, "t")
+        wire.NoSuchSegment(4, "t")
     ]
 
 
@@ -193,10 +181,10 @@ def test_staged_data_is_bounded(make_store: Callable[..., Any], block: Block) ->
     peer = store.peer()
     peer.ask(CreateSegment(1, TXN, 0, 0))
     peer.setup(TXN)
-    peer.ask(AppendBlockEnd(W, 18, block(b"0123456789"), 1, 1, 1))
+    peer.ask(wire.AppendBlockEnd(W, 18, block(b"0123456789"), 1, 1, 1))
     peer.send(ReadSegment(TXN, 8, 4, "", 2))
     assert peer.got == [SegmentRead(TXN, 8, False, False, b"01234567", 2)]
-    peer.send(AppendBlockEnd(W, 9, block(b"x"), 1, 2, 1))
+    peer.send(wire.AppendBlockEnd(W, 9, block(b"x"), 1, 2, 1))
     assert "options.transaction_bytes" in peer.refused
 
 
@@ -210,10 +198,10 @@ def test_42_unsupported(store: Any) -> None:
         wt.ReadTable(3, "s", "", []),
         SealSegment(4, "t"),
     ) == [
-        OperationUnsupported(1, "FlushToStorage"),
-        OperationUnsupported(2, "ListStorageChunks"),
-        OperationUnsupported(3, "ReadTable"),
-        OperationUnsupported(4, "SealSegment"),
+        wire.OperationUnsupported(1, "FlushToStorage"),
+        wire.OperationUnsupported(2, "ListStorageChunks"),
+        wire.OperationUnsupported(3, "ReadTable"),
+        wire.OperationUnsupported(4, "SealSegment"),
     ]
 
 
@@ -222,18 +210,18 @@ def test_attributes_and_policy(store: Any) -> None:
     peer = store.peer()
     assert peer.ask(
         GetSegmentAttribute(1, "s", X),
-        UpdateSegmentAttribute(2, "s", X, 5, NEVER),
-        UpdateSegmentAttribute(3, "s", X, 6, NEVER),
+        UpdateSegmentAttribute(2, "s", X, 5, wire.NEVER),
+        UpdateSegmentAttribute(3, "s", X, 6, wire.NEVER),
         GetSegmentAttribute(4, "s", X),
         UpdateSegmentPolicy(5, "s", 100, 2),
         GetSegmentAttribute(6, "t", X),
     ) == [
-        SegmentAttribute(1, NEVER),
+        SegmentAttribute(1, wire.NEVER),
         SegmentAttributeUpdated(2, True),
         SegmentAttributeUpdated(3, False),
         SegmentAttribute(4, 5),
         SegmentPolicyUpdated(5, "s"),
-        NoSuchSegment(6, "t"),
+        wire.NoSuchSegment(6, "t"),
     ]
     assert store.container.state.find("s").target_rate == 100
 
@@ -242,9 +230,9 @@ def test_a_merge_may_set_a_writers_number(store: Any) -> None:
     """Large events count as their writer's: its number is an attribute."""
     peer = store.peer()
     peer.ask(CreateSegment(1, TXN, 0, 0))
-    peer.ask(MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, NEVER)]))
+    peer.ask(MergeSegments(2, "s", TXN, "", [AttributeUpdate(W, 4, 7, wire.NEVER)]))
     assert peer.setup() == 7
-    peer.ask(AppendBlockEnd(W, 3, b"abc", 1, 8, 1))
+    peer.ask(wire.AppendBlockEnd(W, 3, b"abc", 1, 8, 1))
     assert peer.ask(GetSegmentAttribute(3, "s", W)) == [SegmentAttribute(3, 8)]
     peer.ask(UpdateSegmentAttribute(4, "s", W, 20, 8))
     assert store.restarted().peer().setup() == 20
@@ -256,7 +244,7 @@ def test_locate(store: Any, block: Block) -> None:
     peer.setup()
     data = block(b"x" * (1 << 18))
     for number in (1, 2):
-        peer.ask(AppendBlockEnd(W, len(data), data, 1, number, 1))
+        peer.ask(wire.AppendBlockEnd(W, len(data), data, 1, number, 1))
     assert peer.ask(
         LocateOffset(1, "s", 0),
         LocateOffset(2, "s", 1),
@@ -266,14 +254,14 @@ def test_locate(store: Any, block: Block) -> None:
         OffsetLocated(1, "s", 0),
         OffsetLocated(2, "s", len(data)),
         OffsetLocated(3, "s", 2 * len(data)),
-        NoSuchSegment(4, "t"),
+        wire.NoSuchSegment(4, "t"),
     ]
 
 
 def test_tables(store: Any) -> None:
     """The whole life of one, as Rust's reader groups lead it."""
     peer = store.peer()
-    a, b = Entry(b"a", -1, b"1"), Entry(b"b", NEVER, b"2")
+    a, b = Entry(b"a", -1, b"1"), Entry(b"b", wire.NEVER, b"2")
     assert peer.ask(
         wt.CreateTableSegment(1, "t"),
         wt.CreateTableSegment(2, "t"),
@@ -282,16 +270,16 @@ def test_tables(store: Any) -> None:
         wt.UpdateTableEntries(5, "t", "", [Entry(b"c", 9, b"")]),
         wt.UpdateTableEntries(6, "t", "", [Entry(b"a", 0, b"3")], 2),
         wt.UpdateTableEntries(7, "t", "", [b], 2),
-        wt.ReadTable(8, "t", "", [Entry(b"a", NEVER), Entry(b"z", NEVER)]),
+        wt.ReadTable(8, "t", "", [Entry(b"a", wire.NEVER), Entry(b"z", wire.NEVER)]),
         wt.GetTableSegmentInfo(9, "t"),
     ) == [
         SegmentCreated(1, "t"),
-        SegmentAlreadyExists(2, "t"),
+        wire.SegmentAlreadyExists(2, "t"),
         wt.TableEntriesUpdated(3, [0, 1]),
-        TableKeyBadVersion(4, "t"),
-        TableKeyDoesNotExist(5, "t"),
+        wire.TableKeyBadVersion(4, "t"),
+        wire.TableKeyDoesNotExist(5, "t"),
         wt.TableEntriesUpdated(6, [2]),
-        SegmentIsTruncated(7, "t", 3, "", 2),
+        wire.SegmentIsTruncated(7, "t", 3, "", 2),
         wt.TableRead(8, "t", [Entry(b"a", 2, b"3"), Entry(b"z", -1, b"")]),
         wt.TableSegmentInfo(9, "t", 0, 3, 2, 0),
     ]
@@ -307,22 +295,22 @@ def test_tables(store: Any) -> None:
     assert peer.ask(
         wt.DeleteTableSegment(1, "t", True),
         wt.RemoveTableKeys(2, "t", "", [Entry(b"a", 0)]),
-        wt.RemoveTableKeys(3, "t", "", [Entry(b"a", 2), Entry(b"b", NEVER)]),
+        wt.RemoveTableKeys(3, "t", "", [Entry(b"a", 2), Entry(b"b", wire.NEVER)]),
         wt.DeleteTableSegment(4, "t", True),
         wt.ReadTable(5, "t", "", []),
     ) == [
-        TableSegmentNotEmpty(1, "t"),
-        TableKeyBadVersion(2, "t"),
+        wire.TableSegmentNotEmpty(1, "t"),
+        wire.TableKeyBadVersion(2, "t"),
         wt.TableKeysRemoved(3, "t"),
         SegmentDeleted(4, "t"),
-        NoSuchSegment(5, "t"),
+        wire.NoSuchSegment(5, "t"),
     ]
 
 
 def test_iterating_over_tables(store: Any) -> None:
     """Each reply says where to go on, until there is nothing; odd tokens are no harm."""
     peer = store.peer()
-    entries = [Entry(b"%d" % n, NEVER, b"v") for n in range(5)]
+    entries = [Entry(b"%d" % n, wire.NEVER, b"v") for n in range(5)]
     peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", entries))
     seen: list[bytes] = []
     token = b""
@@ -344,8 +332,12 @@ def test_replies_fit_into_a_frame(make_store: Callable[..., Any]) -> None:
     peer = make_store(table_bytes=1 << 25).peer()
     peer.ask(wt.CreateTableSegment(1, "t"))
     for key in (b"a", b"b"):
-        peer.ask(wt.UpdateTableEntries(2, "t", "", [Entry(key, NEVER, bytes(9 << 20))]))
-    peer.send(wt.ReadTable(3, "t", "", [Entry(b"a", NEVER), Entry(b"b", NEVER)]))
+        peer.ask(
+            wt.UpdateTableEntries(2, "t", "", [Entry(key, wire.NEVER, bytes(9 << 20))])
+        )
+    peer.send(
+        wt.ReadTable(3, "t", "", [Entry(b"a", wire.NEVER), Entry(b"b", wire.NEVER)])
+    )
     assert "reply of" in peer.refused
 
 
@@ -365,15 +357,15 @@ def test_segments_and_tables_are_bounded(make_store: Callable[..., Any]) -> None
     other = store.peer()
     other.send(CreateSegment(2, "u", 0, 0))
     assert "options.segments" in other.refused
-    peer.send(wt.UpdateTableEntries(3, "t", "", [Entry(b"key", NEVER, b"abc")]))
+    peer.send(wt.UpdateTableEntries(3, "t", "", [Entry(b"key", wire.NEVER, b"abc")]))
     assert "options.table_bytes" in peer.refused
 
 
 def large_value(peer: Any) -> Entry:
     """Put half a MiB into a new table `t`; returns its key."""
-    large = Entry(b"k", NEVER, bytes(1 << 19))
+    large = Entry(b"k", wire.NEVER, bytes(1 << 19))
     peer.ask(wt.CreateTableSegment(1, "t"), wt.UpdateTableEntries(2, "t", "", [large]))
-    return Entry(b"k", NEVER)
+    return Entry(b"k", wire.NEVER)
 
 
 def test_a_small_request_gets_no_endless_reply(store: Any) -> None:
@@ -398,7 +390,7 @@ def test_tables_are_bounded_together(make_store: Callable[..., Any]) -> None:
     """Many tables hold no more than one, small entries count, what goes makes room."""
     store = make_store(table_bytes=1000)
     peer = store.peer()
-    small = [Entry(b"%d" % n, NEVER, b"") for n in range(6)]
+    small = [Entry(b"%d" % n, wire.NEVER, b"") for n in range(6)]
     peer.ask(wt.CreateTableSegment(1, "t"), wt.CreateTableSegment(2, "u"))
     peer.ask(wt.UpdateTableEntries(3, "t", "", small))
     peer.ask(wt.RemoveTableKeys(4, "t", "", small))
@@ -416,17 +408,19 @@ def test_writers_and_attributes_are_bounded(make_store: Callable[..., Any]) -> N
     peer, other, third = store.peer(), store.peer(), store.peer()
     for writer in (W, X, b"y" * 16):
         peer.setup(writer=writer)
-    peer.ask(AppendBlockEnd(W, 0, b"", 1, 1, 1), AppendBlockEnd(X, 0, b"", 1, 1, 2))
-    peer.ask(UpdateSegmentAttribute(3, "s", b"a" * 16, 1, NEVER))
+    peer.ask(
+        wire.AppendBlockEnd(W, 0, b"", 1, 1, 1), wire.AppendBlockEnd(X, 0, b"", 1, 1, 2)
+    )
+    peer.ask(UpdateSegmentAttribute(3, "s", b"a" * 16, 1, wire.NEVER))
     assert store.restarted().container.state.numbers == 3
-    other.ask(UpdateSegmentAttribute(4, "s", b"b" * 16, 1, NEVER))
+    other.ask(UpdateSegmentAttribute(4, "s", b"b" * 16, 1, wire.NEVER))
     assert "options.numbers" in other.refused
-    updates = [AttributeUpdate(b"c" * 16, 1, 1, NEVER)]
+    updates = [AttributeUpdate(b"c" * 16, 1, 1, wire.NEVER)]
     third.ask(MergeSegments(5, "s", "t", "", updates))
     assert "options.numbers" in third.refused
     assert peer.ask(
-        AppendBlockEnd(W, 0, b"", 1, 2, 6),
+        wire.AppendBlockEnd(W, 0, b"", 1, 2, 6),
         UpdateSegmentAttribute(7, "s", b"a" * 16, 2, 1),
     )[1:] == [SegmentAttributeUpdated(7, success=True)]
-    peer.ask(AppendBlockEnd(b"y" * 16, 0, b"", 1, 1, 7))
+    peer.ask(wire.AppendBlockEnd(b"y" * 16, 0, b"", 1, 1, 7))
     assert "options.numbers" in peer.refused

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.task import Clock
 
+from doubles import OneConnection
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.conformance import Target
@@ -17,13 +15,11 @@ from gateway.protocols.rsio.decoder import Decoder, Run, elements
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.offsets import Offsets
 from gateway.protocols.rsio.options import Options
-from gateway.protocols.rsio.server import RsioServer, accept
+from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
-from gateway.testing import FakeConnection, ManualJournal
 from gateway.testing.settings import settings as settings_of
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "rsio.jsonl"
 HELLO = wire.encode(messages.ClientHello(0, ()))
 
 
@@ -39,29 +35,16 @@ def settings(**changes: Any) -> Any:
     return settings_of(Options, limits, **changes)
 
 
-class Gate:
+class Gate(OneConnection):
     """A listener on test doubles, and one connection to it."""
 
-    def __init__(self, **changes: Any) -> None:
-        self.clock = Clock()
-        self.clock.advance(1_700_000_000)
-        self.journal = ManualJournal()
-        self.offsets = changes.pop("offsets_known", None) or Offsets()
-        self.listener = accept(
-            settings(**{"check_publishers": True} | changes),
-            self.journal,
-            self.clock,
-            offsets=self.offsets,
-        )
-        self.publishers = self.listener.publishers
-        self.connection, self.server = self.connect()
+    protocol = "rsio"
 
-    def connect(self) -> tuple[FakeConnection, RsioServer]:
-        """One more connection."""
-        connection = FakeConnection(protocol="rsio", memory=self.journal.memory)
-        server = self.listener(connection)
-        connection.serve(server)
-        return connection, server
+    def __init__(self, **changes: Any) -> None:
+        self.offsets = changes.pop("offsets_known", None) or Offsets()
+        asked = settings(**{"check_publishers": True} | changes)
+        super().__init__(accept, asked, offsets=self.offsets)
+        self.publishers = self.listener.publishers
 
     def say(self, *said: Any) -> None:
         """Messages, or bytes, arrive."""
@@ -209,9 +192,3 @@ def _read() -> Callable[..., list[Any]]:
 @pytest.fixture(scope="session", name="happened")
 def _happened() -> Callable[..., Any]:
     return happened
-
-
-@pytest.fixture(scope="session")
-def vectors() -> list[dict[str, Any]]:
-    """All of tests/vectors/rsio.jsonl."""
-    return [json.loads(line) for line in VECTORS.read_text().splitlines()]

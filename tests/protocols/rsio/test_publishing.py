@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from twisted.logger import globalLogPublisher
 
 from gateway.feeds.publisher import Elements, Fault, Finished, Publishers
 from gateway.feeds.publisher import Request as Asked
@@ -180,14 +179,13 @@ def test_a_source_that_fails(gate: Any, tap: Tap) -> None:
     assert tap.closed == 1
 
 
-def test_a_source_that_is_broken(gate: Any, tap: Tap) -> None:
+def test_a_source_that_is_broken(
+    gate: Any, tap: Tap, logged: list[dict[str, Any]]
+) -> None:
     """A bug in a publisher costs that stream, and is logged."""
-    logged: list[Any] = []
-    globalLogPublisher.addObserver(logged.append)
     gate.say(Subscribe("tap", 1, 5))
     tap.end = ZeroDivisionError()
     tap.wake()
-    globalLogPublisher.removeObserver(logged.append)
     assert gate.heard()[-1] == OnError(1, "E500 internal error")
     assert any("log_failure" in event for event in logged)
     assert not gate.connection.closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ _FIELDS = {
     "elementSize": "size",
 }
 _OCTETS = {"data"}
+
+
+@pytest.fixture(scope="session")
+def vectors(read_vectors: Callable[[str], Any]) -> list[dict[str, Any]]:
+    return read_vectors("rsio")
 
 
 def _name(code: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -100,16 +100,22 @@ def test_zeros_behind_the_end_are_the_end(make: Make) -> None:
     assert (scan.end, scan.damage) == (ends[-1], [])
 
 
+def each_flip(data: bytes, end: int) -> Iterator[bytes]:
+    """*data* with one bit flipped, for each one from the header to *end*."""
+    for bit in range(segment.HEADER_BYTES * 8, end * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped)
+
+
 def test_no_flipped_bit_gives_a_wrong_body(make: Make) -> None:
     """Whatever bit flips, what comes out was put in, and a loss in the middle shows."""
     data, ends = build(
         [make(b"a" * 20)], [make(b"b" * 20)], [make(b"c" * 20)], seal=True
     )
     wanted = [b"a" * 20, b"b" * 20, b"c" * 20]
-    for bit in range(segment.HEADER_BYTES * 8, ends[-1] * 8):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        scan = segment.Scan(bytes(flipped))
+    for flipped in each_flip(data, ends[-1]):
+        scan = segment.Scan(flipped)
         found = [s.batch.body for s in scan]
         assert set(found) <= set(wanted)
         assert len(found) >= 2
@@ -125,10 +131,8 @@ def test_no_batch_without_events_is_lost_unseen(make: Make) -> None:
     )
     wanted = [b"a" * 20, b"b" * 20, b"c" * 20]
     assert bodies(data) == wanted
-    for bit in range(segment.HEADER_BYTES * 8, ends[-1] * 8):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        scan = segment.Scan(bytes(flipped))
+    for flipped in each_flip(data, ends[-1]):
+        scan = segment.Scan(flipped)
         found = [s.batch.body for s in scan]
         assert set(found) <= set(wanted)
         assert len(found) >= 2
