@@ -19,6 +19,8 @@ from typing import Any, Self
 
 from _report import Broken
 
+from gateway.testing import daemon
+
 __all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load", "spawn"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,16 +35,7 @@ def environment() -> dict[str, str]:
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """A leader of its own session, beside its log and with its output at the end of it."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=log.parent,
-            env=environment(),
-            start_new_session=True,
-        )
+    return daemon.spawn(command, log, environment(), session=True)
 
 
 @dataclass

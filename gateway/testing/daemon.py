@@ -19,13 +19,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import gateway
 
-__all__ = ["Daemon", "environment", "free_port", "listener"]
+__all__ = ["Daemon", "environment", "free_port", "listener", "spawn"]
 
 _PATIENCE = 120.0
 _ROOT = Path(gateway.__file__).parents[1]
@@ -37,6 +37,30 @@ def environment() -> dict[str, str]:
     """Ours, with this gateway importable and its Twisted plugin found."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path}
+
+
+def spawn(
+    command: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Run a program in the folder of *log*; what it says is added to that.
+
+    *env* is `environment()` unless it is given.  With *session* the program leads a
+    session of its own, so that all of its processes can be killed together.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=log.parent,
+            env=env or environment(),
+            start_new_session=session,
+        )
 
 
 def free_port() -> int:
@@ -109,15 +133,7 @@ class Daemon:
 
     def launch(self) -> None:
         """Start it, and do not wait."""
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._home,
-                env=self.environment,
-            )
+        self.process = spawn(self.command, self._log, self.environment)
 
     def start(self) -> Self:
         """Start it; returns once it takes events."""

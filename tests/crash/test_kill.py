@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +22,8 @@ from typing import Any
 import pytest
 from pyarrow.dataset import dataset
 
-from daemons import ROLLING, listener
-from deadlines import environment, eventually, finish
+from daemons import ROLLING, listener, spawn
+from deadlines import eventually, finish
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 20
@@ -41,19 +40,6 @@ WRITERS = (
 )
 
 
-def launch(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """In a session of its own; what it says is added to *log*."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment(),
-            start_new_session=True,
-        )
-
-
 class Writer:
     """A `gateway send` that never comes to an end by itself."""
 
@@ -67,7 +53,7 @@ class Writer:
             f"127.0.0.1:{port}", "--generate", "1000000000", "--rate", str(rate),
             "--patience", "100000", "--json", "--acked", str(self.acked), *options,
         ]  # fmt: skip
-        self.process = launch(command, self._log)
+        self.process = spawn(command, self._log, session=True)
 
     @property
     def acknowledged(self) -> int:
@@ -212,7 +198,7 @@ class SparkJob:
         self._log.touch()
         self._from = self._log.stat().st_size
         self._due: float | None = None
-        self._process = launch([sys.executable, "-m", *command], self._log)
+        self._process = spawn([sys.executable, "-m", *command], self._log, session=True)
 
     @property
     def said(self) -> str:

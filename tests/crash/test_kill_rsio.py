@@ -12,7 +12,6 @@ import json
 import os
 import random
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -23,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from daemons import ROLLING, listener
-from deadlines import environment, eventually, finish
+from daemons import ROLLING, listener, spawn
+from deadlines import eventually, finish
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
@@ -183,14 +182,7 @@ class Process:
 
     def __init__(self, home: Path, name: str, command: list[str]) -> None:
         self.acked = home / f"{name}.acked"
-        self._log = (home / f"{name}.log").open("wb")
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            env=environment(),
-        )
+        self.process = spawn([sys.executable, *command], home / f"{name}.log")
 
     @property
     def heard(self) -> int:
@@ -209,7 +201,6 @@ class Process:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._log.close()
 
 
 class Load:

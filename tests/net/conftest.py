@@ -129,6 +129,7 @@ class Net:
     clock: Clock
     servers: list[Recorder] = field(default_factory=list)
     act: Callable[..., None] = lambda connection, data: None
+    _done: list[None] = field(default_factory=list)
 
     def connect(
         self, address: Any, transport: MemoryTransport | None = None
@@ -151,6 +152,16 @@ class Net:
     def server(self) -> Recorder:
         """The latest."""
         return self.servers[-1]
+
+    def drain(self) -> None:
+        """In five seconds at the most."""
+        self.listener.drain(5.0).addCallback(self._done.append)
+
+    @property
+    def drained(self) -> bool:
+        """That is over; then no timer may be left."""
+        assert not self._done or not self.clock.getDelayedCalls()
+        return self._done == [None]
 
     def pass_time(self, seconds: float) -> None:
         """In steps small enough for the listener's timers."""

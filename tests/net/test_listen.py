@@ -18,22 +18,18 @@ Texts = Callable[[], list[str]]
 def test_drain_lets_servers_finish(net: Any) -> None:
     """It fires when the last connection is gone, and not before."""
     one, other = net.peer("192.0.2.1"), net.peer("192.0.2.2")
-    done: list[None] = []
-    net.listener.drain(5.0).addCallback(done.append)
+    net.drain()
     assert [server.drained for server in net.servers] == [True, True]
     one.lose()
-    assert not done
+    assert not net.drained
     other.lose()
-    assert done == [None]
-    assert net.clock.getDelayedCalls() == []
+    assert net.drained
 
 
 def test_drain_of_nobody_is_done_at_once(net: Any) -> None:
     """Nothing to wait for, nothing left ticking."""
-    done: list[None] = []
-    net.listener.drain(5.0).addCallback(done.append)
-    assert done == [None]
-    assert net.clock.getDelayedCalls() == []
+    net.drain()
+    assert net.drained
 
 
 def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> None:
@@ -41,15 +37,14 @@ def test_whoever_does_not_finish_is_dropped(make_net: Make, warnings: Texts) -> 
     net = make_net(websocket=SimpleNamespace(path="/", origins=[]))
     peer = net.peer()
     peer.send(b"GET / HTTP/1.1\r\nHost: gw\r\nUpgrade: websocket\r\n")
-    done: list[None] = []
-    net.listener.drain(5.0).addCallback(done.append)
+    net.drain()
     assert peer.transport.finished
     net.pass_time(1.5)
     assert peer.transport.disconnected
     net.pass_time(4)
     assert warnings() == ["beats: 1 connections did not finish in time"]
     peer.lose()
-    assert done == [None]
+    assert net.drained
 
 
 def test_drain_with_real_peers(with_reactor: Run) -> None:

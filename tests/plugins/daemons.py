@@ -18,9 +18,17 @@ import pytest
 import deadlines
 from gateway.testing import daemon
 from gateway.testing.certificates import Pair
-from gateway.testing.daemon import free_port, listener
+from gateway.testing.daemon import free_port, listener, spawn
 
-__all__ = ["ROLLING", "Daemon", "archiving", "free_port", "listener", "tls"]
+__all__ = [
+    "ROLLING",
+    "Daemon",
+    "archiving",
+    "free_port",
+    "listener",
+    "spawn",
+    "tls",
+]
 
 ROLLING = {
     "journal": {"segment_bytes": "256KiB"},
