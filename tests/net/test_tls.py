@@ -29,13 +29,13 @@ Texts = Callable[[], list[str]]
 
 @pytest.fixture
 def tls(make_tls: Make) -> Any:
-    """A certificate, and none is asked for."""
+    """The section of a listener that has a certificate, and asks for none."""
     return make_tls()
 
 
 @pytest.fixture
 def tls_net(make_net: Make, tls: Any) -> Any:
-    """A listener with that."""
+    """A listener with this `tls`."""
     return make_net(tls=tls)
 
 
