@@ -96,12 +96,11 @@ def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
         from gateway.protocols.rsio.options import Options
         from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
+        from gateway.testing.settings import settings
 
         def talk():
             path = os.environ["SCRATCH"] + "/rs.sock"
-            limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
-            settings = SimpleNamespace(limits=limits, options=Options(window=2))
-            accept = rsio(settings, ManualJournal(), reactor)
+            accept = rsio(settings(Options, window=2), ManualJournal(), reactor)
             listener = serve(accept, listen=f"unix:{path}", protocol="rsio")
             client = socket.socket(socket.AF_UNIX)
             client.connect(path)
@@ -128,16 +127,15 @@ def test_a_subscriber_that_does_not_read_is_heard(
         from gateway.protocols.rsio.options import Options
         from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
+        from gateway.testing.settings import settings
 
         def talk():
-            limits = SimpleNamespace(message_bytes=1 << 24, unacknowledged_bytes=1 << 25)
-            options = Options(check_publishers=True)
-            settings = SimpleNamespace(limits=limits, options=options)
             made = []
             def accept(connection):
                 made.append((connection, ours(connection)))
                 return made[-1][1]
-            ours = rsio(settings, ManualJournal(), reactor)
+            checked = settings(Options, check_publishers=True)
+            ours = rsio(checked, ManualJournal(), reactor)
             listener = serve(accept, protocol="rsio")
             client = socket.socket()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
