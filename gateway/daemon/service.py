@@ -151,7 +151,7 @@ class Gateway(MultiService):
             self._bind()
         except (
             Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
-            segment.NewerFormat, Unreadable, Unusable,
+            segment.OtherFormat, Unreadable, Unusable,
         ) as why:  # fmt: skip
             self._terminal.leave(f"gateway can not start: {why}")
         super().privilegedStartService()

@@ -72,7 +72,7 @@ def open_node(
 
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  Raises `MissingProtocol`,
-    `segment.NewerFormat`, OSError.
+    `segment.OtherFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
     for path in (journal, directories.spool, directories.archive, state):

@@ -98,7 +98,7 @@ class Storage:
     ) -> None:
         """*remembering* is whether a protocol that is served has a memory.
 
-        The directories are not locked: see `open`.  Raises `segment.NewerFormat`, OSError.
+        The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
         """
         self.directories = settings.directories
         self._settings = settings
@@ -156,7 +156,7 @@ class Storage:
     ) -> Storage:
         """As configured, with its data directory locked until the process ends.
 
-        Raises `lock.Locked`, `segment.NewerFormat`, OSError.
+        Raises `lock.Locked`, `segment.OtherFormat`, OSError.
         """
         root = settings.data_dir
         disk.make_directory(root)

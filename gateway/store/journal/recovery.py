@@ -11,8 +11,8 @@
        under a `.damaged` name, never deleted
     5. what was acknowledged and can not be read is reported, lsn by lsn
 
-Of what a file may hold only the format of a later version stops the start
-(`segment.NewerFormat`); OSError is passed on.
+Of what a file may hold only the format of another version stops the start
+(`segment.OtherFormat`); OSError is passed on.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _recover_one(
     data = disk.read(path)
     try:
         scan = segment.Scan(data, before=before).survey()
-    except segment.NewerFormat:
+    except segment.OtherFormat:
         raise
     except segment.InvalidSegment as why:
         _set_aside(path, len(data), str(why), disk, found)

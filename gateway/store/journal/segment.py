@@ -6,10 +6,13 @@ each group.  Integers are little-endian.
     header   magic 8 | version u16 | 0 u16 | salt u32 | first lsn i64 | created µs i64
              | crc32c u32
     record   sync u32 | kind u8 | 0 u8 | 0 u16 | length u32 | count u32 | lsn i64
-             | synced u64 | crc32c u32 | payload (length bytes)
+             | synced u64 | crc32c u32 of these | crc32c u32 of these and the payload
+             | payload (length bytes)
 
 Every CRC starts from the segment's random salt, so neither the left-overs of another
-file nor bytes that a peer chose can pass for a record.
+file nor bytes that a peer chose can pass for a record.  The first one is there so that
+who looks for a record behind damage reads no payload that none has: in a body full of
+beginnings of records that would be the body again for each of them.
 
 `lsn` is that of the record's first event; a batch without events (metadata) has that of
 the next one.  `synced` is how many bytes of the segment had been synced when the record
@@ -47,14 +50,14 @@ __all__ = [
     "Encoder",
     "Header",
     "InvalidSegment",
-    "NewerFormat",
+    "OtherFormat",
     "Scan",
     "in_order",
     "name",
     "parse_name",
 ]
 
-VERSION = 1
+VERSION = 2
 SUFFIX = ".journal"
 UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")
 
@@ -63,8 +66,9 @@ _HEADER = struct.Struct("<8sHHIqqI")
 HEADER_BYTES = _HEADER.size
 _SYNC = 0x9C5A_E7D1
 _SYNC_BYTES = struct.pack("<I", _SYNC)
-_RECORD = struct.Struct("<IBBHIIqQI")
-_UNSUMMED = struct.Struct("<IBBHIIqQ")
+_FIXED = struct.Struct("<IBBHIIqQ")
+_SUMS = struct.Struct("<II")
+_RECORD = struct.Struct("<IBBHIIqQII")
 _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
 _ORIGIN, _BATCHED, _SEAL = 1, 2, 3
@@ -76,8 +80,8 @@ class InvalidSegment(Exception):
     """Not a segment that this version can read; the text says why."""
 
 
-class NewerFormat(InvalidSegment):
-    """A segment in a format that a later version wrote."""
+class OtherFormat(InvalidSegment):
+    """A segment in the format of an earlier or later version."""
 
 
 @dataclass(slots=True)
@@ -120,7 +124,7 @@ class Header:
         if _crc(salt, data[: HEADER_BYTES - 4]) != crc:
             raise InvalidSegment("its header is damaged")
         if version != VERSION:
-            raise NewerFormat(f"journal format {version}; this version reads {VERSION}")
+            raise OtherFormat(f"journal format {version}; this version reads {VERSION}")
         return cls(lsn, created, salt)
 
 
@@ -193,11 +197,12 @@ class Encoder:
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
     ) -> list[bytes]:
         length = len(head) + len(body)
-        fixed = _UNSUMMED.pack(_SYNC, kind, 0, 0, length, count, lsn, synced) + head
-        start = _crc(self.salt, fixed)
-        crc = struct.pack("<I", _crc(start, body) if body else start)
-        cut = _UNSUMMED.size
-        return [fixed[:cut] + crc + fixed[cut:], body]
+        fixed = _FIXED.pack(_SYNC, kind, 0, 0, length, count, lsn, synced)
+        fixed_sum = _crc(self.salt, fixed)
+        sum_ = _crc(fixed_sum, head)
+        if body:
+            sum_ = _crc(sum_, body)
+        return [fixed + _SUMS.pack(fixed_sum, sum_) + head, body]
 
 
 @dataclass(slots=True)
@@ -313,14 +318,15 @@ class Scan:
         start = at + _RECORD.size
         if start > len(self._data):
             return None
-        sync, kind, _, _, length, count, lsn, synced, crc = _RECORD.unpack_from(
-            self._data, at
+        sync, kind, _, _, length, count, lsn, synced, fixed_sum, sum_ = (
+            _RECORD.unpack_from(self._data, at)
         )
         end = start + length
         if sync != _SYNC or end > len(self._data) or lsn < self.next_lsn:
             return None
-        summed = _crc(self.header.salt, self._data[at : at + _UNSUMMED.size])
-        if _crc(summed, self._data[start:end]) != crc:
+        if _crc(self.header.salt, self._data[at : at + _FIXED.size]) != fixed_sum:
+            return None
+        if _crc(fixed_sum, self._data[start:end]) != sum_:
             return None
         return _Record(kind, lsn, count, synced, start, end)
 

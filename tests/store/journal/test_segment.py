@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Callable, Iterator
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,15 +216,34 @@ def test_no_garbage_raises_anything_else(data: bytes) -> None:
         segment.Scan(data)
 
 
-def test_a_later_format_is_named() -> None:
-    """A segment of a version to come says so, instead of looking damaged."""
+@pytest.mark.parametrize("version", [1, 3])
+def test_another_format_is_named(version: int) -> None:
+    """A segment of another version says so, instead of looking damaged."""
     head = bytearray(segment.Header(1, 1, 7).encode())
-    head[8] = 2
-    import google_crc32c
-
+    head[8] = version
     head[-4:] = google_crc32c.extend(7, bytes(head[:-4])).to_bytes(4, "little")
-    with pytest.raises(segment.NewerFormat, match="format 2; this version reads 1"):
+    with pytest.raises(segment.OtherFormat, match=f"{version}; this version reads 2"):
         segment.Header.decode(bytes(head))
+
+
+def test_a_body_of_records_costs_no_more_than_its_bytes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind damage every byte is summed a few times at most, whatever a peer sent."""
+    record = struct.pack("<IBBHIIqQII", 0x9C5AE7D1, 2, 0, 0, 1 << 16, 1, 99, 0, 0, 0)
+    data, _ = build([make(b"kept")], [make(record * 4000)])
+    torn = data[:-1]
+    summed = 0
+
+    def crc(start: int, chunk: bytes) -> int:
+        nonlocal summed
+        summed += len(chunk)
+        return google_crc32c.extend(start, chunk)
+
+    monkeypatch.setattr(segment, "_crc", crc)
+    scan = segment.Scan(torn).survey()
+    assert (scan.batches, scan.damage) == (1, [])
+    assert summed < 3 * len(torn)
 
 
 @pytest.mark.parametrize(
