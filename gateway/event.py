@@ -18,6 +18,7 @@ import pyarrow as pa
 
 __all__ = [
     "LOST",
+    "MAX_LSN",
     "SCHEMA",
     "SCHEMA_VERSION",
     "SCHEMA_VERSION_KEY",
@@ -50,6 +51,9 @@ SCHEMA: pa.Schema = pa.schema(
         pa.field("flaw", _NAME),
     ]
 )
+
+#: Nobody reaches it; a name with a greater lsn is not ours.
+MAX_LSN = 1 << 62
 
 #: The form of spool files: one more whenever `SCHEMA` gains a column.  It stands in the
 #: files, so that a Spark job that does not know a column stops instead of dropping it.

@@ -292,6 +292,10 @@ class Spool(Section):
     retention: Seconds = Field(
         default=24 * HOUR, description="How long the archive keeps a file (time)"
     )
+    archive_bytes: ByteCount | None = Field(
+        default=None,
+        description="Keep no more in the archive, oldest first to go (size, null: any)",
+    )
 
 
 class Admin(Section):

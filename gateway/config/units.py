@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -131,7 +131,7 @@ class Quantity:
     unit: str
     read: Callable[[object], Any]
     write: Callable[[Any], str]
-    schema: JsonSchemaValue
+    schema: JsonSchemaValue = field(hash=False)
     low: str
     high: str
 

@@ -224,6 +224,8 @@ class Gateway(MultiService):
                 lsn=loss.first_lsn,
                 events=loss.events,
             )
+        for path in storage.foreign:
+            self._log.warn("{path} is not the gateway's; it is left alone", path=path)
         self.live = Live(
             settings.node,
             known,

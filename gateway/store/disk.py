@@ -8,14 +8,16 @@ Calls block; they run on the journal's, the spool's and the reactor's worker thr
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Disk", "File", "RealDisk"]
+__all__ = ["Disk", "File", "RealDisk", "read"]
 
 _IOV_MAX = 1024
+_SECTOR = 4096
 
 
 class File(Protocol):
@@ -51,7 +53,10 @@ class Disk(Protocol):
         """An existing file, to truncate or sync it."""
 
     def read(self, path: Path) -> bytes:
-        """All of it."""
+        """All of it; zeros where the disk can not give back what is there (EIO)."""
+
+    def is_file(self, path: Path) -> bool:
+        """Whether it is a regular file: no directory, no FIFO, no device."""
 
     def names(self, directory: Path) -> list[str]:
         """What lies in a directory, sorted, hidden names too."""
@@ -61,6 +66,9 @@ class Disk(Protocol):
 
     def modified(self, path: Path) -> float:
         """Seconds since the epoch; FileNotFoundError if there is none."""
+
+    def changed(self, path: Path) -> float:
+        """When it was last modified or renamed, likewise."""
 
     def exists(self, path: Path) -> bool:
         """Whether the name is there."""
@@ -119,6 +127,35 @@ class _RealFile:
             os.close(fd)
 
 
+def read(path: Path) -> bytes:
+    """All of a file; zeros where the disk can not give back what is there (EIO).
+
+    Whoever reads it knows damage by checksums, and one bad sector is no reason to lose
+    all the rest.  Raises OSError.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as why:
+        if why.errno != errno.EIO:
+            raise
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        return b"".join(_sector(fd, at, size) for at in range(0, size, _SECTOR))
+    finally:
+        os.close(fd)
+
+
+def _sector(fd: int, at: int, size: int) -> bytes:
+    length = min(_SECTOR, size - at)
+    try:
+        return os.pread(fd, length, at).ljust(length, b"\0")
+    except OSError as why:
+        if why.errno != errno.EIO:
+            raise
+        return bytes(length)
+
+
 class RealDisk:
     """The operating system's file system."""
 
@@ -135,7 +172,11 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
-        return path.read_bytes()
+        return read(path)
+
+    def is_file(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.is_file()
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""
@@ -148,6 +189,10 @@ class RealDisk:
     def modified(self, path: Path) -> float:
         """See `Disk`."""
         return path.stat().st_mtime
+
+    def changed(self, path: Path) -> float:
+        """See `Disk`."""
+        return path.stat().st_ctime
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
@@ -177,6 +222,9 @@ class RealDisk:
             with contextlib.suppress(FileExistsError):
                 directory.mkdir(mode=0o750)
             self.sync_directory(directory.parent)
+        if not missing:
+            # Whoever made it may have been killed before this.
+            self.sync_directory(path.parent)
 
     def set_times(self, path: Path, seconds: float) -> None:
         """See `Disk`."""

@@ -23,6 +23,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from gateway.store.directories import Directories
+from gateway.store.disk import read
 from gateway.store.journal import segment
 from gateway.store.spool.names import parse_file_name
 
@@ -55,7 +56,7 @@ class SegmentFile:
         Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
-        return segment.Scan(self.path.read_bytes(), before=min(ends, default=None))
+        return segment.Scan(read(self.path), before=min(ends, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def segment_files(directory: Path) -> list[SegmentFile]:
     return [
         SegmentFile(directory / name, first, before)
         for first, before, name in segment.in_order(list_names(directory))
+        if not (directory / name).is_fifo()
     ]
 
 

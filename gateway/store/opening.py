@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,10 @@ from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Log, Loss, Recovered, Segment, recover
-from gateway.store.spool import Catalog, Publisher, last_lsn
+from gateway.store.journal.recovery import DAMAGED
+from gateway.store.journal.segment import parse_name
+from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
+from gateway.store.spool.catalog import CATALOG
 
 __all__ = ["MissingProtocol", "Opened", "open_node"]
 
@@ -55,6 +58,8 @@ class Opened:
     """What was acknowledged and the journal can not give back."""
     remembered: Sequence[str]
     """Protocols with a state file: their memories are kept, served or not."""
+    foreign: Sequence[Path]
+    """What lies where the node's files are, and is none of them; it is left alone."""
 
 
 def open_node(
@@ -94,7 +99,8 @@ def open_node(
         clock=clock,
     )
     unpublished = publisher.recover(found.segments)
-    names = [*disk.names(directories.spool), *disk.names(directories.archive)]
+    published = (directories.spool, directories.archive)
+    names = [name for directory in published for name in disk.names(directory)]
     given = max(catalog.last_lsn, last_lsn(node, names))
     return Opened(
         log=Log(
@@ -110,7 +116,23 @@ def open_node(
         published_lsn=unpublished[0].first_lsn - 1 if unpublished else given,
         losses=found.losses,
         remembered=remembered,
+        foreign=[
+            *(journal / name for name in _foreign_to_journal(journal, disk)),
+            *(
+                directory / name
+                for directory in published
+                for name in disk.names(directory)
+                if name.startswith("events-") and parse_file_name(name) is None
+            ),
+        ],
     )
+
+
+def _foreign_to_journal(journal: Path, disk: Disk) -> Iterator[str]:
+    for name in disk.names(journal):
+        ours = parse_name(name.removesuffix(DAMAGED)) or name in CATALOG
+        if not (ours and disk.is_file(journal / name)):
+            yield name
 
 
 def _needed(found: Recovered, catalog: Catalog, *, keep: bool) -> set[str]:

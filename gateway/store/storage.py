@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -116,6 +117,8 @@ class Storage:
             clock=clock,
         )
         self.losses: Sequence[Loss] = opened.losses
+        self.foreign: Sequence[Path] = opened.foreign
+        """Files that are not ours; they are left alone."""
         self.remembered = opened.remembered
         """Protocols whose state is kept, whether they are served or not."""
         self.spool = Spool(

@@ -247,6 +247,14 @@ class RecordingDisk:
         """See `Disk`."""
         return self._inodes[self._find(path)].modified
 
+    def changed(self, path: Path) -> float:
+        """See `Disk`."""
+        return self.modified(path)
+
+    def is_file(self, path: Path) -> bool:
+        """See `Disk`."""
+        return self.exists(path) and path not in self._directories
+
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
         if path in self._directories:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -35,3 +36,43 @@ def test_a_write_of_many_pieces_arrives_whole(
     pieces = [b"%d," % n for n in range(3000)]
     disk.create(tmp_path / "file").write(pieces)
     assert disk.read(tmp_path / "file") == b"".join(pieces)
+
+
+def test_an_unreadable_sector_is_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All around it is read; another failure than EIO is none of this."""
+    path = tmp_path / "file"
+    content = bytes(range(1, 256)) * 100
+    path.write_bytes(content)
+    bad, real, number = 8192, os.pread, errno.EIO
+
+    def fail(path: Path) -> bytes:
+        raise OSError(number, os.strerror(number), str(path))
+
+    def pread(fd: int, length: int, at: int) -> bytes:
+        if at <= bad < at + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, length, at)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(os, "pread", pread)
+    expected = content[:8192] + bytes(4096) + content[8192 + 4096 :]
+    assert RealDisk().read(path) == expected
+    number = errno.EACCES
+    with pytest.raises(PermissionError):
+        RealDisk().read(path)
+
+
+def test_a_directory_that_a_killed_run_made_is_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been killed before it had synced the directory's parent."""
+    synced: list[Path] = []
+    disk = RealDisk()
+    monkeypatch.setattr(disk, "sync_directory", synced.append)
+    disk.make_directory(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a"]
+    synced.clear()
+    disk.make_directory(tmp_path / "a" / "b")
+    assert synced == [tmp_path / "a"]

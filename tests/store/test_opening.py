@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from gateway.event import Batch, Origin, Rows
 from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.finder import Finder
 from gateway.store.lock import Locked
 from gateway.store.opening import MissingProtocol, Opened, open_node
 from gateway.store.spool import file_name
@@ -121,6 +123,29 @@ def test_damage_is_no_protocol(
     path.write_bytes(path.read_bytes().replace(b"plain", b"plaim"))
     assert start("plain").log.next_lsn == 2
     assert start().log.next_lsn == 2
+
+
+def test_files_that_are_not_ours_are_left_alone(
+    directories: Directories, start: Callable[..., Opened]
+) -> None:
+    """And named: a FIFO is not waited for, an impossible lsn is not believed."""
+    assert start().foreign == []
+    journal = directories.journal_of("gw")
+    pipe = journal / f"{7:020d}.journal"
+    os.mkfifo(pipe)
+    notes = journal / "notes.txt"
+    notes.touch()
+    huge = directories.spool / "events-gw-{0}-{0}.parquet".format("9" * 20)
+    huge.touch()
+    odd = directories.archive / "events-of-last-year.parquet"
+    odd.touch()
+    opened = start()
+    assert set(opened.foreign) == {pipe, notes, huge, odd}
+    assert opened.log.next_lsn == 1
+    assert all(path.exists() for path in opened.foreign)
+    finder = Finder(directories, "gw")
+    assert finder.segments(1) == []
+    assert finder.oldest() is None
 
 
 def test_one_daemon_at_a_time(tmp_path: Path) -> None:

@@ -26,9 +26,10 @@ from gateway.store.disk import Disk
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 
-__all__ = ["Loss", "Recovered", "recover"]
+__all__ = ["DAMAGED", "Loss", "Recovered", "recover"]
 
-_DAMAGED = ".damaged"
+DAMAGED = ".damaged"
+"""What the name of a file ends with that was set aside."""
 
 
 @dataclass(slots=True)
@@ -66,10 +67,11 @@ def recover(
     was published and removed is no loss, though an older one may still be there.
     """
     found = Recovered()
-    for _, before, name in segment.in_order(disk.names(directory)):
+    names = [name for name in disk.names(directory) if disk.is_file(directory / name)]
+    for _, before, name in segment.in_order(names):
         _recover_one(directory / name, before, disk, found, unpublished)
     for name in disk.names(directory):
-        if name.endswith(_DAMAGED):
+        if name.endswith(DAMAGED):
             _reserve(directory / name, disk, found)
     disk.sync_directory(directory)
     return found
@@ -122,7 +124,7 @@ def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) ->
     if size <= segment.HEADER_BYTES:
         disk.unlink(path)
         return
-    aside = path.with_name(path.name + _DAMAGED)
+    aside = path.with_name(path.name + DAMAGED)
     disk.rename(path, aside)
     lost = _reserve(aside, disk, found)
     found.losses.append(Loss(path, lost, size, f"{why}; at most"))
@@ -134,7 +136,7 @@ def _reserve(aside: Path, disk: Disk, found: Recovered) -> int:
     How many events it held is unknown.  No event takes less than a byte, so this
     leaves a hole that the audit shows.
     """
-    parsed = segment.parse_name(aside.name.removesuffix(_DAMAGED))
+    parsed = segment.parse_name(aside.name.removesuffix(DAMAGED))
     first = parsed[0] if parsed else 0
     found.next_lsn = max(found.next_lsn, first + disk.size(aside))
     return first

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import google_crc32c
 import msgspec
 
-from gateway.event import Batch, Origin, Stored
+from gateway.event import MAX_LSN, Batch, Origin, Stored
 
 __all__ = [
     "HEADER_BYTES",
@@ -140,7 +140,7 @@ def parse_name(text: str) -> tuple[int, int] | None:
     lsn, _, attempt = text.removesuffix(SUFFIX).partition(".")
     if len(lsn) != 20 or not lsn.isdecimal() or not (attempt or "0").isdecimal():
         return None
-    return int(lsn), int(attempt or 0)
+    return (int(lsn), int(attempt or 0)) if 0 < int(lsn) <= MAX_LSN else None
 
 
 def in_order(names: Iterable[str]) -> list[tuple[int, int | None, str]]:

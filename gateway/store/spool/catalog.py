@@ -24,8 +24,10 @@ import msgspec
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
 
-__all__ = ["Catalog", "Entry", "entries", "unpublished"]
+__all__ = ["CATALOG", "Catalog", "Entry", "entries", "unpublished"]
 
+CATALOG = ("catalog", ".catalog")
+"""Its names: as it is read, and while a new one is written."""
 _KEEP = 1000
 
 
@@ -47,9 +49,8 @@ class Catalog:
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Raises OSError."""
-        self.path = directory / "catalog"
+        self.path, self._new = (directory / name for name in CATALOG)
         self._disk = disk
-        self._new = directory / ".catalog"
         known = entries(disk.read(self.path)) if disk.exists(self.path) else []
         self._entries = {entry.first: entry for entry in known}
         self._most = 2 * _KEEP

@@ -1,10 +1,16 @@
-"""Removes files from the archive once Spark has had them for `spool.retention`."""
+"""Removes files from the archive: when they were there for `spool.retention`, the oldest
+while there are more than `spool.archive_bytes`, and when the disk has no room otherwise.
+
+What is in the archive is in the tables, so it goes before senders are held back.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from attrs import define
 
@@ -17,20 +23,30 @@ _MOST_SECONDS = 60.0  # between two looks
 _STEP_SECONDS = 1.0  # a clock that drifts is less off
 
 
+class _File(NamedTuple):
+    since: float
+    """When it was archived."""
+    path: Path
+    bytes: int
+
+
 @define(eq=False, slots=False)
 class Expiry:
     """The expiry of one archive.  Blocks.
 
-    How old a file is, its modification time tells, which the wall clock gave it.  That
-    clock may be set forward, and everything would be old at once: what it was set
-    forward is taken off again for as long as files from before may be there.
+    Since when a file is there, its change time tells, which the wall clock gave it when
+    it was renamed.  That clock may be set forward, and everything would be old at once:
+    what it was set forward is taken off again for as long as files from before may be
+    there.
 
-    *retention* in seconds; *on_expired* is called when files were removed.
+    *retention* in seconds; *most_bytes* None: no limit.  *on_expired* is called when
+    files were removed.
     """
 
     _archive: Path
     _disk: Disk
     _retention: float
+    _most_bytes: int | None
     _on_expired: Callable[[], None]
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
@@ -41,21 +57,51 @@ class Expiry:
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
-    def run(self) -> None:
-        """Look if it is time to; raises OSError."""
+    def run(self, archived_bytes: int) -> None:
+        """Look if it is time to, or if so many are too many; raises OSError."""
         now = self._clock()
-        if now < self._next:
+        most = self._most_bytes
+        if now < self._next and (most is None or archived_bytes <= most):
             return
         self._next = now + min(_MOST_SECONDS, self._retention)
         oldest = self._wall_clock() - self._steps(now) - self._retention
-        expired = False
+        files = self._oldest_first()
+        excess = 0 if most is None else sum(one.bytes for one in files) - most
+        removed = 0
+        for one in files:
+            if one.since >= oldest and excess <= 0:
+                break
+            self._disk.unlink(one.path)
+            excess -= one.bytes
+            removed += 1
+        if removed:
+            self._on_expired()
+
+    def make_room(self, enough: Callable[[], bool]) -> int:
+        """Remove the oldest files until there is *enough* room, or none is left.
+
+        Returns how many; raises OSError.
+        """
+        removed = 0
+        for one in self._oldest_first():
+            if enough():
+                break
+            self._disk.unlink(one.path)
+            removed += 1
+        if removed:
+            self._on_expired()
+        return removed
+
+    def _oldest_first(self) -> list[_File]:
+        found: list[_File] = []
         for name in self._disk.names(self._archive):
             path = self._archive / name
-            if parse_file_name(name) and self._disk.modified(path) < oldest:
-                self._disk.unlink(path)
-                expired = True
-        if expired:
-            self._on_expired()
+            if parse_file_name(name) is None:
+                continue
+            with contextlib.suppress(FileNotFoundError):  # somebody else removed it
+                since = self._disk.changed(path)
+                found.append(_File(since, path, self._disk.size(path)))
+        return sorted(found)
 
     def _steps(self, now: float) -> float:
         """By how many seconds the wall clock was set forward lately."""

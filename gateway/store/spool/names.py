@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gateway.event import MAX_LSN
+
 __all__ = ["file_name", "last_lsn", "parse_file_name"]
 
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
@@ -20,7 +22,10 @@ def file_name(node: str, first_lsn: int, last_lsn: int) -> str:
 def parse_file_name(name: str) -> tuple[str, int, int] | None:
     """(node, first lsn, last lsn), or None for any other file."""
     match = _NAME.fullmatch(name)
-    return (match[1], int(match[2]), int(match[3])) if match else None
+    if match is None:
+        return None
+    first, last = int(match[2]), int(match[3])
+    return (match[1], first, last) if 0 < first <= last <= MAX_LSN else None
 
 
 def last_lsn(node: str, names: Iterable[str]) -> int:

@@ -8,7 +8,6 @@ which may hold the journal, and removes what has expired (`expiry`).
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -81,14 +80,18 @@ class Spool:
         )
         """How full the spool and the archive are."""
         self._expiry = Expiry(
-            self._archive, self._disk, self._settings.retention, self._on_expired
+            self._archive,
+            self._disk,
+            self._settings.retention,
+            self._settings.archive_bytes,
+            self._on_expired,
         )
         self._journal: Journal | None = None
         self._work: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
         self._ended: Deferred[None] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
-        self._failing = False
+        self._failing = self._blind = False
         # The journal's thread adds to the backlog, ours takes from it.
         self._backlog_lock = threading.Lock()
 
@@ -164,9 +167,15 @@ class Spool:
             self._add_to_backlog(-sealed.bytes)
             self.published_lsn = sealed.last_lsn
             if done is not None:
-                self._on_published(done)
+                self._tell_published(done)
             self._reactor.callFromThread(self._tell, sealed)
             return True
+
+    def _tell_published(self, done: Published) -> None:
+        try:
+            self._on_published(done)
+        except Exception:
+            self._log.failure("{file} was published", file=done.path.name)
 
     def _failed(self, sealed: Segment, why: Exception) -> None:
         if not self._failing:
@@ -178,15 +187,39 @@ class Spool:
         self._failing = True
 
     def _check_levels(self) -> None:
-        with contextlib.suppress(OSError):
+        """Whatever fails, publishing must go on; it is told once until it works."""
+        try:
             self._watch()
-            self._expiry.run()
+            self._expiry.run(self.levels.archive.bytes)
+        except Exception as why:
+            if not self._blind:
+                self._log.error(
+                    "spool and archive can not be looked after: {why}",
+                    why=f"{type(why).__name__}: {why}",
+                )
+            self._blind = True
+        else:
+            self._blind = False
 
     def _watch(self) -> None:
         levels = self.levels
         levels.measure()
         no_room = levels.why_no_room(self.reserved_bytes)
+        if no_room is not None and self._make_room():
+            no_room = levels.why_no_room(self.reserved_bytes)
         self._reactor.callFromThread(self._watched, no_room, levels.spool.files)
+
+    def _make_room(self) -> int:
+        removed = self._expiry.make_room(
+            lambda: self.levels.why_no_room(self.reserved_bytes) is None
+        )
+        if removed:
+            self._log.warn(
+                "The disk is short: {count} files left the archive before "
+                "spool.retention; they are in the tables",
+                count=removed,
+            )
+        return removed
 
     # -- called from the thread, in the reactor's -------------------------------
 

@@ -14,17 +14,25 @@ from gateway.store.spool.names import file_name
 HOUR = 3600.0
 
 
+class AsModified(RealDisk):
+    """A disk on which a test can say when a file was renamed."""
+
+    def changed(self, path: Path) -> float:
+        return self.modified(path)
+
+
 class World:
     """An archive, and its clocks: `set_clock` moves one of them only."""
 
-    def __init__(self, archive: Path) -> None:
+    def __init__(self, archive: Path, most_bytes: int | None = None) -> None:
         self.archive = archive
         self.monotonic, self.wall = 50.0, 1_700_000_000.0
         self.told = 0
         self.expiry = Expiry(
             archive,
-            RealDisk(),
+            AsModified(),
             HOUR,
+            most_bytes,
             self._expired,
             clock=lambda: self.monotonic,
             wall_clock=lambda: self.wall,
@@ -33,9 +41,9 @@ class World:
     def _expired(self) -> None:
         self.told += 1
 
-    def add(self, lsn: int) -> None:
+    def add(self, lsn: int, size: int = 0) -> None:
         path = self.archive / file_name("gw", lsn, lsn)
-        path.write_bytes(b"")
+        path.write_bytes(bytes(size))
         os.utime(path, (self.wall, self.wall))
 
     def pass_time(self, seconds: float) -> list[int]:
@@ -44,7 +52,10 @@ class World:
         while self.monotonic < end:
             self.monotonic += 60
             self.wall += 60
-            self.expiry.run()
+            self.expiry.run(0)
+        return self.left()
+
+    def left(self) -> list[int]:
         return sorted(int(path.stem.split("-")[-1]) for path in self.archive.iterdir())
 
     def set_clock(self, by: float) -> None:
@@ -85,3 +96,39 @@ def test_an_hour_back_stops_nothing(world: World) -> None:
     assert world.pass_time(HOUR) == [1, 2]
     assert world.pass_time(120) == [1]
     assert world.pass_time(HOUR) == []
+
+
+def test_too_many_bytes_expire_the_oldest(tmp_path: Path) -> None:
+    """At once when it is known that there are too many, and no more than needed."""
+    world = World(tmp_path, most_bytes=25)
+    for lsn in (3, 1, 2):  # archived in this order
+        world.add(lsn, 10)
+        world.pass_time(60)
+    assert world.left() == [1, 2]
+    assert world.told == 1
+    world.add(4, 10)
+    world.expiry.run(30)
+    assert world.left() == [2, 4]
+
+
+def test_room_is_made_by_the_oldest(world: World) -> None:
+    """File by file, until there is enough; then all others stay."""
+    for lsn in (1, 2, 3):
+        world.add(lsn)
+        world.wall += 1
+    assert world.expiry.make_room(lambda: len(world.left()) == 2) == 1
+    assert world.left() == [2, 3]
+    assert world.told == 1
+    assert world.expiry.make_room(lambda: False) == 2
+    assert world.left() == []
+
+
+def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
+    """What the job takes late is in the archive for as long as all else."""
+    path = tmp_path / file_name("gw", 1, 1)
+    old = path.with_name("published")
+    old.write_bytes(b"")
+    os.utime(old, (1.0, 1.0))
+    old.rename(path)
+    Expiry(tmp_path, RealDisk(), HOUR, None, lambda: None).run(0)
+    assert path.exists()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 from gateway.config import model
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
-from gateway.store.spool import Spool
+from gateway.store.spool import Spool, file_name
 from gateway.testing.reactor import QueuedReactor
 from gateway.testing.settings import options_of
 
@@ -199,9 +201,12 @@ def test_a_backlog_makes_larger_files(place: Any) -> None:
 
 def test_the_archive_expires(place: Any) -> None:
     """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
-    import os
-    import time
 
+    class AsModified(RealDisk):
+        def changed(self, path: Path) -> float:
+            return self.modified(path)
+
+    place.disk = AsModified()
     old = place.archive / "events-gw-00000000000000000001-00000000000000000001.parquet"
     new = place.archive / "events-gw-00000000000000000002-00000000000000000002.parquet"
     foreign = place.archive / "notes.txt"
@@ -222,3 +227,39 @@ def test_the_archive_expires(place: Any) -> None:
     assert not old.exists()
     assert new.exists()
     assert foreign.exists()
+
+
+def test_a_full_disk_empties_the_archive_first(place: Any) -> None:
+    """What is in the tables goes before anybody is held back."""
+    place.disk = Full()
+    old = place.archive / file_name("gw", 1, 1)
+    old.write_bytes(b"old")
+
+    class Freeing(Full):
+        def unlink(self, path: Path) -> None:
+            super().unlink(path)
+            if path == old:
+                self.free_bytes = 1 << 40
+
+    place.disk = Freeing()
+    place.disk.free_bytes = 0
+    spool, journal, turns = start(place)
+    spool.start(journal, [])
+    turns.run(lambda: "disk" in journal.holds)
+    assert journal.holds["disk"] is None
+    assert not old.exists()
+    turns.wait(spool.stop())
+
+
+def test_nothing_stops_the_thread(place: Any) -> None:
+    """Whatever is raised beside publishing, publishing goes on."""
+    spool, journal, turns = start(place)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    spool._on_published = fail
+    spool._expiry.run = fail
+    spool.start(journal, [place.sealed(b"a"), place.sealed(b"b")])
+    turns.run(lambda: journal.last == 2)
+    turns.wait(spool.stop())
