@@ -28,7 +28,7 @@ _SOCKET_MODE = 0o660  # the file's owner and group may connect
 
 
 def admin_site(
-    where: Tcp | Unix,
+    listen: Endpoint,
     token: str | None,
     probe: Probe,
     metrics: Metrics,
@@ -37,7 +37,10 @@ def admin_site(
     posts: Mapping[str, Post] | None = None,
     guard: Guard | None = None,
 ) -> AdminSite:
-    """The site: fixed paths, and *more* pages and *posts* behind the same token."""
+    """The site: fixed paths, and *more* pages and *posts* behind the same token.
+
+    Raises `access.Misconfigured`.
+    """
 
     def readyz(request: AdminRequest) -> Answer:
         reason = probe().not_ready_reason
@@ -52,7 +55,7 @@ def admin_site(
         return Answer(*metrics.render(",".join(request.fields("Accept"))))
 
     return AdminSite(
-        where,
+        check(listen, token),
         token,
         health={"/healthz": lambda _: Answer(b"ok\n"), "/readyz": readyz},
         pages={
@@ -70,30 +73,22 @@ def admin_site(
 class Admin(Service):
     """The admin port; it is open while the service runs.
 
-    Raises `access.Misconfigured` when made; `startService` raises `CannotListenError`,
-    which names the address.  *reactor* listens on TCP and unix sockets and keeps time.
+    `startService` raises `CannotListenError`, which names the address.  *reactor* listens
+    on TCP and unix sockets and keeps time.
     """
 
     name = "admin"
 
     def __init__(
         self,
-        listen: Endpoint,
-        token: str | None,
-        probe: Probe,
+        site: AdminSite,
         metrics: Metrics,
         reactor: Any,
-        more: Mapping[str, Page] | None = None,
-        posts: Mapping[str, Post] | None = None,
-        guard: Guard | None = None,
         most_connections: int = 256,
     ) -> None:
-        self._where = check(listen, token)
+        self._where = site.where
         self._reactor = reactor
         self._lag = metrics.reactor_lag(reactor)
-        site = admin_site(
-            self._where, token, probe, metrics, reactor, more, posts, guard
-        )
         self._factory = LimitedFactory(site, most_connections)
         self._port: IListeningPort | None = None
 

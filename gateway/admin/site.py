@@ -80,7 +80,7 @@ class AdminSite(Site):
             parsePOSTFormSubmission=False,
             reactor=clock,
         )
-        self._where = where
+        self.where = where
         self._token = token
         self._health = health
         self._pages = pages
@@ -117,7 +117,7 @@ class AdminSite(Site):
 
     def _refuse(self, request: AdminRequest, path: str) -> Answer | None:
         """The error that *request* gets; None if it gets its page."""
-        if not host_allowed(self._where, request.fields("Host")):
+        if not host_allowed(self.where, request.fields("Host")):
             return _plain(
                 403, "only localhost is answered here; this Host is another name", path
             )

@@ -30,7 +30,7 @@ from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
 from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
-from gateway.admin.service import Admin
+from gateway.admin.service import Admin, admin_site
 from gateway.admin.status import (
     ArchiveStatus,
     JournalStatus,
@@ -261,7 +261,7 @@ class Gateway(MultiService):
         rejection_log = RejectionLog(self._reactor)
         penalties = Penalties(self._reactor)
         token = settings.admin.token
-        self.admin = Admin(
+        site = admin_site(
             settings.admin.listen,
             None if token is None else token.get_secret_value(),
             self.status,
@@ -270,8 +270,8 @@ class Gateway(MultiService):
             posts=self.protocols.posts(),
             more={"/api/tap": tap_page(self._tap, self._reactor)},
             guard=self._guard(rejection_log, penalties),
-            most_connections=admin_connections(),
         )
+        self.admin = Admin(site, self.metrics, self._reactor, admin_connections())
         self.admin.setServiceParent(self)
         sessions = _sessions(time.time())
         turns = Turns(self._reactor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from attrs import define
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.net.limits import network_of
@@ -16,11 +17,13 @@ _FORGOTTEN_SECONDS = 60.0
 _MOST_HOSTS = 4096
 
 
+@define(eq=False, slots=False)
 class Penalties:
     """Of all listeners of a daemon, by address."""
 
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+    _clock: IReactorTime
+
+    def __attrs_post_init__(self) -> None:
         self._hosts: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """When it gave wrong credentials last, and what the next ones cost."""
 

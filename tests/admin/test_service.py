@@ -13,19 +13,17 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 
 from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
-from gateway.admin.service import Admin
+from gateway.admin.service import Admin, admin_site
 from gateway.config.endpoint import Tcp, parse_endpoint
 
 
 def make(
     daemon: Any, listen: str, token: str | None = None, reactor: Any = None
 ) -> Admin:
+    reactor, metrics = reactor or MemoryReactorClock(), Metrics(daemon.probe)
+    where = parse_endpoint(listen)
     return Admin(
-        parse_endpoint(listen),
-        token,
-        daemon.probe,
-        Metrics(daemon.probe),
-        reactor or MemoryReactorClock(),
+        admin_site(where, token, daemon.probe, metrics, reactor), metrics, reactor
     )
 
 
@@ -128,7 +126,8 @@ def test_watches_the_reactor(daemon: Any) -> None:
     """While it runs, the reactor's lag is observed every second."""
     reactor = MemoryReactorClock()
     metrics = Metrics(daemon.probe)
-    admin = Admin(Tcp("127.0.0.1", 0), None, daemon.probe, metrics, reactor)
+    site = admin_site(Tcp("127.0.0.1", 0), None, daemon.probe, metrics, reactor)
+    admin = Admin(site, metrics, reactor)
     admin.startService()
     reactor.advance(1)
     reactor.advance(1)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gateway.interfaces import Refusal
 from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import events, wire
@@ -50,31 +52,27 @@ _TINY, _TINY_PARTS = 14, 128
 _TOGETHER = 1 << 14
 
 
-class _Open:
+class _Open(Struct, eq=False):
     """A window, or a run of loose events, that is still arriving."""
 
-    __slots__ = ("acks", "count", "held", "id", "inside", "left", "parts",
-                 "payload_bytes", "pieces", "size", "version", "within")  # fmt: skip
-
-    def __init__(self, version: int, window: int, left: int) -> None:
-        self.version = version
-        self.id = window
-        self.left = left
-        """Frames that are still to come; 0 if these are loose events."""
-        self.within = False
-        """It has frames in the compressed frame that is arriving, …"""
-        self.inside = 0
-        """… and so many events."""
-        self.count = 0
-        self.size = 0
-        """Bytes of its frames, inflated."""
-        self.payload_bytes = 0
-        self.acks: list[bytes] = []
-        self.held = 0
-        self.parts = False
-        """It has only some of the events of a compressed frame."""
-        self.pieces: list[bytes] = []
-        """What is stored of it; without the compressed frame that is arriving."""
+    version: int
+    id: int
+    left: int
+    """Frames that are still to come; 0 if these are loose events."""
+    within: bool = False
+    """It has frames in the compressed frame that is arriving, …"""
+    inside: int = 0
+    """… and so many events."""
+    count: int = 0
+    size: int = 0
+    """Bytes of its frames, inflated."""
+    payload_bytes: int = 0
+    acks: list[bytes] = []
+    held: int = 0
+    parts: bool = False
+    """It has only some of the events of a compressed frame."""
+    pieces: list[bytes] = []
+    """What is stored of it; without the compressed frame that is arriving."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)

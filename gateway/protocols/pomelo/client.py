@@ -21,14 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.protocols.outgoing import Stream, Streams
-from gateway.protocols.pomelo.client_session import (
-    ClientSession,
-    Kicked,
-    Opened,
-    Push,
-    Response,
-    Unexpected,
-)
+from gateway.protocols.pomelo import client_session
 
 __all__ = ["Client", "Disconnected"]
 
@@ -60,7 +53,7 @@ class Client:
     _timeout: float = 30.0
 
     def __attrs_post_init__(self) -> None:
-        self._session = ClientSession(self._user)
+        self._session = client_session.ClientSession(self._user)
         self._responses: dict[int, Deferred[bytes]] = {}
         self._stream: Stream | None = None
         self._connecting: Deferred[Any] | None = None
@@ -128,15 +121,15 @@ class Client:
         self._heard = True
         try:
             for each in self._session.received(data):
-                if isinstance(each, Response):
+                if isinstance(each, client_session.Response):
                     self._responses.pop(each.id).callback(each.body)
-                elif isinstance(each, Push):
+                elif isinstance(each, client_session.Push):
                     self._on_push(each.route, each.body)
-                elif isinstance(each, Opened):
+                elif isinstance(each, client_session.Opened):
                     self._begin(each.heartbeat)
                 else:
                     self._kicked(each)
-        except Unexpected as why:
+        except client_session.Unexpected as why:
             self._give_up(str(why))
 
     def closed(self, why: Failure) -> None:
@@ -162,7 +155,7 @@ class Client:
             self._timer = self._clock.callLater(self._interval, self._tick)
         self._opened.callback(None)
 
-    def _kicked(self, kick: Kicked) -> None:
+    def _kicked(self, kick: client_session.Kicked) -> None:
         self._why = f"kicked: {kick.reason}"
         self._log.debug("{why}", why=self._why)
 

@@ -171,6 +171,16 @@ class PomeloServer:
         """What it was sent in its handshake."""
         return self._session.terms
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of an incomplete package that are buffered."""
+        return self._session.held_bytes
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Bytes of messages that wait to become durable."""
+        return self._unacknowledged
+
     # What the network tells
 
     def received(self, data: bytes) -> None:

@@ -14,6 +14,8 @@ No I/O, no clock.
 
 from __future__ import annotations
 
+from attrs import define
+
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import Message, encode
 from gateway.protocols.pravega.errors import (
@@ -47,6 +49,7 @@ __all__ = ["Appends"]
 _PADDING, _PARTIAL = -1, -2
 
 
+@define(eq=False, slots=False)
 class Appends:
     """Takes the append commands of one connection, and queues their replies."""
 
@@ -55,15 +58,14 @@ class Appends:
         AppendBlock, AppendBlockEnd, SetupAppend, ConditionalAppend, ConditionalBlockEnd,
     )  # fmt: skip
 
-    def __init__(
-        self, state: Segments, limits: Limits, check: TokenCheck = allow_all
-    ) -> None:
-        self._state = state
-        self._check = check
-        self._limits = limits
+    _state: Segments
+    _limits: Limits
+    _check: TokenCheck = allow_all
+
+    def __attrs_post_init__(self) -> None:
         self._writers: dict[bytes, Writer] = {}
         self._block: AppendBlock | None = None
-        self.replies = Replies(state, self._writers)
+        self.replies = Replies(self._state, self._writers)
         self.now = 0
         """Milliseconds since the epoch; to be set before `take`."""
 

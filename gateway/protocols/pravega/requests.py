@@ -13,6 +13,7 @@ from functools import singledispatchmethod
 from typing import Any, TypeAlias
 
 from gateway.interfaces import Refusal
+from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import Message
@@ -33,17 +34,6 @@ from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES
-from gateway.protocols.pravega.wire import (
-    NEVER,
-    NoSuchSegment,
-    OperationUnsupported,
-    SegmentAlreadyExists,
-    SegmentIsSealed,
-    SegmentIsTruncated,
-    TableKeyBadVersion,
-    TableKeyDoesNotExist,
-    TableSegmentNotEmpty,
-)
 
 __all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
 
@@ -77,24 +67,24 @@ def error_reply(message: Any, why: SegmentError) -> Message:
     request, name = message.request_id, subject(message)
     match why:
         case SegmentNotFound():
-            return NoSuchSegment(request, why.name)
+            return wire.NoSuchSegment(request, why.name)
         case SegmentExists():
-            return SegmentAlreadyExists(request, name)
+            return wire.SegmentAlreadyExists(request, name)
         case Sealed():
-            return SegmentIsSealed(request, name)
+            return wire.SegmentIsSealed(request, name)
         case BadOffset():
             offset = getattr(message, "offset", -1)
-            return SegmentIsTruncated(request, name, why.start, "", offset)
+            return wire.SegmentIsTruncated(request, name, why.start, "", offset)
         case TableNotEmpty():
-            return TableSegmentNotEmpty(request, name)
+            return wire.TableSegmentNotEmpty(request, name)
         case KeyNotFound():
-            return TableKeyDoesNotExist(request, name)
+            return wire.TableKeyDoesNotExist(request, name)
         case BadKeyVersion():
-            return TableKeyBadVersion(request, name)
+            return wire.TableKeyBadVersion(request, name)
         case ConditionFailed():
             return ws.SegmentAttributeUpdated(request, success=False)
         case _:
-            return OperationUnsupported(request, type(message).__name__)
+            return wire.OperationUnsupported(request, type(message).__name__)
 
 
 class Requests:
@@ -212,7 +202,7 @@ class Requests:
 
     def _check_numbers(self, name: str, attributes: Sequence[bytes]) -> None:
         number_of = self._state.data(name).number_of
-        new = sum(number_of(each) == NEVER for each in attributes)
+        new = sum(number_of(each) == wire.NEVER for each in attributes)
         if new:
             self._limits.check_numbers(self._state.numbers + new)
 

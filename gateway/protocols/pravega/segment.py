@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
 
 from gateway.protocols.pravega.events import EventCounter
 from gateway.protocols.pravega.tables import Table
@@ -71,61 +72,44 @@ class StagedData:
             return bytes(view[offset : offset + size])
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """State of one segment.  Only `Segments` changes it."""
 
-    __slots__ = (
-        "attributes",
-        "born",
-        "closed",
-        "events",
-        "idle",
-        "length",
-        "mark_lsns",
-        "mark_offsets",
-        "marked_at",
-        "modified",
-        "name",
-        "readable",
-        "rollover_bytes",
-        "scale_type",
-        "sealed",
-        "staged",
-        "start",
-        "table",
-        "target_rate",
-        "writers",
-    )
+    name: str
+    born: int
+    """Number of the change that created it."""
+    start: int = 0
+    length: int = 0
+    """Where the next append goes, ahead of what is durable."""
+    readable: int = 0
+    """The end of what is durable, which is what readers see."""
+    sealed: bool = False
+    closed: bool = False
+    """The seal is durable."""
+    modified: int = 0
+    events: int = 0
+    """The number of events, as its writers counted them."""
+    target_rate: int = 0
+    scale_type: int = 0
+    rollover_bytes: int = 0
+    attributes: dict[bytes, int] | None = None
+    writers: dict[bytes, int] = field(default_factory=dict)
+    """Last event number of those who wrote since `ForgetIdleWriters`, by writer id."""
+    idle: dict[bytes, int] = field(default_factory=dict)
+    """The same of those who wrote before it, and perhaps since."""
+    table: Table | None = None
+    staged: StagedData | None = None
+    mark_offsets: array[int] | None = None
+    """Offset of each mark, ascending."""
+    mark_lsns: array[int] | None = None
+    """The lsn of each mark."""
+    marked_at: int = 0
+    """When the last mark was made, in milliseconds since the epoch."""
 
-    def __init__(self, name: str, born: int) -> None:
-        self.name = name
-        self.born = born
-        """Number of the change that created it."""
-        self.start = 0
-        self.length = 0
-        """Where the next append goes, ahead of what is durable."""
-        self.readable = 0
-        """The end of what is durable, which is what readers see."""
-        self.sealed = False
-        self.closed = False
-        """The seal is durable."""
-        self.modified = 0
-        self.events = 0
-        """The number of events, as its writers counted them."""
-        self.target_rate = self.scale_type = self.rollover_bytes = 0
-        self.attributes: dict[bytes, int] | None = None
-        self.writers: dict[bytes, int] = {}
-        """Last event number of those who wrote since `ForgetIdleWriters`, by writer id."""
-        self.idle: dict[bytes, int] = {}
-        """The same of those who wrote before it, and perhaps since."""
-        self.table: Table | None = None
-        self.staged: StagedData | None = StagedData() if is_staged(name) else None
-        self.mark_offsets: array[int] | None = None
-        """Offset of each mark, ascending."""
-        self.mark_lsns: array[int] | None = None
-        """The lsn of each mark."""
-        self.marked_at = 0
-        """When the last mark was made, in milliseconds since the epoch."""
+    def __post_init__(self) -> None:
+        if is_staged(self.name):
+            self.staged = StagedData()
 
     @property
     def numbers(self) -> int:

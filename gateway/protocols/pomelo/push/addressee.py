@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gateway.protocols.pomelo.registry import Member, Registry
 
-__all__ = ["Addressee", "addressee"]
+__all__ = ["Addressee", "Given", "addressee"]
 
 _NAMES = "session, uid, group, attributes, all: true"
 
@@ -37,28 +39,32 @@ class Addressee:
         return registry.all() if self.everyone else []
 
 
-def addressee(
-    *,
-    session: str | None = None,
-    uid: str | int | None = None,
-    group: str | int | None = None,
-    attributes: Mapping[str, str | None] | None = None,
-    everyone: bool | None = None,
-) -> Addressee:
-    """The addressee of a row or a request; what is None, or False, is not given.
+class Given(msgspec.Struct):
+    """How a row or a request names an addressee; what is None, or False, is not given."""
+
+    session: str | None = None
+    uid: str | int | None = None
+    group: str | int | None = None
+    attributes: dict[str, str | None] | None = None
+    everyone: bool | None = msgspec.field(default=None, name="all")
+
+
+def addressee(to: Given) -> Addressee:
+    """The addressee that was given.
 
     Raises ValueError if there is none, or more than one, or if it names nobody.
     """
-    given = (session, uid, group, attributes, everyone or None)
+    uid, attributes = to.uid, to.attributes
+    given = (to.session, uid, to.group, attributes, to.everyone or None)
     if given.count(None) == len(given):
         raise ValueError(f"no addressee: must have one of {_NAMES}")
     if given.count(None) < len(given) - 1:
         raise ValueError(f"more than one addressee: must have one of {_NAMES}")
-    if group is not None:
+    if to.group is not None:
         raise ValueError("group: groups are not served yet")
     if attributes is None:
         return Addressee(
-            session, None if uid is None else str(uid), everyone=bool(everyone)
+            to.session, None if uid is None else str(uid), everyone=bool(to.everyone)
         )
     wanted = {name: value for name, value in attributes.items() if value is not None}
     if not attributes:

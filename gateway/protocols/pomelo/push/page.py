@@ -15,7 +15,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from gateway.admin.site import Answer, Post
-from gateway.protocols.pomelo.push.addressee import Addressee, addressee
+from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.message import Push
 from gateway.protocols.pomelo.registry import Delivery, Registry
@@ -60,13 +60,7 @@ def _addressee(to: _To) -> Addressee:
         if attributes is not None:
             raise ValueError("more than one addressee: all, and attributes")
         everyone, attributes = None, everyone
-    return addressee(
-        session=to.session,
-        uid=to.uid,
-        group=to.group,
-        attributes=attributes,
-        everyone=everyone,
-    )
+    return addressee(Given(to.session, to.uid, to.group, attributes, everyone))
 
 
 def page(registry: Registry, reactor: Any) -> Post:

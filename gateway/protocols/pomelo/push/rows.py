@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.protocols.pomelo.push.addressee import addressee
+from gateway.protocols.pomelo.push.addressee import Given, addressee
 from gateway.protocols.pomelo.push.message import Push, Rejected
 
 __all__ = ["Row", "Unreadable", "read"]
@@ -35,17 +35,7 @@ class Unreadable(Exception):
     """A file that can not be read as pushes; str() says why."""
 
 
-class _Addressed(msgspec.Struct):
-    """The columns that say whom a push is for."""
-
-    session: str | None = None
-    uid: str | int | None = None
-    group: str | int | None = None
-    attributes: dict[str, str | None] | None = None
-    everyone: bool | None = msgspec.field(default=None, name="all")
-
-
-class _Line(_Addressed, kw_only=True):
+class _Line(Given, kw_only=True):
     route: str
     body: msgspec.Raw
 
@@ -92,15 +82,9 @@ def _line(number: int, line: bytes) -> Row:
     return _row(found.route, body, found)
 
 
-def _row(route: str, body: bytes, found: _Addressed) -> Row:
+def _row(route: str, body: bytes, found: Given) -> Row:
     try:
-        to = addressee(
-            session=found.session,
-            uid=found.uid,
-            group=found.group,
-            attributes=found.attributes,
-            everyone=found.everyone,
-        )
+        to = addressee(found)
     except ValueError as why:
         return Rejected(str(why))
     return Push(route, body, to)
@@ -160,7 +144,7 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
     if isinstance(attributes, list):  # a map
         columns["attributes"] = dict(attributes)
     try:
-        found = msgspec.convert(columns, _Addressed)
+        found = msgspec.convert(columns, Given)
     except msgspec.ValidationError as why:
         raise Unreadable(f"row {number}: {why}") from None
     return _row(route, body, found)
