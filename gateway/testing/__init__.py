@@ -73,6 +73,11 @@ class FakeConnection:
         self._flushing = False
 
     @property
+    def server(self) -> Server | None:
+        """What `deliver` and `lose` talk to; None before `serve`."""
+        return self._server
+
+    @property
     def sent(self) -> bytes:
         """Everything written, joined."""
         return b"".join(self.written)

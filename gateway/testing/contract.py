@@ -272,6 +272,10 @@ class ProtocolContract:
         refused = [each.refused for each in connections if each.refused is not None]
         assert refused, "none is refused"
         assert {why.key for why in refused} == {"journal.memory_bytes"}
+        for each in connections:
+            if each.refused is not None:
+                kept: int = getattr(each.server, "held_bytes", 0)
+                assert not kept, f"{kept} bytes are kept of a refused connection"
         self._end(daemon, *connections)
 
     def test_a_batch_without_end_holds_no_more_than_the_limits(

@@ -18,6 +18,21 @@ from pylogbeat import PyLogBeatClient
 
 from daemons import listener, tls
 from deadlines import eventually
+from gateway.protocols.pomelo import wire as pomelo
+from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.wire import (
+    AppendBlockEnd,
+    AppendSetup,
+    DataAppended,
+    Hello,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    ReadSegment,
+    SegmentCreated,
+)
+from pravega_socket import Client
 
 MiB = 1 << 20
 MANY = 0xFFFFFFFF
@@ -264,3 +279,149 @@ def test_who_does_not_read_is_cut_off(
     assert "peer does not read what we send" in line
     assert grown(daemon, before) < 64 * MiB
     assert json.loads(daemon.get("/api/status"))["ready"]
+
+
+# Memory, whatever it is taken with
+
+
+MEMORY = 64 * MiB
+ATTACKER = "127.0.9.1"
+
+
+def in_a_package(kind: int, size: int) -> bytes:
+    return struct.pack(">I", kind << 24 | size)
+
+
+GREETING = pomelo.package(1, b'{"sys":{"type":"js-websocket"},"user":{}}')
+GREETING += pomelo.package(2)
+
+
+@pytest.fixture
+def crowd(connect: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Peers from the attacker's address, each with a thread that sends what *says*."""
+
+    def crowd(address: tuple[str, int], count: int, says: bytes) -> list[Any]:
+        peers = [connect(address, ATTACKER) for _ in range(count)]
+        for peer in peers:
+            threading.Thread(target=say, args=[peer, says], daemon=True).start()
+        return peers
+
+    def say(peer: Any, data: bytes) -> None:
+        try:
+            peer.send(data)
+        except OSError:  # cut off
+            peer.socket.close()
+
+    return crowd
+
+
+def attacked(start: Callable[..., Any]) -> Any:
+    """A daemon with little memory, and listeners of three protocols."""
+    return start(
+        journal={"memory_bytes": f"{MEMORY}B"},
+        listeners=[
+            listener("beats", "lumberjack"),
+            listener("others", "lumberjack"),
+            listener(
+                "game",
+                "pomelo",
+                limits={"message_bytes": "16MiB"},
+                options={"heartbeat": "0s", "handshake_timeout": "1h"},
+            ),
+            listener("streams", "pravega"),
+        ],
+    )
+
+
+def let_go(daemon: Any, name: str) -> int:
+    """How many connections were closed for what they made the daemon hold."""
+    rejected = daemon.listener(name)["rejected"]
+    return int(rejected.get("memory", 0) + rejected.get("protocol", 0)) + int(
+        rejected.get("unread", 0)
+    )
+
+
+def assert_bounded(daemon: Any) -> None:
+    """It never had more than it may, and the log blames the attacker alone."""
+    peak = daemon.memory()
+    print(f"at most {peak / MiB:.1f} MiB")
+    assert peak < MEMORY + 200 * MiB
+    lines = [line for line in daemon.log.splitlines() if " warn " in line]
+    assert any("(journal.memory_bytes)" in line for line in lines)
+    assert [line for line in lines if f" {ATTACKER}:" not in line] == []
+
+
+@pytest.mark.slow
+def test_unfinished_messages_of_many(
+    start: Callable[..., Any], crowd: Callable[..., Any]
+) -> None:
+    """Sixty game clients without a token, each with 15 MiB of one message."""
+    daemon = attacked(start)
+    says = GREETING + in_a_package(4, 16 * MiB - 10) + bytes(15 * MiB)
+    with friend(daemon):
+        crowd(daemon.address("game"), 60, says)
+        # Two of them fit into what all may hold.
+        eventually(lambda: let_go(daemon, "game") >= 57, "most are let go", 300)
+    assert_bounded(daemon)
+
+
+@pytest.mark.slow
+def test_pushes_that_nobody_reads(
+    start: Callable[..., Any], crowd: Callable[..., Any]
+) -> None:
+    """Two hundred game clients that take none of what is sent to all of them."""
+    daemon = attacked(start)
+    with friend(daemon):
+        crowd(daemon.address("game"), 200, GREETING)
+        push = {"text": "x" * 250_000}
+        eventually(
+            lambda: daemon.push("news", push, all=True)["sent"] == 200,
+            "all of them have joined",
+        )
+        eventually(
+            lambda: daemon.push("news", push, all=True)["sent"] < 20,
+            "most are let go",
+            300,
+        )
+    assert_bounded(daemon)
+
+
+@pytest.mark.slow
+def test_open_windows_on_another_listener(
+    start: Callable[..., Any], connect: Callable[..., Any], crowd: Callable[..., Any]
+) -> None:
+    """The honest window that is open on the first listener all the while is taken, and
+    nobody there is closed.
+    """
+    daemon = attacked(start)
+    event = b"x" * MiB
+    with friend(daemon):
+        honest = connect(daemon.address())
+        window = honest.window(*([event] * 4))
+        honest.send(window[: 3 * MiB])
+        piece = frame(b"2J", 1, MiB) + event
+        crowd(daemon.address("others"), 20, frame(b"2W", 100) + piece * 30)
+        eventually(lambda: let_go(daemon, "others") >= 19, "most are let go", 300)
+        honest.send(window[3 * MiB :])
+        assert next(number for number in honest.acks() if number) == 4
+    assert daemon.listener("beats")["rejected"] == {}
+    assert_bounded(daemon)
+
+
+@pytest.mark.slow
+def test_replies_that_nobody_reads(
+    start: Callable[..., Any], crowd: Callable[..., Any]
+) -> None:
+    """A few bytes ask for a megabyte, many times."""
+    daemon = attacked(start)
+    writer, event = b"w" * 16, struct.pack(">II", 0, MiB - 8) + bytes(MiB - 8)
+    client = Client(daemon.address("streams"))
+    client.ask(CreateSegment(1, "s", 0, 0), SegmentCreated)
+    client.ask(SetupAppend(1, writer, "s"), AppendSetup)
+    client.ask(AppendBlockEnd(writer, len(event), event, 1, 1, 9), DataAppended)
+    client.close()
+    asks = encode(Hello(17, 5)) + encode(ReadSegment("s", 0, MiB)) * 100
+    with friend(daemon):
+        crowd(daemon.address("streams"), 60, asks)
+        eventually(lambda: let_go(daemon, "streams") >= 40, "most are let go", 300)
+    assert_bounded(daemon)

@@ -378,6 +378,7 @@ class PomeloServer:
     def _stop(self) -> None:
         """Take no more."""
         self._ending = True
+        self._session.discard()
         self._connection.hold(0)
         self._listener.registry.leave(self)
         self._connection.pause()
@@ -404,6 +405,7 @@ class PomeloServer:
         if self._closed:
             return
         self._closed = True
+        self._session.discard()
         self._connection.hold(0)
         self._listener.registry.leave(self)
         self._listener.forget(self)

@@ -229,6 +229,12 @@ class Session:
 
     # What arrives
 
+    def discard(self) -> None:
+        """Forget what is buffered: nothing more of it will be taken."""
+        self._decoder.clear()
+        self._inflation = None
+        self.more = False
+
     def received(
         self, data: bytes, turn: Turn | None = None
     ) -> Iterator[bytes | Handshake | Opened | Left | Ready]:

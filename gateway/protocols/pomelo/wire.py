@@ -66,6 +66,7 @@ HANDSHAKE, ACK, HEARTBEAT, DATA, KICK = 1, 2, 3, 4, 5
 #: Largest body that a package can declare.
 MOST_BYTES = 0xFFFFFF
 
+_PIECE_BYTES = 1 << 16
 _REQUEST, _NOTIFY, _RESPONSE, _PUSH = 0, 1, 2, 3
 _BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
 _MOST_ID = 0xFFFFFFFF
@@ -362,7 +363,8 @@ def message(body: bytes) -> Message:
 class Packages:
     """Decodes a stream, in any slicing, to packages.  Raises `Refusal` only."""
 
-    __slots__ = ("_at", "_buffer", "_need", "_tail", "control_bytes", "data_bytes")
+    __slots__ = ("_at", "_buffer", "_have", "_need", "_tail", "control_bytes",
+                 "data_bytes")  # fmt: skip
 
     def __init__(self, data_bytes: int, control_bytes: int) -> None:
         self.data_bytes = min(data_bytes, MOST_BYTES)
@@ -371,13 +373,16 @@ class Packages:
         """… and of any other."""
         self._buffer = b""
         self._at = 0
-        self._tail: bytearray | None = None  # an incomplete package, …
-        self._need = 0  # … which is looked at again when it has so many bytes
+        # An incomplete package, in pieces: one buffer that grows is moved again and
+        # again, and leaves holes in the heap when many connections have one.
+        self._tail: list[bytes | bytearray] | None = None
+        self._have = 0  # bytes of it
+        self._need = 0  # it is looked at again when it has so many
 
     @property
     def held_bytes(self) -> int:
         """How many bytes are buffered."""
-        return len(self._buffer) + (0 if self._tail is None else len(self._tail))
+        return len(self._buffer) + (0 if self._tail is None else self._have)
 
     def feed(self, data: bytes) -> None:
         """Add what arrived."""
@@ -388,12 +393,23 @@ class Packages:
                 data = self._buffer[at:] + data
             self._buffer = data
         else:
-            tail += data
-            if len(tail) < self._need:
+            self._have += len(data)
+            last = tail[-1]
+            if isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
+                last += data
+            else:
+                tail.append(data if len(data) >= _PIECE_BYTES else bytearray(data))
+            if self._have < self._need:
                 return
-            self._buffer = bytes(tail)
+            self._buffer = b"".join(tail)
             self._tail = None
         self._at = 0
+
+    def clear(self) -> None:
+        """Forget what is buffered."""
+        self._buffer = b""
+        self._at = 0
+        self._tail = None
 
     @property
     def more(self) -> bool:
@@ -431,7 +447,8 @@ class Packages:
 
     def _wait(self, need: int) -> None:
         self._need = need
-        self._tail = bytearray(memoryview(self._buffer)[self._at :])
+        self._tail = [bytearray(memoryview(self._buffer)[self._at :])]
+        self._have = len(self._buffer) - self._at
         self._buffer = b""
         self._at = 0
 

@@ -74,6 +74,10 @@ class Appends:
         """Size of an append block whose end has not come."""
         return 0 if self._block is None else len(self._block.data)
 
+    def discard(self) -> None:
+        """Forget an append block whose end has not come."""
+        self._block = None
+
     def take(self, message: Message) -> Change | None:
         """Take one of `MESSAGES`; give the change to store, if there is one.
 

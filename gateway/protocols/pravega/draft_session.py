@@ -70,6 +70,12 @@ class DraftSession:
             yield from self._take(kind, payload)
             yield b""
 
+    def discard(self) -> None:
+        """Forget what is buffered: nothing more will be taken."""
+        self._frames.discard()
+        self._message = Reassembly(self._limits.message_bytes)
+        self._block = self._area = None
+
     def closed(self, now: int) -> Iterator[Change]:
         """The connection is closed: there is nothing to delete."""
         self._pending.clear()

@@ -49,6 +49,10 @@ class Frames:
         """How many bytes of an incomplete frame are buffered."""
         return len(self._buffer)
 
+    def discard(self) -> None:
+        """Forget what is buffered: nothing more will be taken."""
+        self._buffer = b""
+
     def raw(self, size: int) -> None:
         """Give the next *size* bytes, which have no frame header, as one of type `RAW`.
 

@@ -56,6 +56,7 @@ class _Session(Protocol):
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
     def answer(self, read: Read, answer: Answer) -> bytes: ...
+    def discard(self) -> None: ...
     def closed(self, now: int) -> Iterator[Change]: ...
 
 
@@ -300,10 +301,12 @@ class PravegaServer:
     def _end(self) -> None:
         """Take no more; close as soon as no reply is pending."""
         self._ending = True
+        self._steps, self._input = None, []
         self._connection.hold(0)
         if self._session is None:
             self._close()
             return
+        self._session.discard()
         self._connection.pause()
         self.flush()
 

@@ -99,6 +99,11 @@ class Session:
         """The replies that may be sent now, which are forgotten here."""
         return self._replies.due()
 
+    def discard(self) -> None:
+        """Forget what is buffered: nothing more will be taken."""
+        self._frames.discard()
+        self._appends.discard()
+
     def closed(self, now: int) -> Iterator[Change]:
         """The connection is closed: delete the large events that it has not merged."""
         self._replies.clear()

@@ -149,6 +149,12 @@ class Decoder:
         """Blocks are accepted."""
         return self._inflater is not None
 
+    def discard(self) -> None:
+        """Forget what is buffered: the connection is over."""
+        self._buffer = b""
+        self._at = self._need = 0
+        self._outer = self._compressed = self._packed = None
+
     def inflate(self) -> None:
         """Accept blocks from now on (extension 6)."""
         self._inflater = isal_zlib.decompressobj()

@@ -242,6 +242,7 @@ class Session:
 
     def lost(self) -> None:
         """The transport is gone, or about to be closed: all streams end."""
+        self._decoder.discard()
         self._outbound.state = State.CLOSED
         self.consumer.end()
         self.producer.end()
