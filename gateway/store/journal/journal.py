@@ -97,12 +97,12 @@ class Journal:
         self._crowded_since: float | None = None
         """Since when memory is full, as `check` has seen it; None: it is not."""
         self._holding_log = HoldingLog(self._clock, self._wall_clock)
+        # Every read asks for it, and a section is slow to give it.
+        self._memory_bytes = self._settings.memory_bytes
         self._segment_bytes = self._settings.segment_bytes
         if self._acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
-            self._segment_bytes = min(
-                self._settings.segment_bytes, self._settings.memory_bytes // 4
-            )
+            self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
         self._room: list[Deferred[None]] = []
         self._unpublished: deque[_Waiting] = deque()
         self._published = self.durable_lsn
@@ -146,7 +146,7 @@ class Journal:
 
     @property
     def _crowded(self) -> bool:
-        return self._held + self._reserved >= self._settings.memory_bytes
+        return self._held + self._reserved >= self._memory_bytes
 
     @property
     def oldest_wait_seconds(self) -> float:
@@ -241,7 +241,7 @@ class Journal:
         if change < 0:
             self._make_room()
         # Half at most, so that what is reserved alone never makes the journal full.
-        return self._reserved <= self._settings.memory_bytes // 2
+        return self._reserved <= self._memory_bytes // 2
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
