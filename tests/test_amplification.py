@@ -11,7 +11,9 @@ from gateway.testing.attacks import Attack, Trial
 
 KiB, MiB = 1 << 10, 1 << 20
 MOST_ROWS = 1 << 16
-HELD = [attack for attack in ATTACKS if attack.protocol in ("lumberjack", "rsio")]
+HELD = [
+    attack for attack in ATTACKS if attack.protocol in ("lumberjack", "rsio", "pomelo")
+]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ _MOST_DEPTH = 32
 #: Fields and elements in one message, all that lies in it included: what a small body
 #: may grow to.
 _MOST_VALUES = 1 << 16
+_MESSAGE_VALUES = 8
+"""As many a message within counts, which takes longer than a number."""
 
 _INT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _UNSIGNED = frozenset(("uInt32", "uInt64"))
@@ -75,6 +77,11 @@ class _Field:
     message: _Message | None = None
     read: Callable[[bytes, int, int], tuple[Any, int]] | None = None
     write: Callable[[Any], bytes] | None = None
+
+    @property
+    def values(self) -> int:
+        """As how many values one counts, for `_MOST_VALUES`."""
+        return 1 if self.message is None else _MESSAGE_VALUES
 
 
 @dataclass(slots=True, eq=False)
@@ -276,13 +283,13 @@ class _Decoding:
             if one is None:
                 raise Undecodable(f"no field has tag {key >> 3}, wire type {key & 7}")
             if not one.repeated:
-                self._spend(1)
+                self._spend(one.values)
                 value[one.name], at = self._one(one, at, stop, depth)
                 continue
             count = 1
             if one.packed:
                 count, at = _read_varint(body, at, stop)
-            self._spend(count)
+            self._spend(count * one.values)
             values = value.setdefault(one.name, [])
             for _ in range(count):
                 each, at = self._one(one, at, stop, depth)

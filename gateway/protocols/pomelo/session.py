@@ -47,8 +47,12 @@ _NOTIFY_COST, _ANSWER_COST = 2 * EVENT, EVENT  # many at once
 _INFLATED_COST = 1.4 * INFLATED_BYTE
 _PROTOBUF_COST = 0.3
 """Decoding a byte to JSON."""
-_PROTOBUF_RUN = 16
-"""Messages between two looks at the turn, if they may have to be decoded."""
+_PROTOBUF_MESSAGE_COST = 8.0
+_PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
+"""Messages, and their bytes, between two looks at the turn, if they may have to be
+decoded."""
+_ZIPPED_COST = 25.0
+"""Of a message that is compressed, beside its bytes."""
 _STEP_BYTES = 1 << 16
 _SMALL = 4096
 """A batch up to this size is not worth compressing."""
@@ -301,6 +305,7 @@ class Session:
             self._terms = handshake.terms
             if any(known.request for known in handshake.terms.routes.values()):
                 self._decoder.most_run = _PROTOBUF_RUN
+                self._decoder.most_bytes = _PROTOBUF_BYTES
             yield handshake
         else:  # acknowledgement
             if self._terms is None:
@@ -328,7 +333,7 @@ class Session:
                     _check(route)
                 elif known.request is not None:
                     ready.pieces.append(buffer[keep:before])
-                    turn.charge((stop - at) * _PROTOBUF_COST)
+                    turn.charge(_PROTOBUF_MESSAGE_COST + (stop - at) * _PROTOBUF_COST)
                     body = self._json(
                         ready, count, known.request, known.name, buffer[at:stop]
                     )
@@ -356,6 +361,7 @@ class Session:
 
     def _zipped(self, ready: Ready, run: Messages, turn: Turn) -> None:
         """Take a message with the compression bit, which pitaya's clients set."""
+        turn.charge(_ZIPPED_COST)
         [(_, route, at, stop)] = run.found
         body = run.buffer[at:stop]
         known = self.terms.routes.get(route)

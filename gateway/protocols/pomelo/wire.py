@@ -464,14 +464,16 @@ class Packages:
 class Decoder(Packages):
     """Decodes what a client sends."""
 
-    __slots__ = ("most_run", "open")
+    __slots__ = ("most_bytes", "most_run", "open")
 
     def __init__(self, data_bytes: int, control_bytes: int) -> None:
         super().__init__(data_bytes, control_bytes)
         self.open = False
         """The handshake was acknowledged: messages may come."""
         self.most_run = 1024
-        """Messages in one run."""
+        """Messages in one run, …"""
+        self.most_bytes = MOST_BYTES
+        """… and their bytes, unless it is one message."""
 
     def _check(self, kind: int, size: int) -> None:
         if kind == DATA and not self.open:
@@ -486,6 +488,9 @@ class Decoder(Packages):
             end = len(buffer)
             at = scan(buffer, start, end, self.data_bytes, found, self.most_run)
             if found:
+                if at - start > self.most_bytes:
+                    del found[1:]
+                    at = found[0][-1]
                 self._at = at
                 return Messages(buffer, start, at, found)
         head = self._head()

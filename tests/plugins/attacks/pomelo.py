@@ -83,6 +83,11 @@ ATTACKS = [
         repeated(wire.notify(1, b"\x12\x00" * 8192)),
         **_PROTOS,
     ),
+    _attack(
+        "protobuf, 64 Ki empty messages in one",
+        repeated(wire.notify(1, b"\x12\x00" * (64 << 10))),
+        **_PROTOS,
+    ),
     _attack("protobuf, cut off", repeated(wire.notify(1, b"\x22\x7f")), **_PROTOS),
     _attack("protobuf in zlib", repeated(_squeezed_protobuf), most=16 << 10, **_PROTOS),
     _attack("requests of nothing", repeated(wire.request(1, "", b""))),
