@@ -27,7 +27,7 @@ class ControlBudget:
         seconds: Callable[[], float],
         most: int,
         rule: str = _RULE,
-        key: str = _KEY,
+        key: str | None = _KEY,
     ) -> None:
         """*seconds* is a monotonic clock; *most*, at once, is what *key* says.
 

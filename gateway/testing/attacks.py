@@ -81,9 +81,14 @@ class Trial:
     """An attack on one connection, and what it cost."""
 
     def __init__(
-        self, attack: Attack, home: Path, protocol: Protocol | None = None
+        self,
+        attack: Attack,
+        home: Path,
+        protocol: Protocol | None = None,
+        *,
+        limits: Mapping[str, object] | None = None,
     ) -> None:
-        """*protocol* is the plug-in, if it is not installed."""
+        """*protocol* is the plug-in, if it is not installed; *limits* are other ones."""
         self.attack = attack
         self.sent = 0
         """Bytes that the connection took."""
@@ -97,7 +102,7 @@ class Trial:
         self.most_inflated = 0
         """Bytes that one turn inflated."""
         protocol = protocol or installed().protocols[attack.protocol]
-        self.daemon = FakeDaemon(protocol, home, options=attack.options)
+        self.daemon = FakeDaemon(protocol, home, options=attack.options, limits=limits)
         self.connection = self.daemon.connect(attack.port)
         self.connection.stepwise = True
         self._encoder = Encoder(Header(1, 0, 0))

@@ -5,7 +5,8 @@
     AppendBlockEnd              → DataAppended        (all events are in it)
     ConditionalAppend, ConditionalBlockEnd → DataAppended | ConditionalCheckFailed
 
-An append is stored whole or not at all.  One whose event number is not above the
+An append is stored whole or not at all; one of more than 32,768 events is stored in parts
+of so many, as if it had come as so many appends.  One whose event number is not above the
 writer's stored number is acknowledged again, and not stored again.  If another
 connection has changed the stored number, `InvalidEventNumber` closes this one.
 
@@ -13,6 +14,8 @@ No I/O, no clock.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from attrs import define
 
@@ -24,6 +27,7 @@ from gateway.protocols.pravega.errors import (
     Sealed,
     SegmentNotFound,
 )
+from gateway.protocols.pravega.events import MOST_EVENTS, cut
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged
@@ -49,6 +53,21 @@ __all__ = ["Appends"]
 _PADDING, _PARTIAL = -1, -2
 
 
+@dataclass(slots=True)
+class _Rest:
+    """What is not stored yet of an append."""
+
+    writer: Writer
+    data: bytes
+    events: int
+    """How many the rest claims to have."""
+    last_event: int
+    """The number of the last one."""
+    request_id: int
+    at: int = 0
+    """Where in `data` the rest begins."""
+
+
 @define(eq=False, slots=False)
 class Appends:
     """Takes the append commands of one connection, and queues their replies."""
@@ -65,18 +84,25 @@ class Appends:
     def __attrs_post_init__(self) -> None:
         self._writers: dict[bytes, Writer] = {}
         self._block: AppendBlock | None = None
+        self._rest: _Rest | None = None
         self.replies = Replies(self._state, self._writers)
         self.now = 0
         """Milliseconds since the epoch; to be set before `take`."""
 
     @property
     def held_bytes(self) -> int:
-        """Size of an append block whose end has not come."""
-        return 0 if self._block is None else len(self._block.data)
+        """Size of an append block whose end has not come, or that is not stored yet."""
+        held = 0 if self._block is None else len(self._block.data)
+        return held if self._rest is None else held + len(self._rest.data)
+
+    @property
+    def unfinished(self) -> bool:
+        """The last append has more to store: `go_on`."""
+        return self._rest is not None
 
     def discard(self) -> None:
-        """Forget an append block whose end has not come."""
-        self._block = None
+        """Forget an append block whose end has not come, and what is not stored yet."""
+        self._block = self._rest = None
 
     def take(self, message: Message) -> Change | None:
         """Take one of `MESSAGES`; give the change to store, if there is one.
@@ -115,13 +141,35 @@ class Appends:
         data = message.data if block is None else _joined_events(block, message)
         if message.events <= 0:
             raise Refusal(f"append of {message.events} events")
-        return self._append(
+        self._rest = _Rest(
             self._writer(message.writer),
-            message.last_event,
             data,
+            message.events,
+            message.last_event,
             message.request_id,
-            events=message.events,
         )
+        return self.go_on()
+
+    def go_on(self) -> Change | None:
+        """Store the rest of an append, or the next part of it."""
+        rest = self._rest
+        assert rest is not None, "an append is unfinished"
+        data, events, at = rest.data, rest.events, rest.at
+        found = cut(data, at) if events > MOST_EVENTS else None
+        if found is None or found[1] == len(data):
+            self._rest = None
+            data = data[at:]
+        else:
+            events, rest.at = found
+            rest.events -= events
+            data = data[at : rest.at]
+        left = 0 if self._rest is None else rest.events
+        change = self._append(
+            rest.writer, rest.last_event - left, data, rest.request_id, events=events
+        )
+        if rest.writer.failed:
+            self._rest = None
+        return change
 
     def _append_if_at(
         self, message: ConditionalAppend | ConditionalBlockEnd, data: bytes
@@ -232,7 +280,7 @@ def _joined_events(block: AppendBlock, end: AppendBlockEnd) -> bytes:
     if not 0 <= whole <= len(data):
         raise Refusal(f"{whole} bytes of events in a block of {len(data)}")
     if whole == len(data):
-        return data + end.data
+        return data + end.data if end.data else data
     kind = int.from_bytes(data[whole : whole + 4], signed=True)
     size = int.from_bytes(data[whole + 4 : whole + 8])
     if size != len(data) - whole - 8 or kind not in (_PADDING, _PARTIAL):

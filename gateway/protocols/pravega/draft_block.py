@@ -15,6 +15,7 @@ import struct
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import draft_wire as wire
+from gateway.protocols.pravega.events import MOST_EVENTS, cut
 from gateway.protocols.pravega.frames import HEADER_BYTES
 
 __all__ = ["DraftBlock", "Reassembly"]
@@ -99,6 +100,8 @@ class DraftBlock:
     def event(self, message: bytes) -> None:
         """Add a whole Event message."""
         self._events.append(message)
+        if len(self._events) > MOST_EVENTS:
+            raise Refusal("append block of too many events", limit=MOST_EVENTS)
         self.size += len(message)
         self._check_size(self.size)
         if self.total >= 0 and self.size != self.total:
@@ -148,6 +151,15 @@ class DraftBlock:
     def _take_area(self, area: bytes, total: int) -> None:
         """Add the messages of *area* until *total* is reached."""
         at, stop = 0, len(area)
+        if total <= stop and not (self._events or self._split.begun):
+            events = area[:total]
+            found = cut(events, 0)
+            if found is not None:
+                if found[1] < total:
+                    raise Refusal("append block of too many events", limit=MOST_EVENTS)
+                self._events.append(events)
+                self.size = total
+                return
         while at < stop and self.size < total:
             if stop - at < HEADER_BYTES:
                 raise Refusal("append block ends inside a message")

@@ -51,6 +51,11 @@ class DraftSession:
         self._pending: deque[tuple[int, bytes, bytes | None, int]] = deque()
         """What waits for a change: its number, then a reply, or id and level to ack."""
         self._now = 0
+        self.cost = 0.0
+        """See `session.Session`."""
+        self.control = 0
+        self.moved = 0
+        """Events, and bytes of parts of messages in units of 64, likewise."""
 
     @property
     def held_bytes(self) -> int:
@@ -137,6 +142,7 @@ class DraftSession:
             if block is None or self._area is not None:
                 raise Refusal("event outside of an append block")
             block.event(frame(kind, payload))
+            self.moved += 1
         elif kind == wire.READ_SEGMENT:
             yield self._read(wire.decode_read_segment(payload))
         elif kind == wire.KEEP_ALIVE:
@@ -153,6 +159,7 @@ class DraftSession:
     def _part(self, payload: bytes) -> Iterator[Step]:
         """Take a part of a message; with the last part, take the message."""
         block = self._block
+        self.moved += len(payload) // 64
         whole = self._message.add(payload)
         if block is not None and block.total >= 0:
             if whole is None:

@@ -13,7 +13,18 @@ from __future__ import annotations
 import struct
 from array import array
 
-__all__ = ["EventCounter", "count_events", "count_rows", "equal_payloads", "split"]
+__all__ = [
+    "MOST_EVENTS",
+    "EventCounter",
+    "count_events",
+    "count_rows",
+    "cut",
+    "equal_payloads",
+    "split",
+]
+
+MOST_EVENTS = 1 << 15
+"""An append of more is stored in parts, each of them acknowledged."""
 
 _HEADER = 8
 _EVENT = struct.Struct(">Q")
@@ -57,10 +68,35 @@ def count_events(data: bytes) -> int | None:
     return count if at == end else None
 
 
+def cut(data: bytes, at: int) -> tuple[int, int] | None:
+    """How many events begin at *at*, `MOST_EVENTS` at most, and where they end.
+
+    None if that is not whole events.
+    """
+    end = len(data)
+    if at == end:
+        return 0, at
+    if end - at < _HEADER:
+        return None
+    unpack_from = _EVENT.unpack_from
+    size = _HEADER + unpack_from(data, at)[0]
+    piece = data[at : at + MOST_EVENTS * size]
+    if _stride(piece):
+        return len(piece) // size, at + len(piece)
+    count, last = 0, end - _HEADER
+    while at <= last and count < MOST_EVENTS:
+        at += _HEADER + unpack_from(data, at)[0]
+        count += 1
+    return (count, at) if at == end or (at < end and count == MOST_EVENTS) else None
+
+
 def count_rows(data: bytes) -> int:
-    """How many rows *data* becomes: one for each event; one if it is not events."""
-    count = count_events(data)
-    return 1 if count is None else count
+    """How many rows *data* becomes: one for each event.
+
+    One if it is not events, or more than `MOST_EVENTS`.
+    """
+    found = cut(data, 0)
+    return 1 if found is None or found[1] < len(data) else found[0]
 
 
 def equal_payloads(data: bytes) -> tuple[bytes, int] | None:

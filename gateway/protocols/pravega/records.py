@@ -8,7 +8,8 @@ durable or nothing.  Changes are numbered without a gap, so that none is applied
 
 Appended data is stored as it came: events are `00000000 | length u32 | data`.  Each event
 is a row, with its offset in the segment as `seq`.  Data that is not whole events, of a
-byte stream for instance, is one row with the flaw `unframed`.
+byte stream for instance, is one row with the flaw `unframed`; so is data of an append that
+claims few events and looks like very many.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ __all__ = [
 
 _FORMAT = 1
 _UNFRAMED = "unframed"
+_HEADER = 8
 
 
 class _Record(msgspec.Struct, array_like=True):
@@ -210,7 +212,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         if isinstance(record, Append | Merge) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
-    if len(written) == 1:
+    if len(written) == 1 and written[0].count > 1:
         raw = bytes(written[0].data)
         found = equal_payloads(raw)
         if found is not None:
@@ -221,7 +223,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
             return rows
     rows.seqs = seqs = array("q")
     for record in written:
-        _split(record.segments[-1], record.offset, bytes(record.data), rows, seqs)
+        _split(record, bytes(record.data), rows, seqs)
     return rows
 
 
@@ -240,11 +242,11 @@ def _attributes(written: Sequence[Append | Merge]) -> dict[str, str]:
     return about
 
 
-def _split(
-    segment: str, offset: int, data: bytes, rows: Rows, seqs: array[int]
-) -> None:
-    first = len(rows.payloads)
-    found = split(data, offset)
+def _split(record: Append | Merge, data: bytes, rows: Rows, seqs: array[int]) -> None:
+    first, segment, offset = len(rows.payloads), record.segments[-1], record.offset
+    found = None
+    if record.count > 1 or len(data) == _HEADER + int.from_bytes(data[4:_HEADER]):
+        found = split(data, offset)
     if found is None:
         rows.flaws[first] = _UNFRAMED
         rows.content_types[first] = OCTETS

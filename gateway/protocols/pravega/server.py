@@ -16,8 +16,10 @@ from uuid import uuid4
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
+from gateway.protocols.pravega.frames import HEADER_BYTES
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.reads import Answer, Found, Read
@@ -38,8 +40,17 @@ _MESSAGE = 8.0
 """What any message costs a turn."""
 _CHANGE = 20.0
 """What a change costs a turn beside its message and its bytes."""
+_EVENT = 0.125
+"""What an event costs: with `MOST_EVENTS` in a change, no turn has more than 64 Ki."""
 _READ = 20.0
 """What a read costs a turn beside its message and its bytes."""
+
+_CHANGE_EARNS = 4
+"""Messages that a change allows, beside one for each event: a block takes up to four."""
+_APPEND_BYTES, _RECORD_BYTES = 44, 64
+"""The least that an append takes beside its data: on the wire, and in the journal."""
+_GROWTH, _GROWTH_KIB = 4, 64
+"""An append may take so many times its size on disk; and all, at once, so many KiB more."""
 
 _FULL_BYTES = 1 << 16
 """While the journal is full a connection may submit changes of so many bytes that bring
@@ -53,6 +64,11 @@ class _Session(Protocol):
     def held_bytes(self) -> int: ...
     @property
     def replies_pending(self) -> bool: ...
+
+    cost: float
+    control: int
+    moved: int
+
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
     def answer(self, read: Read, answer: Answer) -> bytes: ...
@@ -81,6 +97,7 @@ class PravegaListener:
             reads=options.reads,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.control_messages = limits.control_messages
         self.container = container
         self._check = check
 
@@ -105,9 +122,10 @@ class PravegaListener:
 class PravegaServer:
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
-    __slots__ = ("_closed", "_connection", "_container", "_ending", "_first",
-                 "_input", "_listener", "_reads", "_refusal", "_session", "_steps",
-                 "_submitted_full", "_unstored", "_valve")  # fmt: skip
+    __slots__ = ("_closed", "_connection", "_container", "_control", "_ending",
+                 "_first", "_growth", "_input", "_listener", "_reads", "_refusal",
+                 "_session", "_steps", "_submitted_full", "_unstored",
+                 "_valve")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         self._listener = listener
@@ -120,6 +138,11 @@ class PravegaServer:
         self._input: list[bytes] = []
         """Bytes that the session was not given yet."""
         self._reads: dict[PendingRead, None] = {}
+        self._control = ControlBudget(
+            listener.container.clock.seconds, listener.control_messages
+        )
+        self._growth: ControlBudget | None = None
+        """None: no append took much more than it brought."""
         self._unstored = self._submitted_full = 0
         self._valve = Valve(
             connection,
@@ -183,8 +206,45 @@ class PravegaServer:
             if step is None:
                 self._steps = None
                 continue
-            turn.charge(_MESSAGE)
+            turn.charge(_MESSAGE + session.cost)
+            session.cost = 0.0
             self._take(step, turn)
+            self._check_control(step, session)
+
+    def _check_control(self, step: Step, session: _Session) -> None:
+        """Raises `Refusal`: the peer sends messages without end, and nothing else.
+
+        Changes allow more messages, and so do data and entries that it reads.
+        """
+        control, session.control = session.control, 0
+        moved, session.moved = session.moved, 0
+        if isinstance(step, Change):
+            self._control.earn(_CHANGE_EARNS + step.count + moved)
+            why = self._check_growth(step)
+        else:
+            self._control.earn(moved)
+            why = self._control.spend(1 + control)
+        if why is not None:
+            raise why
+
+    def _check_growth(self, change: Change) -> Refusal | None:
+        """Why a writer is refused whose appends take much more than they bring.
+
+        Each of them has the name of its segment in the journal.
+        """
+        size = len(change.body) + _RECORD_BYTES
+        data = change.payload_bytes + HEADER_BYTES * change.count
+        size -= _GROWTH * (_APPEND_BYTES + data)
+        if not change.count or size <= 0:
+            return None
+        if self._growth is None:
+            self._growth = ControlBudget(
+                self._container.clock.seconds,
+                _GROWTH_KIB,
+                "small appends to a segment with a long name, in KiB on disk",
+                None,
+            )
+        return self._growth.spend(size / 1024)
 
     @property
     def _unread(self) -> bool:
@@ -206,7 +266,7 @@ class PravegaServer:
 
     def _take(self, step: Step, turn: Turn) -> None:
         if isinstance(step, Change):
-            turn.charge(_CHANGE + BYTE * len(step.body))
+            turn.charge(_CHANGE + BYTE * len(step.body) + _EVENT * step.count)
             held = len(step.body) + _CHANGE_BYTES
             self._unstored += held
             if self._container.journal.full:
@@ -232,6 +292,8 @@ class PravegaServer:
     def _respond(self, pending: PendingRead, answer: Answer) -> None:
         self._reads.pop(pending, None)
         if self._session is not None and not self._closed:
+            if isinstance(answer, Found) and answer.data:
+                self._control.earn(1 + len(answer.data) // 64)
             self._connection.write(self._session.answer(pending.read, answer))
             self._update_busy()
 

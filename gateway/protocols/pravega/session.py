@@ -34,6 +34,13 @@ from gateway.protocols.pravega.wire import (
     SegmentIsTruncated,
 )
 from gateway.protocols.pravega.wire_segments import ReadSegment, SegmentRead
+from gateway.protocols.pravega.wire_tables import (
+    TableEntriesDeltaRead,
+    TableEntriesRead,
+    TableKeysRead,
+    TableRead,
+)
+from gateway.protocols.turn import BYTE
 
 __all__ = ["Session", "Step"]
 
@@ -43,6 +50,14 @@ _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
 
 #: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
+
+_BYTE = 0.4
+"""What a byte of a message costs that is no append: of names, and of tables' keys."""
+_REPLY_BYTE = 0.05
+"""What a byte of a reply costs."""
+
+_CONTROL_BYTES = 256
+"""A message that moves no data counts as one more for each of so many bytes."""
 
 _KEEP_ALIVE = encode(KeepAlive())
 _HELLO = encode(Hello(VERSION, OLDEST))
@@ -69,6 +84,12 @@ class Session:
         self._appends = Appends(state, limits, check)
         self._requests = Requests(state, limits, new_id, head)
         self._replies = self._appends.replies
+        self.cost = 0.0
+        """What messages cost a turn beside the least of each; its user resets it to 0."""
+        self.control = 0
+        """As how many messages more large ones count that move no data, likewise."""
+        self.moved = 0
+        """Entries of tables that were read, likewise."""
 
     @property
     def held_bytes(self) -> int:
@@ -89,9 +110,19 @@ class Session:
         `Refusal` for a bad command, after the steps before it.
         """
         self._appends.now = self._requests.now = now
+        appends = self._appends
         for code, payload in self._frames.feed(data):
-            step = self._take(decode(code, payload))
+            waiting = self._replies.held_bytes
+            message = decode(code, payload)
+            step = self._take(message)
+            self.cost += BYTE * len(payload)
+            if not isinstance(message, Appends.MESSAGES):
+                self.cost += _BYTE * len(payload)
+                self.control += len(payload) // _CONTROL_BYTES
+            self.cost += _REPLY_BYTE * max(self._replies.held_bytes - waiting, 0)
             yield b"" if step is None else step
+            while appends.unfinished:
+                yield appends.go_on() or b""
             if self._replies.held_bytes > _SEND_BYTES and (due := self.due()):
                 yield due
 
@@ -128,6 +159,7 @@ class Session:
                     message.segment, message.offset, message.size, message.request_id
                 )
             change, reply = self._requests.answer(message)
+            self.moved += _found(reply)
         except SegmentError as why:
             change, reply = None, error_reply(message, why)
         self._replies.add(reply)
@@ -165,3 +197,13 @@ class Session:
             case reads.Missing():
                 reply = NoSuchSegment(request, name, "", offset)
         return encode(reply)
+
+
+def _found(reply: Message | None) -> int:
+    """How many entries of a table a reply has."""
+    match reply:
+        case TableRead() | TableEntriesRead() | TableEntriesDeltaRead():
+            return sum(entry.version >= 0 for entry in reply.entries)
+        case TableKeysRead():
+            return len(reply.keys)
+    return 0

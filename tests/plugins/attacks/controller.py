@@ -93,7 +93,8 @@ def _continued() -> Iterator[bytes]:
 
 def _table_bombs(encoder: Encoder, stream: int) -> bytes:
     """The same large field from the table, as often as the head may have it."""
-    head = encoder.encode([*_fields("x"), *[("a", "x" * 3000)] * 5])
+    fields = [(f"a{number}", "x" * 700) for number in range(5)]
+    head = encoder.encode([*_fields("x"), *fields * 4])
     return _frame(_HEADERS, head, stream=stream, flags=_END_HEADERS | _END_STREAM)
 
 
@@ -102,12 +103,12 @@ ATTACKS = [
     _attack(
         "SETTINGS of 1 000 entries",
         repeated(_frame(_SETTINGS, b"\0\x09\0\0\0\0" * 1000)),
-        most=1 << 20,
+        most=3 << 20,
     ),
     _attack("SETTINGS, acknowledgements", repeated(_frame(_SETTINGS, flags=1))),
     _attack("unknown frames", repeated(_frame(0x42))),
-    _attack("PING", repeated(_frame(_PING, bytes(8)))),
-    _attack("PING, answers", repeated(_frame(_PING, bytes(8), flags=1))),
+    _attack("PING", repeated(_frame(_PING, bytes(8))), most=1 << 19),
+    _attack("PING, answers", repeated(_frame(_PING, bytes(8), flags=1)), most=1 << 19),
     _attack("PRIORITY", repeated(_frame(_PRIORITY, b"\0\0\0\3\1", stream=1))),
     _attack("WINDOW_UPDATE", repeated(_frame(_WINDOW, b"\0\0\0\1")), most=1 << 20),
     _attack(

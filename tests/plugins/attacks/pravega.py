@@ -11,7 +11,7 @@ from gateway.protocols.pravega import wire_segments as s
 from gateway.protocols.pravega import wire_tables as t
 from gateway.protocols.pravega.codec import Entry, encode
 from gateway.protocols.pravega.frames import frame
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway.testing.attacks import READ, Attack, Units, repeated
 
 KiB, MiB = 1 << 10, 1 << 20
 _W = b"w" * 16
@@ -34,7 +34,11 @@ _TABLE = (_said(_HELLO, t.CreateTableSegment(1, "t")),)
 
 
 def _attack(name: str, units: Units, **more: Any) -> Attack:
-    return Attack("pravega", f"v17, {name}", units, **{"opening": _OPENING} | more)
+    given = {
+        "opening": _OPENING,
+        "most": 2 * MiB if more.get("endless") else READ,
+    } | more
+    return Attack("pravega", f"v17, {name}", units, **given)
 
 
 def _numbered(make: Callable[[int], Any]) -> Units:
@@ -105,8 +109,13 @@ ATTACKS = [
         most=16 * MiB,
     ),
     _attack(
+        "blocks of 16 MB of 2 000 000 empty events",
+        _blocks(_event() * 2_000_000, 2_000_000),
+        most=16 * MiB,
+    ),
+    _attack(
         "blocks of 16 MB of events of 2 sizes",
-        _blocks((_event() + _event(b"1")) * 980_000, 1),
+        _blocks((_event() + _event(b"1")) * 980_000, 1_960_000),
         most=16 * MiB,
     ),
     _attack(
@@ -138,9 +147,7 @@ ATTACKS = [
     _attack("segments created, sealed, deleted", _pairs),
     _message("SealSegments", s.SealSegment(1, "s/s/0.#epoch.0"), endless=True),
     _message("DeleteSegments", s.DeleteSegment(1, ""), endless=True),
-    _message(
-        "TruncateSegments", s.TruncateSegment(1, "s/s/0.#epoch.0", 0), endless=True
-    ),
+    _message("TruncateSegments", s.TruncateSegment(1, "s/s/0.#epoch.0", 0)),
     _attack(
         "policies",
         _numbered(lambda n: s.UpdateSegmentPolicy(1, "s/s/0.#epoch.0", n, 0)),
@@ -173,6 +180,7 @@ ATTACKS = [
         "merges of 1 000 that are not there",
         s.MergeSegmentsBatch(1, "s/s/0.#epoch.0", ["x"] * 1000),
         endless=True,
+        most=5 * MiB,
     ),
     _message("flushes", s.FlushToStorage(0, "", 1), endless=True),
     _message("chunk lists", s.ListStorageChunks("", "", 1), endless=True),
@@ -203,7 +211,7 @@ ATTACKS = [
         "reads of 1 000 keys",
         t.ReadTable(1, "t", "", [Entry(b"k", w.NEVER)] * 1000),
         opening=_TABLE,
-        most=4 * MiB,
+        most=6 * MiB,
         endless=True,
     ),
     _message(

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.wire import AppendBlockEnd, KeepAlive, SetupAppend
+from gateway.protocols.pravega.records import decode
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlockEnd,
+    KeepAlive,
+    SetupAppend,
+)
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     GetStreamSegmentInfo,
@@ -73,3 +79,97 @@ def test_the_limit_holds_within_a_read(make_store: Callable[..., Any]) -> None:
         store.clock.advance(0)
     store.store()
     assert peer.got[-1].last_event == 100
+
+
+def _zeros(count: int) -> bytes:
+    """As many empty events."""
+    return bytes(8 * count)
+
+
+def test_many_events_are_stored_in_parts(make_store: Callable[..., Any]) -> None:
+    """Each is acknowledged, in turns of its own, and begins where the last one ended."""
+    store = make_store(unacknowledged_bytes=1 << 25)
+    peer = store.peer()
+    peer.setup()
+    data = _zeros(70_000) + (bytes(7) + b"\1x") * 5
+    connection = peer.connection
+    connection.stepwise = True
+    connection.deliver(encode(AppendBlockEnd(W, len(data), data, 70_005, 70_005, 9)))
+    seen = len(store.journal.submitted)
+    while connection.turn_due:
+        connection.take_turn()
+        assert len(store.journal.submitted) - seen <= 1
+        seen = len(store.journal.submitted)
+    store.store()
+    batches = [one.batch for one in store.journal.stored if one.batch.count]
+    assert [batch.count for batch in batches] == [32_768, 32_768, 4469]
+    rows = [decode(batch.body) for batch in batches]
+    assert [seq for each in rows for seq in each.seqs or ()][65_535::4464] == [
+        65_535 * 8, 69_999 * 8,
+    ]  # fmt: skip
+    assert [row for each in rows for row in each.each()][-6:] == [b"", *[b"x"] * 5]
+    last = peer.got[-1]
+    assert (last.last_event, last.previous) == (70_005, NEVER)
+
+
+def test_an_append_that_was_stored_in_part(make_store: Callable[..., Any]) -> None:
+    """Its writer is told how far it got, and what is sent again is stored once."""
+    store = make_store(unacknowledged_bytes=1 << 25)
+    peer = store.peer()
+    peer.setup()
+    append = AppendBlockEnd(W, 560_000, _zeros(70_000), 70_000, 70_000, 9)
+    peer.connection.stepwise = True
+    peer.connection.deliver(encode(append))
+    peer.connection.lose()
+    store.store()
+    again = store.peer()
+    assert again.setup() == 32_768
+    *_, last = again.ask(append)
+    counts = [one.batch.count for one in store.journal.stored if one.batch.count]
+    assert sum(counts) == 70_000
+    assert last.last_event == 70_000
+
+
+def test_zeros_that_are_no_events(make_store: Callable[..., Any]) -> None:
+    """Much that looks like events, and was announced as one, is one row."""
+    store = make_store(unacknowledged_bytes=1 << 25)
+    peer = store.peer()
+    peer.setup()
+    data = _zeros(40_000)
+    peer.ask(AppendBlockEnd(W, len(data), data, 1, 1, 9))
+    [batch] = [one.batch for one in store.journal.stored if one.batch.count]
+    rows = decode(batch.body)
+    assert list(rows.each()) == [data]
+    assert rows.flaws == {0: "unframed"}
+
+
+def test_messages_without_end(make_store: Callable[..., Any]) -> None:
+    """Whoever only asks is refused; whoever appends may ask, too."""
+    store = make_store(control_messages=100)
+    asks, works = store.peer(), store.peer()
+    works.setup()
+    for number in range(1, 200):
+        works.ask(KeepAlive(), GetStreamSegmentInfo(1, "s", ""), _append(number, b"x"))
+    assert works.refused == ""
+    asks.send(*[KeepAlive()] * 200)
+    assert "limit 100 at once, then 100 a second (limits.control_messages)" in (
+        asks.refused
+    )
+
+
+def test_small_appends_to_a_long_name(make_store: Callable[..., Any]) -> None:
+    """Few are taken, some each second, and no end of them is refused."""
+    store = make_store(unacknowledged_bytes=1 << 25)
+    name = "n" * 1000
+    peer = store.peer()
+    peer.ask(CreateSegment(1, name, 0, 0))
+    peer.setup(name)
+    for number in range(1, 60):
+        peer.ask(_append(number, b"x"))
+    store.clock.advance(10)
+    for number in range(60, 120):
+        peer.ask(_append(number, b"x"))
+    assert peer.refused == ""
+    peer.send(*(_append(number, b"x") for number in range(120, 300)))
+    store.store()
+    assert "long name" in peer.refused

@@ -18,7 +18,7 @@ _END_STREAM = 0x1
 
 _COSTS = {
     0x0: 10.0,  # DATA
-    0x1: 100.0,  # HEADERS
+    0x1: 150.0,  # HEADERS
     0x3: 30.0,  # RST_STREAM
     0x9: 30.0,  # CONTINUATION
 }
@@ -29,6 +29,8 @@ _COST = 15.0
 _ENTRY_COST = 1.0
 """For each byte of SETTINGS, whose entries are of six bytes."""
 _SETTINGS = 0x4
+_CONTROL_BYTES = 128
+"""A frame that carries no call counts as one more for each of so many bytes."""
 _CALL_COST = 150.0
 """Of the call that a frame with END_STREAM completes."""
 
@@ -55,7 +57,8 @@ class FrameCutter:
     def take(self, turn: Turn) -> tuple[bytes, int]:
         """The next frames, which *turn* is charged for, and how many begin there.
 
-        Nothing if the turn is over, or without more bytes.
+        Nothing if the turn is over, or without more bytes.  Large frames that carry no
+        call count as several.
         """
         buffer = self._buffer
         at = frames = 0
@@ -71,6 +74,8 @@ class FrameCutter:
             self._rest = _HEADER_BYTES + size
             frames += 1
             turn.charge(_COSTS.get(kind, _COST))
+            if kind not in _CARRYING:
+                frames += size // _CONTROL_BYTES
             if kind == _SETTINGS:
                 turn.charge(_ENTRY_COST * size)
             elif kind in _CARRYING and buffer[at + 4] & _END_STREAM:

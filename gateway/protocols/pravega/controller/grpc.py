@@ -45,6 +45,8 @@ _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _HEADER_BYTES = 16 << 10
+_CONTROL_BYTES = 1024
+"""A head counts as one more frame for each of so many bytes of its fields."""
 _TEXT = 500
 
 
@@ -228,6 +230,9 @@ class Calls:
             return
         self._last = stream
         headers = {bytes(name): bytes(value) for name, value in event.headers}
+        # A few bytes may refer to many in HPACK's table.
+        size = sum(len(value) for _, value in event.headers)
+        self.control += size // _CONTROL_BYTES
         self._open[stream] = _Open(
             Call(
                 stream,
