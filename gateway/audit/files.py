@@ -19,7 +19,7 @@ from gateway.audit.ranges import Ranges
 from gateway.event import Stored
 from gateway.store.finder import SpoolFile, segment_files
 from gateway.store.journal import segment
-from gateway.store.spool import catalog
+from gateway.store.spool import catalog_lines
 
 __all__ = ["JournalContent", "read_journal", "runs_in", "scans"]
 
@@ -31,7 +31,7 @@ class JournalContent:
     events: Ranges = field(default_factory=Ranges)
     last: int = 0
     """The greatest lsn that it knows to have been acknowledged."""
-    published: list[catalog.Entry] = field(default_factory=list)
+    published: list[catalog_lines.Entry] = field(default_factory=list)
     damaged: list[tuple[int, int, Path]] = field(default_factory=list)
     """Damaged segments: first lsn, last lsn that it can have held, file."""
     problems: list[Problem] = field(default_factory=list)
@@ -84,8 +84,13 @@ def scans(
 
 def _read_node(directory: Path) -> JournalContent:
     seen = JournalContent()
+    path = directory / "catalog"
     with contextlib.suppress(FileNotFoundError):
-        seen.published = catalog.entries((directory / "catalog").read_bytes())
+        for number, entry in enumerate(catalog_lines.parse(path.read_bytes()), 1):
+            if entry is None:
+                seen.problems.append(Problem(str(path), f"line {number} is damaged"))
+            else:
+                seen.published.append(entry)
     pairs: list[tuple[int, int]] = []
     for path, scan in scans(directory, seen.problems):
         pairs += _runs(scan)

@@ -148,7 +148,8 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
     from gateway.audit.files import scans
-    from gateway.store.spool.catalog import entries, unpublished
+    from gateway.store.spool.catalog import unpublished
+    from gateway.store.spool.catalog_lines import entries
 
     directories = sorted(journal.iterdir()) if journal.is_dir() else []
     for directory in directories:

@@ -224,6 +224,9 @@ class Gateway(MultiService):
                 lsn=loss.first_lsn,
                 events=loss.events,
             )
+        for repair in storage.repairs:
+            self.metrics.corrupt_records(1)
+            self._log.error("{repair}", repair=repair)
         for path in storage.foreign:
             self._log.warn("{path} is not the gateway's; it is left alone", path=path)
         self.live = Live(

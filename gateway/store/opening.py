@@ -25,6 +25,7 @@ from gateway.store.journal.recovery import DAMAGED
 from gateway.store.journal.segment import parse_name
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
+from gateway.store.spool.catalog_lines import Damaged
 
 __all__ = ["MissingProtocol", "Opened", "open_node"]
 
@@ -56,6 +57,8 @@ class Opened:
     """Everything up to this lsn has been given to Spark."""
     losses: Sequence[Loss]
     """What was acknowledged and the journal can not give back."""
+    repairs: Sequence[str]
+    """What was damaged and could be made good, a sentence each."""
     remembered: Sequence[str]
     """Protocols with a state file: their memories are kept, served or not."""
     foreign: Sequence[Path]
@@ -77,13 +80,19 @@ def open_node(
 
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  Raises `MissingProtocol`,
-    `segment.OtherFormat`, OSError.
+    `Unreadable`, `segment.OtherFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
     for path in (journal, directories.spool, directories.archive, state):
         disk.make_directory(path)
     remembered = saved_names(state, disk)
-    catalog = Catalog(journal, disk)
+    published = (directories.spool, directories.archive)
+    names = [name for directory in published for name in disk.names(directory)]
+    try:
+        visible = [name.removeprefix(".") for name in names]
+        catalog = Catalog(journal, disk, node, visible)
+    except Damaged as why:
+        raise Unreadable(str(why)) from None
     found = recover(journal, disk, unpublished=catalog.unpublished)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
@@ -99,8 +108,6 @@ def open_node(
         clock=clock,
     )
     unpublished = publisher.recover(found.segments)
-    published = (directories.spool, directories.archive)
-    names = [name for directory in published for name in disk.names(directory)]
     given = max(catalog.last_lsn, last_lsn(node, names))
     return Opened(
         log=Log(
@@ -115,6 +122,7 @@ def open_node(
         unpublished=unpublished,
         published_lsn=unpublished[0].first_lsn - 1 if unpublished else given,
         losses=found.losses,
+        repairs=catalog.repairs,
         remembered=remembered,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),

@@ -117,6 +117,7 @@ class Storage:
             clock=clock,
         )
         self.losses: Sequence[Loss] = opened.losses
+        self.repairs: Sequence[str] = opened.repairs
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self.remembered = opened.remembered

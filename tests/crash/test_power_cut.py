@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.store.spool import catalog
+from gateway.store.spool import catalog, catalog_lines
 from gateway.testing.crashes import crashes
 from gateway.testing.disk import Fault
 
@@ -224,7 +224,7 @@ def test_the_catalog_forgets_only_what_can_not_come_back(crash: Any) -> None:
         gateway.publish()
 
     disk = run(crash, long)
-    assert len(catalog.entries(disk.read(crash.journal / "catalog"))) < 6
+    assert len(catalog_lines.entries(disk.read(crash.journal / "catalog"))) < 6
     assert crash.check_all(crash.crashed(disk, most=16)) > 300
 
 
@@ -241,7 +241,7 @@ def test_the_catalog_knows_what_waits_for_a_checkpoint(crash: Any) -> None:
                 gateway.save()
 
     disk = run(crash, long, remembers=True)
-    assert len(catalog.entries(disk.read(crash.journal / "catalog"))) < 8
+    assert len(catalog_lines.entries(disk.read(crash.journal / "catalog"))) < 8
     assert crash.check_all(crash.crashed(disk, most=16)) > 300
 
 

@@ -1,7 +1,7 @@
 """The catalog of published files: which journal segments have become which files, so
 that none is published twice.
 
-One line per file, JSON behind its CRC, appended and synced *before* the file gets
+One line per file (`catalog_lines`), appended and synced *before* the file gets
 its public name.  So for a segment that is still there after a crash:
 
     no line                 its file was never public: write it again
@@ -18,40 +18,36 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import google_crc32c
-import msgspec
-
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
+from gateway.store.spool.catalog_lines import Damaged, Entry, encode, mend, parse
 
-__all__ = ["CATALOG", "Catalog", "Entry", "entries", "unpublished"]
+__all__ = ["CATALOG", "Catalog", "Entry", "unpublished"]
 
 CATALOG = ("catalog", ".catalog")
 """Its names: as it is read, and while a new one is written."""
 _KEEP = 1000
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A file that may be public."""
-
-    first: int
-    last: int
-    name: str
-
-    @property
-    def hidden(self) -> str:
-        """Its name until it is complete; what starts with `.` is not there yet."""
-        return f".{self.name}"
-
-
 class Catalog:
     """The file `catalog` in the journal's directory; the spool's thread owns it."""
 
-    def __init__(self, directory: Path, disk: Disk) -> None:
-        """Raises OSError."""
+    def __init__(
+        self, directory: Path, disk: Disk, node: str = "", names: Iterable[str] = ()
+    ) -> None:
+        """*names* are those of the node's files, wherever they are: see `mend`.
+
+        Raises `Damaged`, OSError.
+        """
         self.path, self._new = (directory / name for name in CATALOG)
         self._disk = disk
-        known = entries(disk.read(self.path)) if disk.exists(self.path) else []
+        lines = parse(disk.read(self.path)) if disk.exists(self.path) else []
+        try:
+            known, repairs = mend(lines, node, names)
+        except Damaged as why:
+            raise Damaged(f"{self.path}: {why}") from None
+        self.repairs = [f"{self.path}: {repair}" for repair in repairs]
+        """What damaged lines were taken for, a sentence each."""
         self._entries = {entry.first: entry for entry in known}
         self._most = 2 * _KEEP
         # What was read may never have been synced, but counts from now on.
@@ -91,7 +87,7 @@ class Catalog:
         """
         if self._torn or len(self._entries) >= self._most:
             self._rewrite()
-        line = _line(entry)
+        line = encode(entry)
         try:
             self._file.write([line])
             self._file.sync()
@@ -129,7 +125,7 @@ class Catalog:
         self._disk.unlink(self._new)
         file = self._disk.create(self._new)
         try:
-            file.write([_line(entry) for entry in keep.values()])
+            file.write([encode(entry) for entry in keep.values()])
             file.sync()
             self._disk.rename(self._new, self.path)
             self._disk.sync_directory(self.path.parent)
@@ -141,24 +137,9 @@ class Catalog:
         return file
 
 
-def entries(data: bytes) -> list[Entry]:
-    """What a catalog's bytes say; a line that is torn or damaged says nothing."""
-    lines = ((line[:9], line[9:-1]) for line in data.splitlines(keepends=True))
-    return [
-        msgspec.json.decode(text, type=Entry)
-        for crc, text in lines
-        if crc == b"%08x " % google_crc32c.value(text)
-    ]
-
-
 def unpublished(known: Iterable[Entry], lsn: int) -> int:
     """The first lsn from *lsn* on that is in none of these, oldest first."""
     for entry in known:
         if entry.first <= lsn <= entry.last:
             lsn = entry.last + 1
     return lsn
-
-
-def _line(entry: Entry) -> bytes:
-    text = msgspec.json.encode(entry)
-    return b"%08x %b\n" % (google_crc32c.value(text), text)

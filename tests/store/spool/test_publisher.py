@@ -10,7 +10,7 @@ import pytest
 from gateway.event import SCHEMA, Rows
 from gateway.store.journal import recover
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
-from gateway.store.spool.catalog import entries
+from gateway.store.spool.catalog_lines import entries
 
 FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
 

@@ -1,0 +1,144 @@
+"""The catalog's lines: entries to bytes and back, and what a damaged line said.
+
+    line     crc32c (8 hex digits) | space | the entry as JSON | newline
+
+A last line without its newline was torn by a crash and never counted.  Any other line
+that does not fit its CRC was synced, so something is published that it would name.  In
+between other lines that is all that lies between their lsns: files are published in order.
+Of the last lines only names of files can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import google_crc32c
+import msgspec
+
+from gateway.store.spool.names import file_name, parse_file_name
+
+__all__ = ["Damaged", "Entry", "encode", "entries", "mend", "parse"]
+
+
+class Damaged(Exception):
+    """Nobody can tell what a damaged line said; the text says what to do."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file that may be public."""
+
+    first: int
+    last: int
+    name: str
+
+    @property
+    def hidden(self) -> str:
+        """Its name until it is complete; what starts with `.` is not there yet."""
+        return f".{self.name}"
+
+
+def encode(entry: Entry) -> bytes:
+    """Its line."""
+    text = msgspec.json.encode(entry)
+    return b"%08x %b\n" % (google_crc32c.value(text), text)
+
+
+def parse(data: bytes) -> list[Entry | None]:
+    """What each line says; None for a damaged one."""
+    *lines, rest = data.split(b"\n")
+    found = [_entry(line) for line in lines]
+    # Its last byte may be a newline that was damaged.
+    if (last := _entry(rest) or _entry(rest[:-1])) is not None:
+        found.append(last)
+    return found
+
+
+def entries(data: bytes) -> list[Entry]:
+    """What the good lines say."""
+    return [entry for entry in parse(data) if entry is not None]
+
+
+def _entry(line: bytes) -> Entry | None:
+    crc, text = line[:9], line[9:]
+    if crc != b"%08x " % google_crc32c.value(text):
+        return None
+    return msgspec.json.decode(text, type=Entry)
+
+
+def mend(
+    lines: list[Entry | None], node: str, names: Iterable[str]
+) -> tuple[list[Entry], list[str]]:
+    """The entries, those of damaged lines too; and a sentence for each repair.
+
+    *names* are those of the node's files, hidden ones without their `.`.  Raises
+    `Damaged`.
+    """
+    files = sorted(_files(node, names))
+    found: list[Entry] = []
+    said: list[str] = []
+    number = 1
+    for good, group in groupby(lines, key=lambda line: line is not None):
+        some = list(group)
+        numbers = f"{number} to {number + len(some) - 1}" if some[1:] else f"{number}"
+        number += len(some)
+        if good:
+            found += [entry for entry in some if entry is not None]
+            continue
+        first = found[-1].last + 1 if found else 1
+        following = next((one for one in lines[number - 1 :] if one is not None), None)
+        if following is not None:
+            missing = _between(node, first, following.first - 1, files)
+        else:
+            missing = _behind(first, files)
+            if len(missing) < len(some):
+                raise Damaged(_what_to_do(node, first, numbers))
+        found += missing
+        last = missing[-1].last if missing else first - 1
+        said.append(
+            f"line {numbers} damaged: lsns {first} to {last} count as published"
+        )
+    return found, said
+
+
+def _files(node: str, names: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed[0] == node:
+            yield parsed[1], parsed[2], name
+
+
+def _between(
+    node: str, first: int, last: int, files: list[tuple[int, int, str]]
+) -> list[Entry]:
+    """Entries for all lsns of this range: of files that are there, and of others."""
+    found: list[Entry] = []
+    for begin, end, name in files:
+        if first <= begin and end <= last:
+            if first < begin:
+                found.append(Entry(first, begin - 1, file_name(node, first, begin - 1)))
+            found.append(Entry(begin, end, name))
+            first = end + 1
+    if first <= last:
+        found.append(Entry(first, last, file_name(node, first, last)))
+    return found
+
+
+def _behind(first: int, files: list[tuple[int, int, str]]) -> list[Entry]:
+    """Entries of the files that follow on each other from lsn *first* on."""
+    found: list[Entry] = []
+    for begin, end, name in files:
+        if begin == first:
+            found.append(Entry(begin, end, name))
+            first = end + 1
+    return found
+
+
+def _what_to_do(node: str, first: int, numbers: str) -> str:
+    example = file_name(node, first, first + 99)
+    return (
+        f"line {numbers} is damaged, and of the files that were published from lsn "
+        f"{first} on none is left to tell what it said.  `gateway audit` tells which lsns "
+        "from there on are in the tables: make an empty file of that name in archive/, "
+        f"such as {example}, and start again; or put back a copy of the catalog"
+    )

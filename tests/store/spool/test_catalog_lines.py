@@ -1,0 +1,84 @@
+"""What damaged lines of the catalog are taken for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.store.disk import RealDisk
+from gateway.store.spool import Catalog, file_name
+from gateway.store.spool.catalog_lines import Damaged, Entry, encode, parse
+
+
+def entry(first: int, last: int) -> Entry:
+    return Entry(first, last, file_name("gw", first, last))
+
+
+ENTRIES = [entry(1, 3), entry(4, 4), entry(5, 9)]
+LINES = [encode(each) for each in ENTRIES]
+DATA = b"".join(LINES)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def opened(place: Path, data: bytes, *names: str) -> Catalog:
+    (place / "catalog").write_bytes(data)
+    return Catalog(place, RealDisk(), "gw", names)
+
+
+def test_whatever_bit_flips_all_stays_published(tmp_path: Path) -> None:
+    """With the files still there nothing is forgotten, and each repair is told once."""
+    names = [each.name for each in ENTRIES]
+    for bit in range(len(DATA) * 8):
+        data = flipped(DATA, bit)
+        catalog = opened(tmp_path, data, *names)
+        assert catalog.last_lsn == 9
+        assert [catalog.find(each.first) for each in ENTRIES] == ENTRIES
+        assert parse((tmp_path / "catalog").read_bytes()) == ENTRIES
+        damaged = parse(data).count(None)
+        # Only that of the last newline leaves every line readable.
+        assert damaged == len(catalog.repairs) or damaged == 2
+        assert damaged or bit // 8 == len(DATA) - 1
+
+
+def test_a_line_between_others_needs_no_file(tmp_path: Path) -> None:
+    """All lsns between its neighbours are published, whoever took the file."""
+    bad = flipped(LINES[1], 300)
+    catalog = opened(tmp_path, LINES[0] + bad + LINES[2])
+    assert catalog.unpublished(1) == 10
+    assert catalog.repairs == [
+        f"{tmp_path}/catalog: line 2 damaged: lsns 4 to 4 count as published"
+    ]
+
+
+def test_the_first_lines_need_no_file(tmp_path: Path) -> None:
+    """What was published before the first good line was published."""
+    bad = flipped(LINES[0], 300) + flipped(LINES[1], 300)
+    assert opened(tmp_path, bad + LINES[2]).unpublished(1) == 10
+
+
+def test_the_last_line_needs_its_file(tmp_path: Path) -> None:
+    """Nobody else knows its lsns: without the file the start is refused, with a way out
+    that works.
+    """
+    data = DATA[: -len(LINES[2])] + flipped(LINES[2], 300)
+    with pytest.raises(Damaged, match=r"line 3 is damaged.*from lsn 5 on") as refused:
+        opened(tmp_path, data)
+    assert str(tmp_path / "catalog") in str(refused.value)
+    assert file_name("gw", 5, 104) in str(refused.value)
+    assert (tmp_path / "catalog").read_bytes() == data
+    catalog = opened(tmp_path, data, file_name("gw", 5, 104))
+    assert catalog.last_lsn == 104
+
+
+def test_a_torn_line_is_no_damage(tmp_path: Path) -> None:
+    """A crash cut it short before anybody relied on it."""
+    for size in range(len(LINES[2]) - 1):
+        catalog = opened(tmp_path, LINES[0] + LINES[1] + LINES[2][:size])
+        assert catalog.last_lsn == 4
+        assert catalog.repairs == []
