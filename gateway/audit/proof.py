@@ -28,6 +28,7 @@ from gateway.audit.ranges import Ranges
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import known_holes
+from gateway.store.lock import is_locked
 
 __all__ = ["Double", "Hole", "Node", "Report", "audit"]
 
@@ -113,13 +114,17 @@ def audit(
     *,
     node: str | None = None,
     first: int = 1,
+    served: str | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Check all nodes, or one; from lsn *first* on.  Raises OSError.
 
+    *served* is the node of the configuration: what is in the journal of another one waits
+    for nobody, unless a daemon has it locked.
+
     *pause* is called between two looks, with the seconds to wait.
     """
-    view = _View(directories, node, first)
+    view = _View(directories, node, first, served)
     report = view.look()
     while not report.complete and report.looks < _LOOKS:
         pause(_PAUSE_SECONDS)
@@ -133,8 +138,15 @@ def audit(
 class _View:
     """All places of all nodes, as the last look found them."""
 
-    def __init__(self, directories: Directories, node: str | None, first: int) -> None:
+    def __init__(
+        self,
+        directories: Directories,
+        node: str | None,
+        first: int,
+        served: str | None,
+    ) -> None:
         self._directories = directories
+        self._served = served
         self._node = node
         self._first = first
         self._lake = Lake(directories.lake, node=node, first=first)
@@ -174,6 +186,8 @@ class _View:
         holes = (lacking - waiting) | (waiting & self._taken(journal, waiting))
         aside = holes & self._aside.get(name, Ranges())
         holes = holes - aside
+        if len(waiting) and (why := self._unserved(name)) is not None:
+            problems.append(why)
         spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
         twice = Ranges.twice(runs) | Ranges.twice(spans.values())
         return Node(
@@ -186,6 +200,17 @@ class _View:
             holes=holes,
             aside=aside,
             doubles=lake.doubled(self._first, last) | (twice & asked),
+        )
+
+    def _unserved(self, name: str) -> Problem | None:
+        """Why what waits in a node's journal would wait for ever."""
+        path = self._directories.journal_of(name)
+        if self._served in (None, name) or is_locked(path):
+            return None
+        return Problem(
+            str(path),
+            f"nobody serves node {name}: the gateway of node {self._served} publishes "
+            "its events when it starts",
         )
 
     def _taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:

@@ -13,7 +13,7 @@ from gateway.cli import WrongUse
 if TYPE_CHECKING:
     from gateway.store.directories import Directories
 
-__all__ = ["DEFAULT_CONFIG", "add_arguments", "places", "readable"]
+__all__ = ["DEFAULT_CONFIG", "add_arguments", "node", "places", "readable"]
 
 DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="its data_dir, if the directories in it have their default names",
     )
+
+
+def node(args: argparse.Namespace) -> str | None:
+    """Whose gateway it is; None if only directories were named."""
+    from gateway.config import load
+
+    return None if args.data_dir else load(args.config or DEFAULT_CONFIG).node
 
 
 def places(args: argparse.Namespace) -> Directories:

@@ -83,7 +83,8 @@ def _run(args: argparse.Namespace) -> int:
 
     places = _data_dir.places(args)
     ids = _ids(args.acknowledged)
-    report = audit(places, node=args.node, first=args.first)
+    served = _data_dir.node(args)
+    report = audit(places, node=args.node, first=args.first, served=served)
     if args.node is not None and not report.nodes:
         known = [node.node for node in audit(places, pause=lambda _: None).nodes]
         raise WrongUse(

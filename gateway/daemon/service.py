@@ -64,6 +64,7 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Commit, segment
 from gateway.store.lock import Locked
+from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
 from gateway.store.storage import Storage, StorageCallbacks
 
@@ -224,6 +225,8 @@ class Gateway(MultiService):
                 lsn=loss.first_lsn,
                 events=loss.events,
             )
+        for orphan in storage.orphans:
+            self._tell_orphan(orphan)
         for repair in storage.repairs:
             self.metrics.corrupt_records(1)
             self._log.error("{repair}", repair=repair)
@@ -244,6 +247,34 @@ class Gateway(MultiService):
         )
         self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
         storage.recover(self.protocols.open(storage.remembered, self._lend))
+
+    def _tell_orphan(self, orphan: Orphan) -> None:
+        """Somebody renamed the node, knowingly or not."""
+        here = self.settings.node
+        if orphan.problem is not None:
+            self._log.error(
+                "What node {node} left in its journal can not be published: {why}",
+                node=orphan.node,
+                why=orphan.problem,
+            )
+        if orphan.events:
+            self._log.warn(
+                "Node {node} left {count} acknowledged events in its journal; they are "
+                "published now, as its own.  This node is {here}: set node in the "
+                "configuration, so that it keeps its name",
+                node=orphan.node,
+                count=orphan.events,
+                here=here,
+            )
+        if orphan.remembers:
+            self._log.warn(
+                "What {protocols} remembered for node {node} is not served: this node is "
+                "{here}.  Set node to {node} in the configuration, or remove {directory}",
+                protocols=" and ".join(orphan.remembers),
+                node=orphan.node,
+                here=here,
+                directory=self.storage.directories.state_of(orphan.node),
+            )
 
     def _lend(self, protocol: str, listeners: list[config.Listener]) -> Context:
         return Context(

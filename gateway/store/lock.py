@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Lock", "Locked", "lock"]
+__all__ = ["Lock", "Locked", "is_locked", "lock", "lock_directory"]
 
 
 class Locked(Exception):
@@ -60,6 +60,29 @@ def lock(path: Path, what: str) -> Lock:
     os.ftruncate(file, 0)
     os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
     return held
+
+
+def lock_directory(path: Path) -> Lock:
+    """Lock a directory without a file in it.  Raises `Locked`, OSError."""
+    held = Lock()
+    try:
+        with _locking_files_only():
+            held.take(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as why:
+        held.release()
+        if isinstance(why, BlockingIOError):
+            raise Locked(f"{path} is in use by another process") from None
+        raise
+    return held
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody has this directory.  Raises OSError."""
+    try:
+        lock_directory(path).release()
+    except Locked:
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -28,8 +28,9 @@ from gateway.store.checkpoint import Checkpoint
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.lock import lock
+from gateway.store.lock import Locked, lock, lock_directory
 from gateway.store.opening import open_node
+from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
@@ -57,6 +58,15 @@ class Settings:
             spool=settings.spool,
             acknowledge_when_published=settings.ack == "spool",
         )
+
+
+def _lock_quietly(path: Path) -> bool:
+    """Lock it until the process ends, unless somebody else has it."""
+    try:
+        lock_directory(path)
+    except Locked:
+        return False
+    return True
 
 
 def _ignore(_: object) -> None:
@@ -120,6 +130,8 @@ class Storage:
         self.repairs: Sequence[str] = opened.repairs
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
+        self.orphans: Sequence[Orphan] = ()
+        """Nodes that have a journal here, and no daemon."""
         self.remembered = opened.remembered
         """Protocols whose state is kept, whether they are served or not."""
         self.spool = Spool(
@@ -165,7 +177,11 @@ class Storage:
         root = settings.data_dir
         disk.make_directory(root)
         lock(root / "lock", f"gateway {settings.node}")
-        return cls(
+        directories = Directories.of(settings)
+        # The journal may lie elsewhere, beside those of other gateways.
+        disk.make_directory(directories.journal_of(settings.node))
+        lock_directory(directories.journal_of(settings.node))
+        storage = cls(
             Settings.of(settings),
             disk,
             reactor,
@@ -173,6 +189,15 @@ class Storage:
             callbacks,
             remembering=remembering,
         )
+        storage.orphans = publish_orphans(
+            settings.node,
+            directories,
+            disk,
+            decoders,
+            compression=settings.spool.compression,
+            is_free=lambda node: _lock_quietly(directories.journal_of(node)),
+        )
+        return storage
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)

@@ -87,6 +87,32 @@ def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
         eventually(lambda: not pid_file.exists(), "it has ended")
 
 
+def test_a_renamed_node_leaves_nothing_behind(
+    start: Callable[..., Any],
+    prepare: Callable[..., Any],
+    gateway_command: Callable[..., Any],
+) -> None:
+    """What was acknowledged under the old name is published, and the audit fails until
+    it is.
+    """
+    first = start(node="host-a", spool={"roll_interval": "1h"})
+    with PyLogBeatClient(*first.address()) as client:
+        client.send([event(number) for number in range(5)])
+    first.kill()
+    second = prepare("second", data_dir=str(first.data), node="host-b")
+
+    def audit() -> Any:
+        return gateway_command("audit", "--config", second.config)
+
+    found = audit()
+    assert found.returncode == 1
+    assert "nobody serves node host-a" in found.stdout
+    second.start()
+    assert "Node host-a left 5 acknowledged events in its journal" in second.log
+    assert audit().returncode == 0
+    assert len(list((first.data / "spool").glob("events-host-a-*.parquet"))) == 1
+
+
 def test_a_directory_has_one_daemon(
     start: Callable[..., Any], prepare: Callable[..., Any]
 ) -> None:

@@ -86,6 +86,10 @@ class Publisher:
         self._disk.sync_directory(self._spool)
         return [left for sealed in segments if (left := self._unpublished_part(sealed))]
 
+    def close(self) -> None:
+        """Publish no more."""
+        self._catalog.close()
+
     def _unpublished_part(self, sealed: Segment) -> Segment | None:
         """What of a segment is not public yet.
 

@@ -1,0 +1,87 @@
+"""A node with a new name publishes what it left under the old one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.event import Batch, Origin, Rows
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.opening import open_node
+from gateway.store.orphans import Orphan, publish_orphans
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b","))
+
+
+DECODERS = {"plain": split}
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> Directories:
+    return Directories.under(tmp_path)
+
+
+def leave(directories: Directories, node: str, *bodies: bytes) -> None:
+    """What a killed daemon of this name acknowledged."""
+    opened = open_node(node, directories, RealDisk(), DECODERS, remembering=False)
+    origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
+    opened.log.commit(
+        [Batch(origin, 1, body.count(b",") + 1, body, len(body)) for body in bodies]
+    )
+
+
+def test_acknowledged_events_are_published_under_their_name(
+    directories: Directories,
+) -> None:
+    """Once, and as that node's; the next start finds nothing to do."""
+    leave(directories, "host-a", b"a,b", b"c")
+    found = publish_orphans("host-b", directories, RealDisk(), DECODERS)
+    assert found == [Orphan("host-a", 3)]
+    [path] = directories.spool.glob("events-host-a-*.parquet")
+    table = pq.read_table(path)
+    assert table["payload"].to_pylist() == [b"a", b"b", b"c"]
+    assert set(table["node"].to_pylist()) == {"host-a"}
+    assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
+    leave(directories, "host-a", b"d")  # it comes back, with the next lsn
+    assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == [
+        Orphan("host-a", 1)
+    ]
+    names = sorted(path.name for path in directories.spool.iterdir())
+    assert names[1].endswith(f"{4:020d}-{4:020d}.parquet")
+
+
+def test_who_is_alive_is_left_alone(directories: Directories) -> None:
+    """Several gateways may have their journals beside each other."""
+    leave(directories, "host-a", b"a")
+    found = publish_orphans(
+        "host-b", directories, RealDisk(), DECODERS, is_free=lambda node: False
+    )
+    assert found == []
+    assert list(directories.spool.iterdir()) == []
+
+
+def test_what_can_not_be_published_is_told(directories: Directories) -> None:
+    """It stays where it is, and does not stop the start."""
+    leave(directories, "host-a", b"a")
+    [orphan] = publish_orphans("host-b", directories, RealDisk(), {})
+    assert orphan.events == 0
+    assert orphan.problem is not None
+    assert "protocol 'plain', which is not installed" in orphan.problem
+    assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == [
+        Orphan("host-a", 1)
+    ]
+
+
+def test_state_that_nobody_serves_is_told(directories: Directories) -> None:
+    """Streams and writers' numbers are that node's; each start says where they are."""
+    leave(directories, "host-a", b"a")
+    (directories.state_of("host-a") / "pravega.state").write_bytes(b"")
+    for events in (1, 0):
+        assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == [
+            Orphan("host-a", events, remembers=["pravega"])
+        ]
