@@ -24,10 +24,11 @@ def test_amplification(attack: Attack, tmp_path: Path) -> None:
     assert trial.most_events <= 64 * KiB
     assert trial.most_inflated <= MiB
     refused = trial.refused
-    if attack.endless:
-        assert refused is not None
-    if refused is not None and refused.limit is not None:
+    assert refused is not None or not attack.endless
+    if refused is not None:
         assert refused.rule
+        assert refused.limit is not None or "control messages" not in refused.rule
+        assert refused.key is not None or "control messages" not in refused.rule
 
 
 @pytest.mark.parametrize(
