@@ -51,14 +51,14 @@ TIMEOUT = 30 if FULL else 5
 HOLD = 180 if FULL else 16
 """Seconds for which a full spool stays as it is."""
 DISK_HOLD = 90 if FULL else 16
-EVENTS = 98_304 if FULL else 40_960
+EVENTS = 98_304 if FULL else 20_480
 """Of each sender: more than a spool takes."""
 GO_SECONDS = 120.0
 """For the module proxy, and for the compiler, each."""
 PROJECT = Path(__file__).with_name("go_client")
 
 SMALL = {
-    "spool": {"max_bytes": "2MiB", "roll_bytes": "256KiB", "compression": "none"},
+    "spool": {"max_bytes": "1MiB", "roll_bytes": "256KiB", "compression": "none"},
     "journal": {"segment_bytes": "256KiB"},
 }
 """A spool that is full at once, and of which nothing is small for being compressed."""
@@ -305,7 +305,7 @@ def test_a_full_disk(
     daemon = gated.daemon
     small_disk(daemon.data, 192 * MiB)
     ballast = daemon.data / "ballast"
-    ballast.write_bytes(bytes(184 * MiB))
+    ballast.write_bytes(bytes(187 * MiB))
     daemon.start()
     gated.write_to_a_segment()
     gated.send("a")
