@@ -54,6 +54,7 @@ class DraftSession:
         self.cost = 0.0
         """See `session.Session`."""
         self.control = 0
+        self.appended = 0
         self.moved = 0
         """Events, and bytes of parts of messages in units of 64, likewise."""
 
@@ -72,6 +73,7 @@ class DraftSession:
         """See `session.Session.received`."""
         self._now = now
         for kind, payload in self._frames.feed(data):
+            self.appended += HEADER_BYTES + len(payload)
             yield from self._take(kind, payload)
             yield b""
 

@@ -19,7 +19,6 @@ from gateway.protocol import Settings
 from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
-from gateway.protocols.pravega.frames import HEADER_BYTES
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.reads import Answer, Found, Read
@@ -47,8 +46,8 @@ _READ = 20.0
 
 _CHANGE_EARNS = 4
 """Messages that a change allows, beside one for each event: a block takes up to four."""
-_APPEND_BYTES, _RECORD_BYTES = 44, 64
-"""The least that an append takes beside its data: on the wire, and in the journal."""
+_RECORD_BYTES = 64
+"""What a change takes in the journal beside its body."""
 _GROWTH, _GROWTH_KIB = 4, 64
 """An append may take so many times its size on disk; and all, at once, so many KiB more."""
 
@@ -68,6 +67,7 @@ class _Session(Protocol):
     cost: float
     control: int
     moved: int
+    appended: int
 
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
@@ -122,9 +122,9 @@ class PravegaListener:
 class PravegaServer:
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
-    __slots__ = ("_closed", "_connection", "_container", "_control", "_ending",
-                 "_first", "_growth", "_input", "_listener", "_reads", "_refusal",
-                 "_session", "_steps", "_submitted_full", "_unstored",
+    __slots__ = ("_appended", "_closed", "_connection", "_container", "_control",
+                 "_ending", "_first", "_growth", "_input", "_listener", "_reads",
+                 "_refusal", "_session", "_steps", "_submitted_full", "_unstored",
                  "_valve")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
@@ -141,6 +141,8 @@ class PravegaServer:
         self._control = ControlBudget(
             listener.container.clock.seconds, listener.control_messages
         )
+        self._appended = 0
+        """Bytes of append commands since the last change."""
         self._growth: ControlBudget | None = None
         """None: no append took much more than it brought."""
         self._unstored = self._submitted_full = 0
@@ -218,6 +220,8 @@ class PravegaServer:
         """
         control, session.control = session.control, 0
         moved, session.moved = session.moved, 0
+        self._appended += session.appended
+        session.appended = 0
         if isinstance(step, Change):
             self._control.earn(_CHANGE_EARNS + step.count + moved)
             why = self._check_growth(step)
@@ -232,11 +236,10 @@ class PravegaServer:
 
         Each of them has the name of its segment in the journal.
         """
-        size = len(change.body) + _RECORD_BYTES
-        data = change.payload_bytes + HEADER_BYTES * change.count
-        size -= _GROWTH * (_APPEND_BYTES + data)
-        if not change.count or size <= 0:
-            return None
+        sent, self._appended = self._appended, 0
+        size = len(change.body) + _RECORD_BYTES - _GROWTH * sent
+        if not sent or size <= 0:
+            return None  # no append, or one that brings enough
         if self._growth is None:
             self._growth = ControlBudget(
                 self._container.clock.seconds,

@@ -17,7 +17,7 @@ from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import Appends
 from gateway.protocols.pravega.codec import REQUESTS, Message, decode, encode
 from gateway.protocols.pravega.errors import SegmentError
-from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
@@ -90,6 +90,8 @@ class Session:
         """As how many messages more large ones count that move no data, likewise."""
         self.moved = 0
         """Entries of tables that were read, likewise."""
+        self.appended = 0
+        """Bytes of append commands, likewise."""
 
     @property
     def held_bytes(self) -> int:
@@ -116,7 +118,9 @@ class Session:
             message = decode(code, payload)
             step = self._take(message)
             self.cost += BYTE * len(payload)
-            if not isinstance(message, Appends.MESSAGES):
+            if isinstance(message, Appends.MESSAGES):
+                self.appended += HEADER_BYTES + len(payload)
+            else:
                 self.cost += _BYTE * len(payload)
                 self.control += len(payload) // _CONTROL_BYTES
             self.cost += _REPLY_BYTE * max(self._replies.held_bytes - waiting, 0)

@@ -94,6 +94,11 @@ ATTACKS = [
         _numbered(lambda n: _append(n, _event())),
         opening=_segment(_LONG),
     ),
+    _attack(
+        "appends to a transaction with a long name",
+        _numbered(lambda n: _append(n, _event())),
+        opening=_segment(f"{_LONG[:960]}#transaction.{'0' * 32}"),
+    ),
     _attack("appends of no event", _numbered(lambda n: _append(n, b""))),
     _attack("appends that are no events", _numbered(lambda n: _append(n, b"x"))),
     _message("appends that are stored", _append(0, _event()), endless=True),
