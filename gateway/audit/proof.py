@@ -17,6 +17,7 @@ events are not asked for: they would be news in every look.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal, runs_in
 from gateway.audit.lake import Lake, Problem, Unusable
 from gateway.audit.ranges import Ranges
+from gateway.store import mark
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import known_holes
@@ -158,24 +160,37 @@ class _View:
         self._until: dict[str, int] = {}
 
     def look(self) -> Report:
+        # First of all, so that what it speaks of can be found in a place read later.
+        marked = self._marked()
         self._journal = read_journal(self._directories.journal)
         self._spool = spool_files(self._directories.spool)
         self._lake.look()
         self._aside = self._moved_aside()
         self._archive = spool_files(self._directories.archive)
         names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
-        names |= self._until.keys()
+        names |= self._until.keys() | marked.keys()
         if self._node is not None:
             names &= {self._node}
         problems = list(self._lake.problems)
-        nodes = [self._judge(name, problems) for name in sorted(names)]
+        nodes = [
+            self._judge(name, problems, marked.get(name, 0)) for name in sorted(names)
+        ]
         return Report(nodes, problems)
 
-    def _judge(self, name: str, problems: list[Problem]) -> Node:
+    def _marked(self) -> dict[str, int]:
+        """How far each node had come at least, by its mark."""
+        found: dict[str, int] = {}
+        for path in self._directories.state.glob(f"*/{mark.NAME}"):
+            with contextlib.suppress(FileNotFoundError):
+                if (read := mark.decode(path.read_bytes())) is not None:
+                    found[path.parent.name] = read.durable
+        return found
+
+    def _judge(self, name: str, problems: list[Problem], marked: int) -> Node:
         journal = self._journal.get(name, JournalContent())
         spool, archive = self._spool.get(name, []), self._archive.get(name, [])
         lake = self._lake.nodes.get(name, Counts())
-        last = max(journal.last, lake.last, *_lasts(spool), *_lasts(archive))
+        last = max(marked, journal.last, lake.last, *_lasts(spool), *_lasts(archive))
         last = self._until.setdefault(name, last)
         asked = Ranges.of([(self._first, last)])
         problems += journal.problems

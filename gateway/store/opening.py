@@ -3,8 +3,8 @@
     1. read the catalog: which segments are files already
     2. recover the journal (`gateway.store.journal.recovery`)
     3. finish what was being published (`Publisher.recover`)
-    4. go on behind every lsn that was ever given: the journal's, the catalog's and those
-       in file names, which outlive a journal directory that was lost
+    4. go on behind every lsn that was ever given: the journal's, the catalog's, the mark's
+       and those in file names, which outlive a journal directory that was lost
 
 `gateway.store.storage` gives what is opened its threads; tests use it without any.
 """
@@ -23,11 +23,15 @@ from gateway.store.disk import Disk
 from gateway.store.journal import Log, Loss, Recovered, Segment, recover
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.journal.segment import parse_name
+from gateway.store.mark import Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 
 __all__ = ["MissingProtocol", "Opened", "open_node"]
+
+
+_UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 
 
 class MissingProtocol(Unreadable):
@@ -57,6 +61,7 @@ class Opened:
     """Everything up to this lsn has been given to Spark."""
     losses: Sequence[Loss]
     """What was acknowledged and the journal can not give back."""
+    marker: Marker
     repairs: Sequence[str]
     """What was damaged and could be made good, a sentence each."""
     remembered: Sequence[str]
@@ -88,12 +93,19 @@ def open_node(
     remembered = saved_names(state, disk)
     published = (directories.spool, directories.archive)
     names = [name for directory in published for name in disk.names(directory)]
+    marker = Marker(state, disk)
+    mark, damaged_mark = marker.read()
     try:
         visible = [name.removeprefix(".") for name in names]
-        catalog = Catalog(journal, disk, node, visible)
+        catalog = Catalog(journal, disk, node, visible, mark.published)
     except Damaged as why:
         raise Unreadable(str(why)) from None
-    found = recover(journal, disk, unpublished=catalog.unpublished)
+    given = max(catalog.last_lsn, last_lsn(node, names))
+    found = recover(journal, disk, given=given, unpublished=catalog.unpublished)
+    if mark.durable >= found.next_lsn:
+        lost = mark.durable - found.next_lsn + 1
+        found.losses.append(Loss(marker.path, found.next_lsn, lost, _UNKNOWN))
+        found.next_lsn = mark.durable + 1
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
@@ -108,12 +120,11 @@ def open_node(
         clock=clock,
     )
     unpublished = publisher.recover(found.segments)
-    given = max(catalog.last_lsn, last_lsn(node, names))
     return Opened(
         log=Log(
             journal,
             disk,
-            max(found.next_lsn, given + 1),
+            found.next_lsn,
             reserve=reserve,
             clock=clock,
         ),
@@ -122,7 +133,8 @@ def open_node(
         unpublished=unpublished,
         published_lsn=unpublished[0].first_lsn - 1 if unpublished else given,
         losses=found.losses,
-        repairs=catalog.repairs,
+        repairs=[*catalog.repairs, *filter(None, [damaged_mark])],
+        marker=marker,
         remembered=remembered,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),

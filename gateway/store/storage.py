@@ -11,6 +11,7 @@ one, the spool publishes it, the checkpoint removes it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,6 +147,7 @@ class Storage:
             on_done=self._done,
             on_expired=callbacks.expired,
             also_reserved=lambda: self.checkpoint.reserved_bytes,
+            on_look=self._mark,
         )
         self.journal = Journal(
             opened.log,
@@ -199,6 +201,11 @@ class Storage:
         )
         return storage
 
+    def _mark(self, *, now: bool = False) -> None:
+        """In the spool's thread, about once a second."""
+        lsns = self.journal.durable_lsn, self.spool.published_lsn
+        self._opened.marker.write(*lsns, now=now)
+
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)
 
@@ -236,3 +243,5 @@ class Storage:
         await self.journal.stop()
         await self.spool.stop()
         await self.checkpoint.stop()
+        with contextlib.suppress(OSError):
+            self._mark(now=True)

@@ -87,6 +87,33 @@ def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
         eventually(lambda: not pid_file.exists(), "it has ended")
 
 
+def test_a_lost_end_of_the_journal_is_told(
+    start: Callable[..., Any], gateway_command: Callable[..., Any]
+) -> None:
+    """Whoever removes the open segment: its events are missed, by lsn, and their lsns
+    are not given again.
+    """
+    daemon = start(spool={"roll_interval": "1h"})
+    with PyLogBeatClient(*daemon.address()) as client:
+        client.send([event(number) for number in range(5)])
+    mark = daemon.data / "state" / "gw-1" / "mark"
+    eventually(
+        lambda: mark.exists() and b'"durable":5' in mark.read_bytes(), "the mark"
+    )
+    daemon.kill()
+    for path in (daemon.data / "journal" / "gw-1").glob("*.journal"):
+        path.unlink()
+    daemon.start()
+    assert "no segment has them (lsn 1, 5 acknowledged events)" in daemon.log
+    with PyLogBeatClient(*daemon.address()) as client:
+        client.send([event(5)])
+    assert daemon.status()["journal"]["durable_lsn"] == 6
+    found = gateway_command("audit", "--config", daemon.config, "--json")
+    assert found.returncode == 1
+    [hole] = json.loads(found.stdout)["nodes"][0]["holes"]
+    assert (hole["first"], hole["last"]) == (1, 5)
+
+
 def test_a_renamed_node_leaves_nothing_behind(
     start: Callable[..., Any],
     prepare: Callable[..., Any],

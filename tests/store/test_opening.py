@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
+from gateway.store.journal import segment
 from gateway.store.lock import Locked
 from gateway.store.opening import MissingProtocol, Opened, open_node
 from gateway.store.spool import file_name
@@ -123,6 +125,61 @@ def test_damage_is_no_protocol(
     path.write_bytes(path.read_bytes().replace(b"plain", b"plaim"))
     assert start("plain").log.next_lsn == 2
     assert start().log.next_lsn == 2
+
+
+def test_the_mark_knows_how_far_the_journal_went(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """Its end is cut, or all of it is gone: that is told, and no lsn is given twice."""
+    opened = start("plain")
+    store(opened, "plain", b"a", b"b")
+    opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 3, b"c,d,e", 5)])
+    opened.marker.write(5, 0)
+    last = directories.journal_of("gw") / segment.name(3)
+    last.write_bytes(last.read_bytes()[:-1])
+    opened = start("plain")
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(3, 3)]
+    assert opened.log.next_lsn == 6
+    for directory in (directories.journal, directories.spool):
+        shutil.rmtree(directory)
+    opened = start("plain")
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(1, 5)]
+    assert opened.log.next_lsn == 6
+
+
+def test_the_mark_knows_what_was_published(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """Where the catalog lost its last lines, nothing is published again."""
+    opened = start("plain", remembering=True)
+    for body in (b"a", b"b"):
+        store(opened, "plain", body)
+    opened = start("plain", remembering=True)
+    catalog = directories.journal_of("gw") / "catalog"
+    for sealed, lines in zip(opened.unpublished, (1, 2), strict=True):
+        opened.publisher.publish(sealed)
+        assert len(catalog.read_bytes().splitlines()) == lines
+    opened.marker.write(2, 2)
+    shutil.rmtree(directories.spool)  # the job has taken them
+    whole = catalog.read_bytes()
+    first = whole.splitlines(keepends=True)[0]
+    for rest in (b"", first, first + whole[len(first) :].replace(b"2", b"3")):
+        catalog.write_bytes(rest)
+        opened = start("plain", remembering=True)
+        assert opened.unpublished == []
+        assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
+        assert len(opened.repairs) == 1
+
+
+def test_a_damaged_mark_is_told(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """It is no reason not to start."""
+    (directories.state_of("gw")).mkdir(parents=True)
+    (directories.state_of("gw") / "mark").write_bytes(b"?")
+    assert start().repairs == [
+        f"{directories.state_of('gw')}/mark is damaged; it is written anew"
+    ]
 
 
 def test_files_that_are_not_ours_are_left_alone(

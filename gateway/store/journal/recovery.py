@@ -7,8 +7,9 @@
     3. cut what does not count off each segment; sync it, so that what we now take
        for stored is stored, and what we do not is gone, even if the power goes in
        the next second and takes the later segments with it
-    4. a file that holds no batch is removed; one that is no segment is set aside
-       under a `.damaged` name, never deleted
+    4. a file that holds no batch is removed; a damaged header is mended where its
+       first record is good; what is no segment even so is set aside under a `.damaged`
+       name, never deleted
     5. what was acknowledged and can not be read is reported, lsn by lsn
 
 Of what a file may hold only the format of another version stops the start
@@ -18,7 +19,7 @@ Of what a file may hold only the format of another version stops the start
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,43 +60,73 @@ def recover(
     directory: Path,
     disk: Disk,
     *,
+    given: int = 0,
     unpublished: Callable[[int], int] = lambda lsn: lsn,
 ) -> Recovered:
     """Recover; a crash at any moment of it, or right after, changes nothing.
 
-    *unpublished* gives the first lsn from one on that is in no file: a segment that
-    was published and removed is no loss, though an older one may still be there.
+    Everything up to lsn *given* was published.  *unpublished* gives the first lsn from
+    one on that is in no file: a segment that was published and removed is no loss, though
+    an older one may still be there.
     """
-    found = Recovered()
+    found = Recovered(next_lsn=given + 1)
     names = [name for name in disk.names(directory) if disk.is_file(directory / name)]
-    for _, before, name in segment.in_order(names):
-        _recover_one(directory / name, before, disk, found, unpublished)
-    for name in disk.names(directory):
-        if name.endswith(DAMAGED):
-            _reserve(directory / name, disk, found)
+    in_order = segment.in_order(names)
+    firsts = [first for first, _, _ in in_order]
+    if given:
+        firsts.append(given + 1)
+    aside = [
+        _held(directory / name, firsts, disk)
+        for name in names
+        if name.endswith(DAMAGED)
+    ]
+
+    def expected() -> int:
+        """The lsn that the next segment should begin with, at the latest."""
+        lsn = unpublished(found.next_lsn)
+        for held in aside:
+            lsn = held.stop if lsn in held else lsn
+        return lsn
+
+    for first, before, name in in_order:
+        path = directory / name
+        try:
+            _recover_one(path, first, before, disk, found, expected)
+        except segment.OtherFormat:
+            raise
+        except segment.InvalidSegment as why:
+            aside += _set_aside(path, firsts, str(why), disk, found)
+    # No lsn is given twice that a damaged segment may have held.
+    found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
     disk.sync_directory(directory)
     return found
 
 
 def _recover_one(
     path: Path,
+    first: int,
     before: int | None,
     disk: Disk,
     found: Recovered,
-    unpublished: Callable[[int], int],
+    expected: Callable[[], int],
 ) -> None:
+    """Raises `segment.InvalidSegment`, OSError."""
     data = disk.read(path)
+    mended = False
     try:
-        scan = segment.Scan(data, before=before).survey()
-    except segment.OtherFormat:
-        raise
+        scan = segment.Scan(data, before=before)
     except segment.InvalidSegment as why:
-        _set_aside(path, len(data), str(why), disk, found)
-        return
+        whole = segment.mend_header(data, first)
+        if whole is None or isinstance(why, segment.OtherFormat):
+            raise
+        data, mended = whole, True
+        scan = segment.Scan(data, before=before)
+        found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
+    scan.survey()
     first, end = scan.header.first_lsn, scan.next_lsn
-    expected = unpublished(found.next_lsn)
-    if first > expected and found.segments:
-        found.losses.append(Loss(path, expected, first - expected, "missing before it"))
+    missing = expected()
+    if first > missing:
+        found.losses.append(Loss(path, missing, first - missing, "missing before it"))
     found.losses += [
         Loss(path, d.first_lsn, d.events, f"{d.length} damaged bytes at {d.offset}")
         for d in scan.damage
@@ -108,7 +139,9 @@ def _recover_one(
     try:
         if len(data) > scan.end:
             file.truncate(scan.end)
-        if not scan.sealed:
+        if mended:
+            file.rewrite(data[: scan.end])
+        elif not scan.sealed:
             # The last sync may have failed; a full disk must not prevent a start.
             with contextlib.suppress(OSError):
                 file.rewrite(data[: scan.end])
@@ -119,24 +152,28 @@ def _recover_one(
     found.protocols[path] = scan.protocols
 
 
-def _set_aside(path: Path, size: int, why: str, disk: Disk, found: Recovered) -> None:
+def _set_aside(
+    path: Path, firsts: Sequence[int], why: str, disk: Disk, found: Recovered
+) -> list[range]:
+    """The lsns that it may have held."""
     # A crash while a segment is made leaves less than a header, and no event.
-    if size <= segment.HEADER_BYTES:
+    if disk.size(path) <= segment.HEADER_BYTES:
         disk.unlink(path)
-        return
+        return []
     aside = path.with_name(path.name + DAMAGED)
     disk.rename(path, aside)
-    lost = _reserve(aside, disk, found)
-    found.losses.append(Loss(path, lost, size, f"{why}; at most"))
+    held = _held(aside, firsts, disk)
+    found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
+    return [held]
 
 
-def _reserve(aside: Path, disk: Disk, found: Recovered) -> int:
-    """Give no lsn out twice that a damaged segment may have held; returns its first.
+def _held(aside: Path, firsts: Sequence[int], disk: Disk) -> range:
+    """The lsns that a damaged segment may have held.
 
-    How many events it held is unknown.  No event takes less than a byte, so this
-    leaves a hole that the audit shows.
+    It ended where a later one begins, or before what was published later: *firsts*.
+    And no event takes less than a byte.
     """
     parsed = segment.parse_name(aside.name.removesuffix(DAMAGED))
     first = parsed[0] if parsed else 0
-    found.next_lsn = max(found.next_lsn, first + disk.size(aside))
-    return first
+    ends = [first + disk.size(aside), *(lsn for lsn in firsts if lsn > first)]
+    return range(first, min(ends))

@@ -53,6 +53,7 @@ __all__ = [
     "OtherFormat",
     "Scan",
     "in_order",
+    "mend_header",
     "name",
     "parse_name",
 ]
@@ -64,6 +65,7 @@ UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")
 _MAGIC = b"gwjrnl\r\n"
 _HEADER = struct.Struct("<8sHHIqqI")
 HEADER_BYTES = _HEADER.size
+_SALT_AT = 12
 _SYNC = 0x9C5A_E7D1
 _SYNC_BYTES = struct.pack("<I", _SYNC)
 _FIXED = struct.Struct("<IBBHIIqQ")
@@ -126,6 +128,23 @@ class Header:
         if version != VERSION:
             raise OtherFormat(f"journal format {version}; this version reads {VERSION}")
         return cls(lsn, created, salt)
+
+
+def mend_header(data: bytes, first_lsn: int) -> bytes | None:
+    """A segment with a damaged header, with a good one; None if that can not be.
+
+    All that matters of a header is the salt, and the first record's sum tells whether a
+    salt is the right one: the one that is there, or with one of its bits flipped.
+    """
+    if len(data) < HEADER_BYTES + _RECORD.size:
+        return None
+    fixed = data[HEADER_BYTES : HEADER_BYTES + _FIXED.size]
+    fixed_sum, _ = _SUMS.unpack_from(data, HEADER_BYTES + _FIXED.size)
+    (found,) = _U32.unpack_from(data, _SALT_AT)
+    for salt in (found, *(found ^ 1 << bit for bit in range(32))):
+        if _crc(salt, fixed) == fixed_sum:
+            return Header(first_lsn, 0, salt).encode() + data[HEADER_BYTES:]
+    return None
 
 
 def name(first_lsn: int, attempt: int = 0) -> str:

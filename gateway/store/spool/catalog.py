@@ -33,9 +33,15 @@ class Catalog:
     """The file `catalog` in the journal's directory; the spool's thread owns it."""
 
     def __init__(
-        self, directory: Path, disk: Disk, node: str = "", names: Iterable[str] = ()
+        self,
+        directory: Path,
+        disk: Disk,
+        node: str = "",
+        names: Iterable[str] = (),
+        published: int = 0,
     ) -> None:
-        """*names* are those of the node's files, wherever they are: see `mend`.
+        """*names* are those of the node's files, wherever they are; everything up to
+        lsn *published* was published: see `mend`.
 
         Raises `Damaged`, OSError.
         """
@@ -43,7 +49,7 @@ class Catalog:
         self._disk = disk
         lines = parse(disk.read(self.path)) if disk.exists(self.path) else []
         try:
-            known, repairs = mend(lines, node, names)
+            known, repairs = mend(lines, node, names, published)
         except Damaged as why:
             raise Damaged(f"{self.path}: {why}") from None
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]

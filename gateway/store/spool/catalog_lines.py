@@ -5,7 +5,7 @@
 A last line without its newline was torn by a crash and never counted.  Any other line
 that does not fit its CRC was synced, so something is published that it would name.  In
 between other lines that is all that lies between their lsns: files are published in order.
-Of the last lines only names of files can tell.
+Of the last lines only names of files can tell, and the mark (`gateway.store.mark`).
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def mend(
-    lines: list[Entry | None], node: str, names: Iterable[str]
+    lines: list[Entry | None], node: str, names: Iterable[str], published: int = 0
 ) -> tuple[list[Entry], list[str]]:
-    """The entries, those of damaged lines too; and a sentence for each repair.
+    """The entries, those of damaged and missing lines too; a sentence for each repair.
 
-    *names* are those of the node's files, hidden ones without their `.`.  Raises
-    `Damaged`.
+    *names* are those of the node's files, hidden ones without their `.`.  Everything up
+    to lsn *published* was published, whatever the lines say.  Raises `Damaged`.
     """
     files = sorted(_files(node, names))
     found: list[Entry] = []
@@ -91,12 +91,21 @@ def mend(
             missing = _between(node, first, following.first - 1, files)
         else:
             missing = _behind(first, files)
+            if not missing and len(some) == 1:
+                # One line, and it said all that is published behind the others.
+                missing = _between(node, first, published, files)
             if len(missing) < len(some):
                 raise Damaged(_what_to_do(node, first, numbers))
         found += missing
         last = missing[-1].last if missing else first - 1
         said.append(
             f"line {numbers} damaged: lsns {first} to {last} count as published"
+        )
+    last = found[-1].last if found else 0
+    if last < published:
+        found += _between(node, last + 1, published, files)
+        said.append(
+            f"lines missing at the end: lsns {last + 1} to {published} count as published"
         )
     return found, said
 

@@ -71,6 +71,7 @@ class Spool:
     _on_done: Callable[[Segment], None] = lambda _: None
     _on_expired: Callable[[], None] = lambda: None
     _also_reserved: Callable[[], int] = lambda: 0
+    _on_look: Callable[[], None] = lambda: None
 
     def __attrs_post_init__(self) -> None:
         self.backlog_bytes = 0
@@ -191,6 +192,7 @@ class Spool:
         try:
             self._watch()
             self._expiry.run(self.levels.archive.bytes)
+            self._on_look()
         except Exception as why:
             if not self._blind:
                 self._log.error(

@@ -55,7 +55,7 @@ def test_metadata_alone_is_kept(directory: Path, make: Callable[..., Batch]) -> 
         log.commit([make(body, 0)])
         log.seal()
     log.commit([make(b"3", 0)])
-    found = recover(directory, disk)
+    found = recover(directory, disk, given=4)
     assert [s.path.name for s in found.segments] == [
         segment.name(5),
         segment.name(5, 1),
@@ -97,9 +97,62 @@ def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
     log = Log(directory, disk, 5)
     log.commit([make(b"x", 3)])
     path = directory / segment.name(5)
-    path.write_bytes(b"?" + path.read_bytes()[1:])
-    first = recover(directory, disk)
+    path.write_bytes(bytes(64) + path.read_bytes()[64:])
+    first = recover(directory, disk, given=4)
     assert [loss.first_lsn for loss in first.losses] == [5]
     assert (directory / f"{path.name}.damaged").exists()
     assert first.next_lsn >= 8
-    assert recover(directory, disk) == Recovered([], first.next_lsn, [])
+    assert recover(directory, disk, given=4) == Recovered([], first.next_lsn, [])
+
+
+def test_a_flipped_bit_in_a_header_costs_nothing(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """It is mended on the disk, and told once."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    log.commit([make(b"x", 3)])
+    path = directory / segment.name(1)
+    whole = path.read_bytes()
+    for bit in range(segment.HEADER_BYTES * 8):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        found = recover(directory, disk)
+        assert [(one.events, one.why[-10:]) for one in found.losses] == [
+            (0, "was mended")
+        ]
+        assert (found.segments[0].events, found.next_lsn) == (3, 4)
+        again = recover(directory, disk)
+        assert (again.losses, again.segments) == ([], found.segments)
+
+
+def test_the_next_segment_bounds_what_a_damaged_one_held(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Its name says how many events are lost; their lsns are not given again."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    log.commit([make(b"x" * 5000, 3)])
+    log.seal()
+    log.commit([make(b"y", 2)])
+    path = directory / segment.name(1)
+    path.write_bytes(bytes(64) + path.read_bytes()[64:])
+    found = recover(directory, disk)
+    assert [(one.first_lsn, one.events) for one in found.losses] == [(1, 3)]
+    assert found.next_lsn == 6
+    assert recover(directory, disk).losses == []
+
+
+def test_a_missing_oldest_segment_is_reported(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """What was published ends before it; nobody else can have its events."""
+    disk = RealDisk()
+    log = Log(directory, disk, 4)
+    log.commit([make(b"x", 3)])
+    log.seal()
+    log.commit([make(b"y", 2)])
+    (directory / segment.name(4)).unlink()
+    found = recover(directory, disk, given=3)
+    assert [(one.first_lsn, one.events) for one in found.losses] == [(4, 3)]

@@ -1,0 +1,88 @@
+"""The mark: how far a node had come, kept beside its state, a second late at most.
+
+A journal whose end is cut, damaged or gone looks like one that was never longer, and so
+does a catalog.  The mark says how far at least they reached: what is missing is told, and
+no lsn is given twice.
+
+    state/NODE/mark     crc32c (8 hex digits) | space | {"durable": …, "published": …} | newline
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import google_crc32c
+import msgspec
+from attrs import define
+
+from gateway.store.disk import Disk
+
+__all__ = ["NAME", "Mark", "Marker", "decode"]
+
+NAME = "mark"
+_SECONDS = 1.0
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Both are lsns; everything up to them was."""
+
+    durable: int = 0
+    published: int = 0
+
+    def encode(self) -> bytes:
+        """Its bytes on disk."""
+        text = msgspec.json.encode(self)
+        return b"%08x %b\n" % (google_crc32c.value(text), text)
+
+
+def decode(data: bytes) -> Mark | None:
+    """What a file says; None if it is damaged."""
+    crc, text = data[:9], data[9:-1]
+    if crc != b"%08x " % google_crc32c.value(text):
+        return None
+    return msgspec.json.decode(text, type=Mark)
+
+
+@define(eq=False, slots=False)
+class Marker:
+    """Writes the mark of one node, in its state directory.  Blocks."""
+
+    _directory: Path
+    _disk: Disk
+    _clock: Callable[[], float] = time.monotonic
+
+    def __attrs_post_init__(self) -> None:
+        self._written = Mark()
+        self._next = self._clock()
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._directory / NAME
+
+    def read(self) -> tuple[Mark, str | None]:
+        """What was marked, and a sentence if that can not be told.  Raises OSError."""
+        if not self._disk.exists(self.path):
+            return Mark(), None
+        found = decode(self._disk.read(self.path))
+        if found is None:
+            return Mark(), f"{self.path} is damaged; it is written anew"
+        return found, None
+
+    def write(self, durable: int, published: int, *, now: bool = False) -> None:
+        """Once a second, or *now*, if anything has changed.  Raises OSError."""
+        mark = Mark(durable, published)
+        if mark == self._written or not (now or self._clock() >= self._next):
+            return
+        self._next = self._clock() + _SECONDS
+        new = self._directory / f".{NAME}"
+        self._disk.unlink(new)
+        with contextlib.closing(self._disk.create(new)) as file:
+            file.write([mark.encode()])
+            file.sync()
+        self._disk.rename(new, self.path)
+        self._disk.sync_directory(self._directory)
+        self._written = mark
