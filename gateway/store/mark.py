@@ -4,7 +4,7 @@ A journal whose end is cut, damaged or gone looks like one that was never longer
 does a catalog.  The mark says how far at least they reached: what is missing is told, and
 no lsn is given twice.
 
-    state/NODE/mark     crc32c (8 hex digits) | space | {"durable": …, "published": …} | newline
+    state/NODE/mark     crc32c (8 hex digits) | space | {"durable": …, …} | newline
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ _SECONDS = 1.0
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Both are lsns; everything up to them was."""
+    """Everything up to these lsns was durable, and published."""
 
     durable: int = 0
     published: int = 0
+    newest: float = 0.0
+    """When the newest published file was modified, in seconds since the epoch: the next
+    one is no older, whatever the clock says then."""
 
     def encode(self) -> bytes:
         """Its bytes on disk."""
@@ -72,9 +75,8 @@ class Marker:
             return Mark(), f"{self.path} is damaged; it is written anew"
         return found, None
 
-    def write(self, durable: int, published: int, *, now: bool = False) -> None:
+    def write(self, mark: Mark, *, now: bool = False) -> None:
         """Once a second, or *now*, if anything has changed.  Raises OSError."""
-        mark = Mark(durable, published)
         if mark == self._written or not (now or self._clock() >= self._next):
             return
         self._next = self._clock() + _SECONDS

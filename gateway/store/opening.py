@@ -118,6 +118,7 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
+        newest=mark.newest,
     )
     unpublished = publisher.recover(found.segments)
     return Opened(

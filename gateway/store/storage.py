@@ -30,6 +30,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lock import Locked, lock, lock_directory
+from gateway.store.mark import Mark
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
@@ -203,8 +204,12 @@ class Storage:
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
-        lsns = self.journal.durable_lsn, self.spool.published_lsn
-        self._opened.marker.write(*lsns, now=now)
+        mark = Mark(
+            self.journal.durable_lsn,
+            self.spool.published_lsn,
+            self._opened.publisher.newest,
+        )
+        self._opened.marker.write(mark, now=now)
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)

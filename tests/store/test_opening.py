@@ -19,6 +19,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
 from gateway.store.journal import segment
 from gateway.store.lock import Locked
+from gateway.store.mark import Mark
 from gateway.store.opening import MissingProtocol, Opened, open_node
 from gateway.store.spool import file_name
 from gateway.store.storage import Storage, StorageCallbacks
@@ -134,7 +135,7 @@ def test_the_mark_knows_how_far_the_journal_went(
     opened = start("plain")
     store(opened, "plain", b"a", b"b")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 3, b"c,d,e", 5)])
-    opened.marker.write(5, 0)
+    opened.marker.write(Mark(5, 0))
     last = directories.journal_of("gw") / segment.name(3)
     last.write_bytes(last.read_bytes()[:-1])
     opened = start("plain")
@@ -159,7 +160,7 @@ def test_the_mark_knows_what_was_published(
     for sealed, lines in zip(opened.unpublished, (1, 2), strict=True):
         opened.publisher.publish(sealed)
         assert len(catalog.read_bytes().splitlines()) == lines
-    opened.marker.write(2, 2)
+    opened.marker.write(Mark(2, 2))
     shutil.rmtree(directories.spool)  # the job has taken them
     whole = catalog.read_bytes()
     first = whole.splitlines(keepends=True)[0]
@@ -169,6 +170,19 @@ def test_the_mark_knows_what_was_published(
         assert opened.unpublished == []
         assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
         assert len(opened.repairs) == 1
+
+
+def test_a_clock_that_is_wrong_makes_no_older_files(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """After a boot in 1970, with an empty spool, a file still is the newest."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    opened.marker.write(Mark(1, 0, newest=4e9))
+    opened = start("plain")
+    done = opened.publisher.publish(opened.unpublished[0])
+    assert done is not None
+    assert done.path.stat().st_mtime == 4e9
 
 
 def test_a_damaged_mark_is_told(

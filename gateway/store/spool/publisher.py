@@ -63,8 +63,10 @@ class Publisher:
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
 
+    newest: float = field(default=0.0, kw_only=True)
+    """When the newest file was modified; the next one is no older."""
+
     def __attrs_post_init__(self) -> None:
-        self._newest = 0.0
         self._complete: tuple[Entry, Counter[str]] | None = None
         """The last hidden file that was written, and its flaws.  It is left alone if
         only its catalog entry failed: that line may be durable all the same, and would
@@ -82,7 +84,7 @@ class Publisher:
                 # Somebody may take it while we look.
                 with contextlib.suppress(FileNotFoundError):
                     modified = self._disk.modified(self._spool / name)
-                    self._newest = max(self._newest, modified)
+                    self.newest = max(self.newest, modified)
         self._disk.sync_directory(self._spool)
         return [left for sealed in segments if (left := self._unpublished_part(sealed))]
 
@@ -171,8 +173,8 @@ class Publisher:
             raise
         finally:
             sink.file.close()
-        self._newest = max(self._newest, self._clock())
-        self._disk.set_times(path, self._newest)
+        self.newest = max(self.newest, self._clock())
+        self._disk.set_times(path, self.newest)
         self._disk.sync_directory(self._spool)
         decoder.log_failures()
         return written.flaws
