@@ -18,7 +18,7 @@ from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable
 from gateway.event import SCHEMA
 from gateway.store.finder import SpoolFile
-from gateway.store.spool.names import parse_file_name
+from gateway.store.names import parse_file_name
 
 __all__ = ["Verified", "verify"]
 

@@ -8,18 +8,17 @@ tiny: lsns have no holes, so a node is one interval.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gateway.store.disk import Disk
+from gateway.store.names import parse_file_name
 
 __all__ = ["Broken", "Hole", "Ledger", "Ranges", "SpoolFile", "write_json"]
 
 _FORMAT = 2
-_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
 
 
 class Broken(Exception):
@@ -38,8 +37,8 @@ class SpoolFile:
     @classmethod
     def parse(cls, name: str) -> SpoolFile | None:
         """None for any name that the gateway does not give."""
-        match = _NAME.fullmatch(name)
-        return cls(name, match[1], int(match[2]), int(match[3])) if match else None
+        parsed = parse_file_name(name)
+        return None if parsed is None else cls(name, *parsed)
 
 
 class Ranges:

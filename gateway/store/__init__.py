@@ -6,5 +6,8 @@ journal     the write-ahead log
 spool       Parquet files for Spark
 checkpoint  what protocols remember beside their events
 finder      which file holds an event
+mark        how far a node had come, for when the journal ends too early
+orphans     what nodes with another name left
+names       of spool files
 directories, disk, lock
 """

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from gateway.store.directories import Directories
 from gateway.store.disk import read
 from gateway.store.journal import segment
-from gateway.store.spool.names import parse_file_name
+from gateway.store.names import parse_file_name
 
 __all__ = ["Finder", "Gone", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
 from gateway.store.disk import RealDisk
-from gateway.store.spool.names import file_name, parse_file_name
 
 _spans = st.lists(
     st.tuples(st.sampled_from(["a", "b.c-0"]), st.integers(1, 40), st.integers(0, 9))
@@ -59,24 +58,6 @@ def test_ranges_stay_few(spans: list[tuple[str, int, int]]) -> None:
         if (node, lsn - 1) not in as_set(spans)
     ]
     assert len(list(as_ranges(spans))) == len(apart)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        file_name("gw-1", 1, 2000),
-        file_name("gw-1-0.example.org", 2**62, 2**62 + 1),
-        ".events-gw-00000000000000000001-00000000000000000002.parquet",
-        "events-GW-00000000000000000001-00000000000000000002.parquet",
-        "events-gw-1-2.parquet",
-        "events-gw-00000000000000000001-00000000000000000002.parquet.tmp",
-    ],
-)
-def test_names_mean_what_the_spool_says(name: str) -> None:
-    """Both ends of the directory read its names alike."""
-    file = SpoolFile.parse(name)
-    mine = None if file is None else (file.node, file.first, file.last)
-    assert mine == parse_file_name(name)
 
 
 def test_a_ledger_survives(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """Parquet files for Spark, made of sealed journal segments, each exactly once.
 
 spool      the thread
-publisher  one segment becomes one file; with `catalog`, `names`
+publisher  one segment becomes one file; with `catalog`
 parquet    the file; with `decoding`, `columns`
 levels     how full spool and disk are
 expiry     the end of archived files
 """
 
+from gateway.store.names import file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog import Catalog
 from gateway.store.spool.levels import Level
-from gateway.store.spool.names import file_name, last_lsn, parse_file_name
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.spool import Spool
 

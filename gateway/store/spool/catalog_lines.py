@@ -16,7 +16,7 @@ from itertools import groupby
 import google_crc32c
 import msgspec
 
-from gateway.store.spool.names import file_name, parse_file_name
+from gateway.store.names import file_name, parse_file_name
 
 __all__ = ["Damaged", "Entry", "encode", "entries", "mend", "parse"]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from attrs import define
 
 from gateway.store.disk import Disk
-from gateway.store.spool.names import parse_file_name
+from gateway.store.names import parse_file_name
 
 __all__ = ["Expiry"]
 

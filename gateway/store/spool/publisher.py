@@ -27,10 +27,10 @@ from gateway.event import Decode
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
+from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool import parquet
 from gateway.store.spool.catalog import Catalog, Entry
 from gateway.store.spool.decoding import Decoder, fill_gaps
-from gateway.store.spool.names import file_name, parse_file_name
 
 __all__ = ["Published", "Publisher"]
 

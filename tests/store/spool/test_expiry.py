@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.disk import RealDisk
+from gateway.store.names import file_name
 from gateway.store.spool.expiry import Expiry
-from gateway.store.spool.names import file_name
 
 HOUR = 3600.0
 
