@@ -126,7 +126,7 @@ def live(daemon: Daemon, publish: Callable[[], None]) -> None:
 
 def check(crash: Any, disk: Any) -> None:
     marks = disk.marks
-    known = {mark for mark in marks if isinstance(mark, tuple)}
+    known = {mark for mark in marks if type(mark) is tuple}
     daemon = Daemon(crash, disk)
     left = [name for name in ("s", "t") if name + OPEN in daemon.state.segments]
     for name, number in known:
