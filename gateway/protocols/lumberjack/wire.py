@@ -70,6 +70,9 @@ _FRAME = struct.Struct(">2sI")
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 16
 _INFLATE_STEP = 3 << 16
+#: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
+#: of a few bytes would take more memory than is counted.
+_PIECE_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -85,8 +88,8 @@ Token = Window | Frames | Array | Compressed | Inflated
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_full", "_inflater", "_left", "_limit", "_parts", "_tail", "frames",
-                 "inflated")  # fmt: skip
+    __slots__ = ("_full", "_have", "_inflater", "_left", "_limit", "_parts", "_tail",
+                 "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
@@ -94,14 +97,25 @@ class _Inflation:
         self._inflater = isal_zlib.decompressobj()
         self._left = header.size
         self._limit = limits.window_bytes
-        self._parts = [header.head]
+        self._parts: list[bytes | bytearray] = [bytearray(header.head)]
+        self._have = len(header.head)  # bytes in `_parts`
         self._tail = b""  # zlib did not consume it, because …
         self._full = False  # … the last step gave `_INFLATE_STEP` bytes
 
     @property
     def size(self) -> int:
         """How many bytes are buffered."""
-        return sum(map(len, self._parts)) + self.frames.size
+        return self._have + self.frames.size
+
+    def _keep(self, deflated: bytes) -> None:
+        self._have += len(deflated)
+        last = self._parts[-1]
+        if len(deflated) >= _PIECE_BYTES:
+            self._parts.append(deflated)
+        elif isinstance(last, bytearray) and len(last) < _PIECE_BYTES:
+            last += deflated
+        else:
+            self._parts.append(bytearray(deflated))
 
     def advance(self, source: Stream) -> Inflated | None:
         """Inflate one step; None if nothing has arrived that could be inflated."""
@@ -111,7 +125,7 @@ class _Inflation:
             if not deflated:
                 return None
             self._left -= len(deflated)
-            self._parts.append(deflated)
+            self._keep(deflated)
         try:
             inflated = self._inflater.decompress(deflated, _INFLATE_STEP)
         except _ZlibError as why:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -165,6 +168,34 @@ def test_a_frame_in_crumbs_is_not_scanned_again() -> None:
         (1, 3)
     ]
     assert scans < 4100  # one look per length and per item, not one per byte
+
+
+@pytest.mark.parametrize("reads", [[1], [10, 70_000], [1000], [1 << 16], [1 << 20]])
+def test_a_compressed_frame_is_held_in_few_pieces(reads: list[int]) -> None:
+    """However small the reads; asking for its size looks at none of the pieces."""
+
+    class Pieces(list[bytes | bytearray]):
+        def __iter__(self) -> Iterator[bytes | bytearray]:
+            raise AssertionError("all pieces were looked at")
+
+    noise = random.Random(1).randbytes(300_000).hex().encode()
+    frame = wire.compressed(_V2, wire.json(_V2, 1, b"{%b}" % noise))
+    decoder = Decoder(Limits())
+    _drain(decoder, frame[:6])
+    inflation = decoder._inflation
+    assert inflation is not None
+    inflation._parts = Pieces(inflation._parts)
+    at, sizes = 6, itertools.cycle(reads)
+    while at < len(frame) - 1:
+        stop = min(at + next(sizes), len(frame) - 1)
+        _drain(decoder, frame[at:stop])
+        at = stop
+        assert decoder.held_bytes == at + inflation.frames.size
+    assert len(inflation._parts) <= 2 + 2 * len(frame) // wire._PIECE_BYTES
+    inflation._parts = inflation._parts[:]
+    *_, last = _drain(decoder, frame[at:])
+    assert isinstance(last, wire.Compressed)
+    assert last.frame == frame
 
 
 def test_what_was_taken_is_released() -> None:
