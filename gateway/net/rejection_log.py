@@ -2,7 +2,8 @@
 
 One peer's fault must not hide another, nor another fault of the same peer: there is one
 line a minute for each address, listener and rule, and a minute later a line that tells
-how many there were.  A flood from many addresses is told by listener and rule only.
+how many there were.  A flood from many addresses is told by listener and rule only, and
+so are the faults of one address that has found many rules to break.
 """
 
 from __future__ import annotations
@@ -22,10 +23,20 @@ _INTERVAL_SECONDS = 60.0
 _MOST_REMEMBERED = 4096
 _MOST_LINES = 600
 """In a minute, of all peers together."""
+_MOST_LINES_OF_ONE = 20
+"""In a minute, of one address."""
 _MOST_KINDS = 100
 _KIND_CHARACTERS = 100
-#: What a peer chose: quoted text, and numbers.
-_CHOSEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[0-9]+")
+#: What a peer chose: quoted text, hexadecimal, and numbers.
+_CHOSEN = re.compile(
+    r"""
+      '(?:[^'\\]|\\.)*'
+    | "(?:[^"\\]|\\.)*"
+    | \b(?:0x[0-9a-f]+|[0-9a-f]{8,})\b
+    | [0-9]+
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 _Key = tuple[str, str, str]
 """Address, listener, kind of fault."""
@@ -46,9 +57,11 @@ class RejectionLog:
         self._clock = clock
         self._told: OrderedDict[_Key, _Told] = OrderedDict()
         self._left_out: Counter[tuple[str, str]] = Counter()
-        """By listener and kind, where the addresses are too many."""
+        """By listener and kind, where addresses or kinds are too many."""
         self._minute = -_INTERVAL_SECONDS
         self._lines = 0
+        self._lines_of: Counter[str] = Counter()
+        """In this minute, by address, without those that tell what was left out."""
         self._scheduled = False
 
     def admit(self, host: str, listener: str, rule: str) -> bool:
@@ -62,7 +75,7 @@ class RejectionLog:
         told = self._told.get(key)
         if told is not None and now - told.at < _INTERVAL_SECONDS:
             told.left_out += 1
-        elif self._room(now):
+        elif self._room_of(key[0], now):
             self._tell(key, now)
             return True
         else:
@@ -74,10 +87,22 @@ class RejectionLog:
 
     def _room(self, now: float) -> bool:
         """Whether this minute may have one more line."""
-        if now - self._minute >= _INTERVAL_SECONDS:
-            self._minute, self._lines = now, 0
+        self._begin_minute(now)
         self._lines += 1
         return self._lines <= _MOST_LINES
+
+    def _room_of(self, address: str, now: float) -> bool:
+        """Whether it may have one more line about *address*."""
+        self._begin_minute(now)
+        if self._lines_of[address] >= _MOST_LINES_OF_ONE or not self._room(now):
+            return False
+        self._lines_of[address] += 1
+        return True
+
+    def _begin_minute(self, now: float) -> None:
+        if now - self._minute >= _INTERVAL_SECONDS:
+            self._minute, self._lines = now, 0
+            self._lines_of.clear()
 
     def _tell(self, key: _Key, now: float) -> None:
         told = self._told.pop(key, None) or _Told(now)

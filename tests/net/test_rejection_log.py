@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 
 import pytest
@@ -98,3 +100,27 @@ def test_it_forgets_the_oldest_but_not_what_it_left_out(
         clock.pump([20.0] * 3)
     assert len(log._told) == rejection_log._MOST_REMEMBERED
     assert sum("1 more in the last minute: bad frame" in w for w in warnings()) == 1
+
+
+def test_what_it_chose_may_be_hexadecimal(log: RejectionLog) -> None:
+    """Identifiers, headers, single bytes."""
+    assert log.admit("192.0.2.1", "beats", "no writer 00f7a8b9c0d1e2f3 (0x1f)")
+    for number in range(100):
+        rule = f"no writer {hash(str(number)) % 2**64:016x} (0x{number:02x})"
+        assert not log.admit("192.0.2.1", "beats", rule)
+    assert log.admit("192.0.2.1", "beats", "no reader 00f7a8b9c0d1e2f3 (0x1f)")
+
+
+def test_one_address_does_not_use_up_the_lines(
+    log: RejectionLog, clock: Clock, warnings: Texts
+) -> None:
+    """However many rules it finds to break, the next one's first fault is heard."""
+    rules = ["".join(word) for word in itertools.product("klmnopqrst", repeat=3)]
+    heard = sum(log.admit("192.0.2.1", "beats", rule) for rule in rules)
+    assert heard == rejection_log._MOST_LINES_OF_ONE
+    assert log.admit("192.0.2.2", "game", "no token")
+    clock.advance(60)
+    told = [int(re.findall(r"(\d+) more", line)[0]) for line in warnings()]
+    assert sum(told) == 1000 - heard
+    assert len(told) <= rejection_log._MOST_KINDS + 1
+    assert log.admit("192.0.2.1", "beats", "no token")
