@@ -134,7 +134,8 @@ class Limits(Section):
         description="Open connections (number); others wait to be let in",
     )
     connections_per_peer: Count = Field(
-        default=1000, description="Open connections of one address (number)"
+        default=1000,
+        description="Open connections of one address, or of an IPv6 /64 (number)",
     )
     idle: Seconds = Field(
         default=15 * MINUTE, description="Close a connection silent this long (time)"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from gateway.config.model import Limits, ProxyProtocol
 from gateway.interfaces import Refusal
-from gateway.net.limits import ConnectionCounts, descriptor_ceiling, next_descriptor
+from gateway.net.limits import (
+    ConnectionCounts,
+    descriptor_ceiling,
+    network_of,
+    next_descriptor,
+)
 from gateway.net.proxy import TrustedNetworks
 
 __all__ = ["Admission"]
@@ -14,7 +19,7 @@ class Admission:
     """That of one listener.
 
     Behind a load balancer, which sends PROXY headers, `connections_per_peer` is about
-    the hosts that those name.
+    the hosts that those name.  An IPv6 host counts as its /64.
     """
 
     def __init__(self, limits: Limits, proxy: ProxyProtocol | None) -> None:
@@ -47,7 +52,7 @@ class Admission:
     def check_host(self, host: str) -> tuple[Refusal, str] | None:
         """As `check`, for a *host* that a PROXY header named."""
         limit = self._limits.connections_per_peer
-        if self._per_host[host] < limit:
+        if self._per_host[network_of(host)] < limit:
             return None
         key = "limits.connections_per_peer"
         why = Refusal("too many connections from one peer", limit=limit, key=key)
@@ -55,8 +60,8 @@ class Admission:
 
     def add(self, host: str) -> None:
         """Count an open connection."""
-        self._per_host.add(host)
+        self._per_host.add(network_of(host))
 
     def remove(self, host: str) -> None:
         """It is closed."""
-        self._per_host.remove(host)
+        self._per_host.remove(network_of(host))

@@ -43,14 +43,19 @@ class ConnectionCounts:
 
 
 def network_of(host: str) -> str:
-    """Whom *host* is counted with: itself, or the /64 of an IPv6 address."""
+    """Whom *host* is counted with: itself, or the /64 of an IPv6 address.
+
+    An IPv4 address that IPv6 maps is that one.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(address, IPv6Address):
-        return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
-    return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
 
 
 def raise_descriptor_limit() -> int:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 
 Make = Callable[..., Any]
 Run = Callable[..., dict[str, Any]]
@@ -46,6 +46,22 @@ def test_one_peer_can_not_take_all(make_net: Make, warnings: Texts) -> None:
     assert warnings()[0].endswith("limit 2 (limits.connections_per_peer)")
     peers[0].lose()
     assert come(net) is not None
+
+
+def test_an_ipv6_peer_is_its_network(make_net: Make) -> None:
+    """2^64 addresses of one peer share one limit; mapped IPv4 addresses do not."""
+    net = make_net(limits={"connections_per_peer": 2})
+
+    def come(host: str) -> Any:
+        return net.connect(IPv6Address("TCP", host, 4000))
+
+    first = come("2001:db8::1")
+    assert come("2001:db8::2") is not None
+    assert come("2001:db8::3") is None
+    assert come("2001:db8:0:1::1") is not None
+    first.lose()
+    assert come("2001:db8::3") is not None
+    assert all(come(f"::ffff:192.0.2.{number}") for number in range(1, 4))
 
 
 def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:

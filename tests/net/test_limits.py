@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from gateway.net import limits
-from gateway.net.limits import ConnectionCounts, descriptor_ceiling
+from gateway.net.limits import ConnectionCounts, descriptor_ceiling, network_of
 
 
 def test_counts_forget_hosts_without_connections() -> None:
@@ -20,6 +20,21 @@ def test_counts_forget_hosts_without_connections() -> None:
     counts.remove("a")
     assert counts["a"] == 0
     assert not counts._hosts
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8:0:1:2::3", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("unix", "unix"),
+    ],
+)
+def test_whom_a_host_is_counted_with(host: str, network: str) -> None:
+    """An IPv4 address that a PROXY header maps to IPv6 is itself."""
+    assert network_of(host) == network
 
 
 @pytest.mark.parametrize(
