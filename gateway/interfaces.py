@@ -202,11 +202,14 @@ class Connection(Protocol):
     def refuse(self, why: Refusal) -> None:
         """Log once (peer, rule, limit, key), send the reply, close."""
 
-    def report(self, why: Refusal) -> None:
+    def report(self, why: Refusal) -> float:
         """Log something of the peer's that does not end its connection.
 
         Lines of one peer, listener and rule are rate-limited, as those of `refuse`:
         whatever a peer can cause is to be logged through here.
+
+        Returns how many seconds the answer is to wait: 0.0 if *why* is not about
+        `wrong_credentials`.  The connection may be over by then.
         """
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - a state, not a mode

@@ -463,11 +463,10 @@ class AcceptedConnection(Handshake):
         """See `interfaces.Connection`."""
         return has_input(self._transport)
 
-    def report(self, why: Refusal) -> None:
+    def report(self, why: Refusal) -> float:
         """See `interfaces.Connection`."""
         self._listener.report(self, why)
-        if why.wrong_credentials:
-            self._listener.penalty(self)
+        return self._listener.penalty(self) if why.wrong_credentials else 0.0
 
     def refuse(self, why: Refusal) -> None:
         """See `interfaces.Connection`."""

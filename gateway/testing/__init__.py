@@ -42,6 +42,8 @@ class FakeConnection:
         self.refused: Refusal | None = None
         self.reported: list[Refusal] = []
         """What `report` was called with."""
+        self.penalty = 0.0
+        """Seconds that `report` returns for wrong credentials: what a test says."""
         self.closed = False
         """`close` or `refuse` was called: FIN is on its way, nothing is delivered."""
         self.aborted = False
@@ -182,9 +184,10 @@ class FakeConnection:
         self.paused = False
         self._flush()
 
-    def report(self, why: Refusal) -> None:
+    def report(self, why: Refusal) -> float:
         """See `interfaces.Connection`."""
         self.reported.append(why)
+        return self.penalty if why.wrong_credentials else 0.0
 
     def refuse(self, why: Refusal) -> None:
         """Remember the first refusal, send its reply, close."""

@@ -14,6 +14,9 @@ from gateway.net.penalties import Penalties
 Texts = Callable[[], list[str]]
 
 
+_WRONG = Refusal("wrong password", key="options.users", wrong_credentials=True)
+
+
 def deny(connection: Connection, data: bytes) -> None:
     raise Refusal(
         "wrong token", key="options.token", reply=b"no", wrong_credentials=True
@@ -81,8 +84,7 @@ def test_a_report_ends_nothing(make_net: Callable[..., Any], warnings: Texts) ->
     told: list[str] = []
 
     def report(connection: Connection, data: bytes) -> None:
-        why = Refusal("wrong password", key="options.users", wrong_credentials=True)
-        connection.report(why)
+        connection.report(_WRONG)
 
     net = make_net(report, keywords={"on_wrong_credentials": told.append})
     peer = net.peer()
@@ -92,3 +94,19 @@ def test_a_report_ends_nothing(make_net: Callable[..., Any], warnings: Texts) ->
     assert not peer.transport.finished
     assert net.listener.rejected == {}
     assert len(told) == 500
+
+
+def test_a_report_says_how_long_the_answer_is_to_wait(
+    make_net: Callable[..., Any],
+) -> None:
+    """On any connection of the address; what are no credentials costs nothing."""
+    waits: list[float] = []
+
+    def report(connection: Connection, data: bytes) -> None:
+        waits.append(connection.report(_WRONG if data == b"guess" else Refusal("odd")))
+
+    net = make_net(report)
+    for data in (b"guess", b"odd", b"guess", b"guess"):
+        net.peer().send(data)
+    net.peer("192.0.2.2").send(b"guess")
+    assert waits == [0.0, 0.0, 0.25, 0.5, 0.0]

@@ -75,7 +75,10 @@ class ControllerServer:
         self._due: deque[tuple[int, Call, bytes]] = deque()
         """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
-        self._deadlines: dict[Call, IDelayedCall] = {}
+        self._denied: dict[Call, str] = {}
+        """Calls with wrong credentials, whose answer waits: its text."""
+        self._timers: dict[Call, IDelayedCall] = {}
+        """Of calls that wait: when each fails."""
         self._control = control
         self._bad_credentials = 0
         self._draining = self._closed = False
@@ -122,11 +125,12 @@ class ControllerServer:
         try:
             answer = self._answer(call)
         except Failed as why:
+            if why.code is Code.UNAUTHENTICATED:
+                self._deny(call, why.text)
+                return
             self._calls.fail(call, why.code, why.text)
             if why.code is Code.RESOURCE_EXHAUSTED:
                 self._connection.report(Refusal(why.text))
-            if why.code is Code.UNAUTHENTICATED:
-                self._reject_credentials(why.text)
             return
         self._control.earn(_CALL_FRAMES + (len(call.message) + len(answer)) // 1024)
         if self._container.state.durable >= self._controller.last:
@@ -136,7 +140,7 @@ class ControllerServer:
         self._due_bytes += len(answer)
         self._container.flush_after_commit(self)
         if call.timeout is not None:
-            self._deadlines[call] = self._container.clock.callLater(
+            self._timers[call] = self._container.clock.callLater(
                 call.timeout, self._deadline_passed, call
             )
 
@@ -164,19 +168,37 @@ class ControllerServer:
             text = "the controller failed; its log says why"
             raise Failed(Code.INTERNAL, text) from None
 
-    def _reject_credentials(self, why: str) -> None:
+    def _deny(self, call: Call, text: str) -> None:
         # Not closed the first time: a client whose connection closes blames the network,
         # and retries for a minute instead of telling its user what is wrong.
         self._bad_credentials += 1
-        refusal = Refusal(why, key=_CREDENTIALS, wrong_credentials=True)
+        self._denied[call] = text
+        why = Refusal(text, key=_CREDENTIALS, wrong_credentials=True)
         if self._bad_credentials >= _BAD_CREDENTIALS:
+            for denied in tuple(self._denied):
+                self._fail_denied(denied)
             self._calls.drain()
-            refusal.reply = self._calls.output()
-            raise refusal
-        self._connection.report(refusal)
+            why.reply = self._calls.output()
+            raise why
+        seconds = self._connection.report(why)
+        if seconds:
+            self._timers[call] = self._container.clock.callLater(
+                seconds, self._penalty_over, call
+            )
+        else:
+            self._fail_denied(call)
+
+    def _fail_denied(self, call: Call) -> None:
+        self._cancel_timer(call)
+        self._calls.fail(call, Code.UNAUTHENTICATED, self._denied.pop(call))
+
+    def _penalty_over(self, call: Call) -> None:
+        del self._timers[call]
+        self._fail_denied(call)
+        self._send()
 
     def _deadline_passed(self, call: Call) -> None:
-        del self._deadlines[call]
+        del self._timers[call]
         self._calls.fail(call, Code.DEADLINE_EXCEEDED, "not durable in time")
         self._send()
 
@@ -195,7 +217,7 @@ class ControllerServer:
         while self._due and self._due[0][0] <= durable:
             _, call, answer = self._due.popleft()
             self._due_bytes -= len(answer)
-            self._cancel_deadline(call)
+            self._cancel_timer(call)
             self._calls.answer(call, answer)
         if self._due:
             self._container.flush_after_commit(self)
@@ -208,12 +230,12 @@ class ControllerServer:
             return
         while self._due:
             _, call, _ = self._due.popleft()
-            self._cancel_deadline(call)
+            self._cancel_timer(call)
             self._calls.fail(call, Code.UNAVAILABLE, "it could not be stored")
         self._send()
 
-    def _cancel_deadline(self, call: Call) -> None:
-        timer = self._deadlines.pop(call, None)
+    def _cancel_timer(self, call: Call) -> None:
+        timer = self._timers.pop(call, None)
         if timer is not None:
             timer.cancel()
 
@@ -223,7 +245,7 @@ class ControllerServer:
         output = self._calls.output()
         if output:
             self._connection.write(output)
-        self._connection.busy(bool(self._due))
+        self._connection.busy(bool(self._due or self._denied))
         if self._calls.left or (self._draining and not self._calls.open):
             self._forget()
             self._connection.close()
@@ -246,9 +268,10 @@ class ControllerServer:
         self._closed = True
         self._container.forget_submitter(self)
         self._due.clear()
-        for timer in self._deadlines.values():
+        self._denied.clear()
+        for timer in self._timers.values():
             timer.cancel()
-        self._deadlines.clear()
+        self._timers.clear()
         self._connection.hold(0)
         self._connection.busy(False)
 

@@ -75,6 +75,82 @@ def test_those_who_may_not(guarded: Any, authorization: str | None) -> None:
     assert guarded.journal.pending == []
 
 
+@pytest.fixture
+def guess(guarded: Any) -> Callable[[], Any]:
+    """Makes a client with a wrong password, whose answers wait for 5 s."""
+
+    def make() -> Any:
+        peer = guarded.peer(authorization=basic("ann", "wrong"))
+        peer.connection.penalty = 5.0
+        return peer
+
+    return make
+
+
+def test_guessing_is_slow(guarded: Any, guess: Callable[[], Any]) -> None:
+    """The first call, too, waits as long as its address has to."""
+    peer = guess()
+    answer = peer.send("createScope", EXISTS)
+    assert answer.status is None
+    assert peer.connection.waiting
+    right = {"authorization": "Bearer t0ken"}
+    assert peer.send("checkScopeExists", EXISTS, right).status == 0
+    guarded.clock.advance(4.9)
+    peer.exchange()
+    assert answer.status is None
+    guarded.clock.advance(0.1)
+    peer.exchange()
+    assert answer.status == Code.UNAUTHENTICATED
+    assert not peer.connection.waiting
+    assert peer.connection.refused is None
+
+
+def test_all_guesses_are_answered_with_the_last(
+    guarded: Any, guess: Callable[[], Any]
+) -> None:
+    """The network delays that refusal by more than the others would wait."""
+    timers = len(guarded.clock.getDelayedCalls())
+    peer = guess()
+    answers = [peer.send("createScope", EXISTS) for _ in range(3)]
+    assert [answer.status for answer in answers] == [Code.UNAUTHENTICATED] * 3
+    assert peer.connection.refused is not None
+    assert len(guarded.clock.getDelayedCalls()) == timers
+
+
+def test_who_leaves_before_the_answer_is_gone(
+    guarded: Any, guess: Callable[[], Any]
+) -> None:
+    """Nothing is sent, nothing is left to do; nor for a call that was reset."""
+    timers = len(guarded.clock.getDelayedCalls())
+    peer = guess()
+    peer.send("createScope", EXISTS)
+    assert len(guarded.clock.getDelayedCalls()) == timers + 1
+    peer.connection.lose()
+    assert len(guarded.clock.getDelayedCalls()) == timers
+    reset = guess()
+    answer = reset.send("createScope", EXISTS)
+    reset.h2.reset_stream(max(reset.answers))
+    reset.exchange()
+    guarded.clock.advance(5)
+    reset.exchange()
+    assert answer.status is None
+    assert reset.connection.failure is None
+
+
+def test_a_guess_is_answered_before_the_daemon_stops(
+    guarded: Any, guess: Callable[[], Any]
+) -> None:
+    """Then the connection closes."""
+    peer = guess()
+    peer.send("createScope", EXISTS)
+    peer.connection.drain()
+    peer.connection.clear()
+    assert not peer.connection.closed
+    guarded.clock.advance(5)
+    assert peer.connection.sent
+    assert peer.connection.closed
+
+
 def test_nobody_has_to_say(service: Any) -> None:
     """Without users and tokens, whatever a client says of itself is not looked at."""
     peer = service.peer(authorization="Basic !!!")

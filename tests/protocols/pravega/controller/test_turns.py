@@ -110,3 +110,14 @@ def test_any_slicing_is_cut_between_the_same_frames(step: int) -> None:
             frames += begun
     assert got == stream
     assert frames == 200
+
+
+def test_who_is_refused_holds_nothing(peer: Any) -> None:
+    """What was arriving is let go of."""
+    stream = peer.begin("checkScopeExists")
+    peer.h2.send_data(stream, b"\0\0\0\x10\0" + bytes(1000))
+    peer.exchange()
+    assert peer.connection.held_bytes == 1005
+    peer.connection.deliver(_bytes(WindowUpdateFrame(0, 0)))
+    assert peer.connection.refused is not None
+    assert peer.connection.held_bytes == 0
