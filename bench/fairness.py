@@ -1,9 +1,10 @@
 """What an honest sender waits for while somebody else attacks.
 
 A Lumberjack writer sends windows of 50 events, each when the last one is acknowledged:
-first alone, then beside one connection that sends the unit of an attack (those of
-`amplification`) as fast as it is read.  An attacker that is refused connects again.  The
-claim: its longest wait is at most ten times that of the same run without attack.
+first alone, then beside one connection that sends what an attack of
+tests/plugins/attacks sends, again and again, as fast as it is read.  An attacker that is
+refused connects again.  The claim: the honest sender's longest wait is at most ten times
+that of the same run without attack.
 """
 
 from __future__ import annotations
@@ -12,23 +13,46 @@ import contextlib
 import multiprocessing
 import socket
 import struct
+import sys
 import time
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
 
 from _daemon import Consumer, Gateway
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import build
-from amplification import ATTACKS, Attack
 
-_SETTINGS = {
-    "listeners": [
-        {"name": protocol, "protocol": protocol, "listen": "tcp:127.0.0.1:0"}
-        for protocol in ("lumberjack", "pomelo", "pravega", "rsio")
-    ]
-}
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
+
+from attacks import ATTACKS
+from gateway.testing.attacks import Attack
+
 _WRITE = 1 << 16
+
+
+def listeners() -> tuple[dict[str, Any], dict[int, str]]:
+    """Settings with a listener for each protocol and its options; who attacks which."""
+    found: dict[str, dict[str, Any]] = {}
+    attacked = {}
+    for number, attack in enumerate(ATTACKS):
+        options = dict(attack.options)
+        if attack.port:
+            options["controller"] = "tcp:127.0.0.1:0"
+        wanted = {
+            "protocol": attack.protocol,
+            "listen": "tcp:127.0.0.1:0",
+            "options": options,
+        }
+        name = next((name for name, one in found.items() if one == wanted), None)
+        name = name or f"{attack.protocol}-{len(found)}"
+        found[name] = wanted
+        attacked[number] = name + attack.port
+    honest = {"name": "honest", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    named = [{"name": name, **one} for name, one in found.items()]
+    return {"listeners": [honest, *named]}, attacked
 
 
 @dataclass
@@ -83,22 +107,23 @@ def _connect(address: str) -> socket.socket:
 
 def attack(which: int, address: str, stop: Event) -> None:
     """Send its unit again and again until *stop*; read what comes."""
-    unit = ATTACKS[which].unit()
-    unit *= max(1, _WRITE // len(unit))
+    one = ATTACKS[which]
+    data = b"".join(one.reads(one.most))
     while not stop.is_set():
         with contextlib.suppress(OSError), _connect(address) as sock:
-            sock.sendall(ATTACKS[which].opening)
+            for piece in one.opening:
+                sock.sendall(piece)
             sock.setblocking(False)
-            _flood(sock, unit, stop)
+            _flood(sock, data, stop)
         stop.wait(0.01)
 
 
-def _flood(sock: socket.socket, unit: bytes, stop: Event) -> None:
-    at = 0
+def _flood(sock: socket.socket, data: bytes, stop: Event) -> None:
+    at, view = 0, memoryview(data)
     while not stop.is_set():
         waits = True
         with contextlib.suppress(BlockingIOError):
-            at = (at + sock.send(memoryview(unit)[at:])) % len(unit)
+            at = (at + sock.send(view[at : at + _WRITE])) % len(data)
             waits = False
         with contextlib.suppress(BlockingIOError):
             if not sock.recv(_WRITE):
@@ -108,15 +133,15 @@ def _flood(sock: socket.socket, unit: bytes, stop: Event) -> None:
             stop.wait(0.001)
 
 
-def _beside(gateway: Gateway, which: int, seconds: float) -> Waits:
+def _beside(gateway: Gateway, which: int, listener: str, seconds: float) -> Waits:
     context = multiprocessing.get_context("fork")
     stop = context.Event()
-    address = gateway.address(ATTACKS[which].protocol)
+    address = gateway.address(listener)
     process = context.Process(target=attack, args=(which, address, stop), daemon=True)
-    honest = Honest(gateway.address("lumberjack"))
+    honest = Honest(gateway.address("honest"))
     process.start()
     try:
-        time.sleep(0.5)
+        time.sleep(0.3)
         return honest.work(seconds)
     finally:
         stop.set()
@@ -127,7 +152,7 @@ def _beside(gateway: Gateway, which: int, seconds: float) -> Waits:
 
 def bench() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each attack")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each attack")
     parser.add_argument("--protocol", help="only this one's attacks")
     options = parser.parse_args()
     with workplace(options) as home:
@@ -137,29 +162,23 @@ def bench() -> int:
             for which, one in enumerate(ATTACKS)
             if options.protocol in (None, one.protocol)
         ]
-        with Gateway(home / "gateway", _SETTINGS) as gateway:
+        settings, attacked = listeners()
+        with Gateway(home / "gateway", settings) as gateway:
             consumer = Consumer(gateway)
             consumer.start()
-            honest = Honest(gateway.address("lumberjack"))
+            honest = Honest(gateway.address("honest"))
             honest.work(1.0)
             alone = honest.work(max(5.0, options.seconds))
             honest.close()
             report.add("alone", _text(alone))
             for which in chosen:
-                _add(report, ATTACKS[which], alone, gateway, which, options.seconds)
+                waits = _beside(gateway, which, attacked[which], options.seconds)
+                _add(report, ATTACKS[which], alone, waits)
             consumer.stop()
         return report.finish(as_json=options.json)
 
 
-def _add(
-    report: Report,
-    one: Attack,
-    alone: Waits,
-    gateway: Gateway,
-    which: int,
-    seconds: float,
-) -> None:
-    waits = _beside(gateway, which, seconds)
+def _add(report: Report, one: Attack, alone: Waits, waits: Waits) -> None:
     name = f"{one.protocol}: {one.name}"
     report.add(name, _text(waits))
     ratio = waits.longest / alone.longest
