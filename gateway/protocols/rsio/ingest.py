@@ -146,16 +146,19 @@ class Ingest:
             return
         runs, self._arrived = self._arrived, []
         if not all(run.stream.size for run in runs):
-            self._submit(runs)
+            self._count_growth(self._submit(runs))
             return
         streams: dict[Consumed, list[Run]] = {}
         for run in runs:
             streams.setdefault(run.stream, []).append(run)
+        size = 0
         for own in streams.values():
             if not self._stopped:  # a batch that can not be stored ends the connection
-                self._submit(own)
+                size += self._submit(own)
+        self._count_growth(size)
 
-    def _submit(self, runs: list[Run]) -> None:
+    def _submit(self, runs: list[Run]) -> int:
+        """Submit one batch; returns the size of its body."""
         found: dict[_Intake, int] = {}
         octets = 0
         for run in runs:
@@ -176,7 +179,6 @@ class Ingest:
             content_type=listener.options.content_type,
             compress=self._session.inflates,
         )
-        self._count_growth(len(body))
         batch = Batch(
             origin=self._connection.origin,
             received_at=int(listener.clock.seconds() * 1_000_000),
@@ -192,9 +194,10 @@ class Ingest:
             callbackArgs=(found,),
             errbackArgs=(found, batch),
         )
+        return len(body)
 
     def _count_growth(self, size: int) -> None:
-        """Count what a batch takes beyond a small multiple of what was sent.
+        """Count what batches take beyond a small multiple of what was sent.
 
         Blocks may repeat what came in earlier ones, and batches may not.
         """

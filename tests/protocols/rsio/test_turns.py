@@ -202,3 +202,15 @@ def test_compressed_batches_say_how_far_a_sender_is(make_gate: Any) -> None:
         assert stored.batch.body[0] == 2
         again.replay(stored)
     assert dict(again.known) == {Key("n", "events"): 5000}
+
+
+def test_honest_streams_of_fixed_size_are_no_growth(make_gate: Any) -> None:
+    """However many a peer serves, each a batch of its own: bytes count once a read."""
+    gate = make_gate(subscribe=("a", "b", "c"), window=1 << 20)
+    gate.say(ClientHello(0, ()), *(OnSubscribe(n, 8) for n in (1, 2, 3)))
+    read = b"".join(wire.on_next_packed(n, 7500, bytes(60_000)) for n in (1, 2, 3))
+    for _ in range(100):
+        gate.connection.deliver(read)
+        gate.journal.store_all()
+        assert gate.connection.refused is None
+    assert gate.connection.counted == 100 * 3 * 7500
