@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk
-from gateway.store.journal import Commit, segment
+from gateway.store.journal import Commit, Loss, segment
 from gateway.store.lock import Locked
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
@@ -216,20 +216,9 @@ class Gateway(MultiService):
             ),
             remembering=self.protocols.remember,
         )
-        for loss in storage.losses:
-            self.metrics.corrupt_records(1)
-            self._log.error(
-                "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
-                path=loss.path.name,
-                why=loss.why,
-                lsn=loss.first_lsn,
-                events=loss.events,
-            )
+        self._tell_damage(storage.losses, storage.repairs)
         for orphan in storage.orphans:
             self._tell_orphan(orphan)
-        for repair in storage.repairs:
-            self.metrics.corrupt_records(1)
-            self._log.error("{repair}", repair=repair)
         for path in storage.foreign:
             self._log.warn("{path} is not the gateway's; it is left alone", path=path)
         self.live = Live(
@@ -248,9 +237,24 @@ class Gateway(MultiService):
         self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
         storage.recover(self.protocols.open(storage.remembered, self._lend))
 
+    def _tell_damage(self, losses: Iterable[Loss], repairs: Iterable[str]) -> None:
+        for loss in losses:
+            self.metrics.corrupt_records(1)
+            self._log.error(
+                "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
+                path=loss.path.name,
+                why=loss.why,
+                lsn=loss.first_lsn,
+                events=loss.events,
+            )
+        for repair in repairs:
+            self.metrics.corrupt_records(1)
+            self._log.error("{repair}", repair=repair)
+
     def _tell_orphan(self, orphan: Orphan) -> None:
         """Somebody renamed the node, knowingly or not."""
         here = self.settings.node
+        self._tell_damage(orphan.losses, orphan.repairs)
         if orphan.problem is not None:
             self._log.error(
                 "What node {node} left in its journal can not be published: {why}",

@@ -44,7 +44,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.interfaces import Memory
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, read_patiently
 from gateway.store.journal import Segment, segment
 
 __all__ = ["Checkpoint", "Unreadable", "saved_names"]
@@ -157,7 +157,7 @@ class Checkpoint:
         self.reserved_bytes += len(content)
 
     def _replay(self, sealed: Segment) -> None:
-        data = self._disk.read(sealed.path)
+        data, _ = read_patiently(self._disk, sealed.path)
         for stored in segment.Scan(data, before=sealed.last_lsn + 1):
             for name, memory in self._memories.items():
                 try:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Disk", "File", "RealDisk", "read"]
+__all__ = ["Disk", "File", "RealDisk", "read_patiently"]
 
 _IOV_MAX = 1024
 _SECTOR = 4096
+_TRIES = 5
+_PAUSE_SECONDS = 1.0
 
 
 class File(Protocol):
@@ -53,6 +56,9 @@ class Disk(Protocol):
         """An existing file, to truncate or sync it."""
 
     def read(self, path: Path) -> bytes:
+        """All of it."""
+
+    def read_around(self, path: Path) -> bytes:
         """All of it; zeros where the disk can not give back what is there (EIO)."""
 
     def is_file(self, path: Path) -> bool:
@@ -127,25 +133,6 @@ class _RealFile:
             os.close(fd)
 
 
-def read(path: Path) -> bytes:
-    """All of a file; zeros where the disk can not give back what is there (EIO).
-
-    Whoever reads it knows damage by checksums, and one bad sector is no reason to lose
-    all the rest.  Raises OSError.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as why:
-        if why.errno != errno.EIO:
-            raise
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(fd).st_size
-        return b"".join(_sector(fd, at, size) for at in range(0, size, _SECTOR))
-    finally:
-        os.close(fd)
-
-
 def _sector(fd: int, at: int, size: int) -> bytes:
     length = min(_SECTOR, size - at)
     try:
@@ -172,7 +159,20 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
-        return read(path)
+        return path.read_bytes()
+
+    def read_around(self, path: Path) -> bytes:
+        """See `Disk`.
+
+        Whoever reads it knows damage by checksums, and one bad sector is no reason to
+        lose all the rest.
+        """
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            return b"".join(_sector(fd, at, size) for at in range(0, size, _SECTOR))
+        finally:
+            os.close(fd)
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""
@@ -234,3 +234,19 @@ class RealDisk:
         """See `Disk`."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+
+def read_patiently(disk: Disk, path: Path) -> tuple[bytes, bool]:
+    """All of a file, and whether all of it could be read.  Blocks; raises OSError.
+
+    A path that fails over, or a loose cable, answers a second later; what can not be read
+    even then is zeros.
+    """
+    for _ in range(_TRIES):
+        try:
+            return disk.read(path), True
+        except OSError as why:
+            if why.errno != errno.EIO:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+    return disk.read_around(path), False

@@ -23,7 +23,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from gateway.store.directories import Directories
-from gateway.store.disk import read
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
 
@@ -56,7 +55,7 @@ class SegmentFile:
         Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
-        return segment.Scan(read(self.path), before=min(ends, default=None))
+        return segment.Scan(self.path.read_bytes(), before=min(ends, default=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The mark: how far a node had come, kept beside its state, a second late at most.
+"""The mark: how far a node had come, kept beside its state, about a second late.
 
 A journal whose end is cut, damaged or gone looks like one that was never longer, and so
 does a catalog.  The mark says how far at least they reached: what is missing is told, and
@@ -18,7 +18,7 @@ import google_crc32c
 import msgspec
 from attrs import define
 
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, read_patiently
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
 
@@ -27,13 +27,14 @@ _SECONDS = 1.0
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Everything up to these lsns was durable, and published."""
+    """How far it had come, in lsns."""
 
+    given: int = 0
+    """None up to here is given to another event."""
     durable: int = 0
+    """Events up to here were acknowledged."""
     published: int = 0
-    newest: float = 0.0
-    """When the newest published file was modified, in seconds since the epoch: the next
-    one is no older, whatever the clock says then."""
+    """Events up to here are in files, says the catalog."""
 
     def encode(self) -> bytes:
         """Its bytes on disk."""
@@ -70,8 +71,8 @@ class Marker:
         """What was marked, and a sentence if that can not be told.  Raises OSError."""
         if not self._disk.exists(self.path):
             return Mark(), None
-        found = decode(self._disk.read(self.path))
-        if found is None:
+        data, _ = read_patiently(self._disk, self.path)
+        if (found := decode(data)) is None:
             return Mark(), f"{self.path} is damaged; it is written anew"
         return found, None
 

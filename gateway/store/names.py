@@ -9,9 +9,14 @@ from collections.abc import Iterable
 
 from gateway.event import MAX_LSN
 
-__all__ = ["file_name", "last_lsn", "parse_file_name"]
+__all__ = ["file_name", "is_node_name", "last_lsn", "parse_file_name"]
 
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
+
+
+def is_node_name(text: str) -> bool:
+    """Whether files can be named by it."""
+    return parse_file_name(file_name(text, 1, 1)) is not None
 
 
 def file_name(node: str, first_lsn: int, last_lsn: int) -> str:

@@ -57,8 +57,12 @@ class Opened:
     """All that the journal holds, oldest first."""
     unpublished: Sequence[Segment]
     """Those with something to publish."""
+    first_lsn: int
+    """The lsn of the next event."""
+    durable_lsn: int
+    """Events up to this lsn were acknowledged."""
     published_lsn: int
-    """Everything up to this lsn has been given to Spark."""
+    """Everything up to this lsn has been given to Spark, or is lost."""
     losses: Sequence[Loss]
     """What was acknowledged and the journal can not give back."""
     marker: Marker
@@ -96,8 +100,7 @@ def open_node(
     marker = Marker(state, disk)
     mark, damaged_mark = marker.read()
     try:
-        visible = [name.removeprefix(".") for name in names]
-        catalog = Catalog(journal, disk, node, visible, mark.published)
+        catalog = Catalog(journal, disk, node, names, mark.published)
     except Damaged as why:
         raise Unreadable(str(why)) from None
     given = max(catalog.last_lsn, last_lsn(node, names))
@@ -105,7 +108,9 @@ def open_node(
     if mark.durable >= found.next_lsn:
         lost = mark.durable - found.next_lsn + 1
         found.losses.append(Loss(marker.path, found.next_lsn, lost, _UNKNOWN))
-        found.next_lsn = mark.durable + 1
+    ends = (each.last_lsn for each in found.segments)
+    durable_lsn = max(mark.durable, given, *ends)
+    first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
@@ -118,21 +123,22 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
-        newest=mark.newest,
     )
     unpublished = publisher.recover(found.segments)
     return Opened(
         log=Log(
             journal,
             disk,
-            found.next_lsn,
+            first_lsn,
             reserve=reserve,
             clock=clock,
         ),
         publisher=publisher,
         segments=found.segments,
         unpublished=unpublished,
-        published_lsn=unpublished[0].first_lsn - 1 if unpublished else given,
+        first_lsn=first_lsn,
+        durable_lsn=durable_lsn,
+        published_lsn=(unpublished[0].first_lsn if unpublished else first_lsn) - 1,
         losses=found.losses,
         repairs=[*catalog.repairs, *filter(None, [damaged_mark])],
         marker=marker,

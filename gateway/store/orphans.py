@@ -9,17 +9,27 @@ are unique by node.  A journal that a running gateway has locked is not touched.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gateway.event import Decode
-from gateway.store.checkpoint import Unreadable, saved_names
+from gateway.store.checkpoint import saved_names
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
-from gateway.store.journal.segment import OtherFormat, parse_name
+from gateway.store.journal import Loss
+from gateway.store.journal.segment import parse_name
+from gateway.store.names import is_node_name
 from gateway.store.opening import open_node
 
 __all__ = ["Orphan", "publish_orphans"]
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Nobody else can have it."""
+    yield True
 
 
 @dataclass(slots=True)
@@ -31,8 +41,15 @@ class Orphan:
     """So many of its acknowledged events were published now."""
     remembers: list[str] = field(default_factory=list)
     """Protocols whose state it left; nobody serves that."""
+    losses: list[Loss] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
     problem: str | None = None
     """Why its events could not be published."""
+
+    @property
+    def silent(self) -> bool:
+        """There is nothing to tell."""
+        return self == Orphan(self.node)
 
 
 def publish_orphans(
@@ -42,36 +59,41 @@ def publish_orphans(
     decoders: Mapping[str, Decode],
     *,
     compression: str = "zstd",
-    is_free: Callable[[str], bool] = lambda node: True,
+    alone_with: Callable[[Path], AbstractContextManager[bool]] = _alone,
 ) -> list[Orphan]:
     """Publish what all nodes but *node* left; those with something to tell.
 
-    *is_free* locks another node's journal; false if somebody has it.
+    *alone_with* locks a journal's directory; false if somebody has it.
     """
     found: list[Orphan] = []
     for name in _others(node, directories, disk):
-        if not is_free(name):
-            continue
         orphan = Orphan(name)
         try:
-            orphan.remembers = saved_names(directories.state_of(name), disk)
-            _publish(orphan, directories, disk, decoders, compression)
-        except (Unreadable, OtherFormat, OSError) as why:
-            orphan.problem = str(why)
-        if orphan.events or orphan.remembers or orphan.problem:
+            with alone_with(directories.journal_of(name)) as alone:
+                if alone:
+                    orphan.remembers = saved_names(directories.state_of(name), disk)
+                    _publish(orphan, directories, disk, decoders, compression)
+        except Exception as why:  # it must not prevent this node's start
+            orphan.problem = f"{type(why).__name__}: {why}"
+        if not orphan.silent:
             found.append(orphan)
     return found
 
 
 def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
-    """Nodes with segments in the journal."""
+    """Nodes with segments in the journal, and with state of ours.
+
+    The journal may be shared with other gateways, `state/` is never: who has a directory
+    there ran on this data directory before.
+    """
     found = []
-    if disk.exists(directories.journal):
-        for name in disk.names(directories.journal):
-            with contextlib.suppress(NotADirectoryError):
-                names = disk.names(directories.journal_of(name))
-                if name != node and any(map(parse_name, names)):
-                    found.append(name)
+    if disk.exists(directories.state):
+        for name in disk.names(directories.state):
+            journal = directories.journal_of(name)
+            if name == node or not is_node_name(name) or not disk.exists(journal):
+                continue
+            if any(map(parse_name, disk.names(journal))):
+                found.append(name)
     return found
 
 
@@ -90,6 +112,7 @@ def _publish(
         remembering=False,
         compression=compression,
     )
+    orphan.losses, orphan.repairs = list(opened.losses), list(opened.repairs)
     with contextlib.closing(opened.publisher):
         for sealed in opened.unpublished:
             opened.publisher.publish(sealed)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,13 +62,18 @@ class Settings:
         )
 
 
-def _lock_quietly(path: Path) -> bool:
-    """Lock it until the process ends, unless somebody else has it."""
+@contextlib.contextmanager
+def _alone_with(path: Path) -> Iterator[bool]:
+    """Lock a directory for a while, unless somebody else has it."""
     try:
-        lock_directory(path)
+        held = lock_directory(path)
     except Locked:
-        return False
-    return True
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        held.release()
 
 
 def _ignore(_: object) -> None:
@@ -198,18 +203,17 @@ class Storage:
             disk,
             decoders,
             compression=settings.spool.compression,
-            is_free=lambda node: _lock_quietly(directories.journal_of(node)),
+            alone_with=_alone_with,
         )
         return storage
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
-        mark = Mark(
-            self.journal.durable_lsn,
-            self.spool.published_lsn,
-            self._opened.publisher.newest,
-        )
-        self._opened.marker.write(mark, now=now)
+        opened, given = self._opened, self.journal.durable_lsn
+        # What the start left out after damage was given, and never acknowledged.
+        durable = given if given >= opened.first_lsn else opened.durable_lsn
+        mark = Mark(given, durable, opened.publisher.published_lsn)
+        opened.marker.write(mark, now=now)
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)

@@ -247,6 +247,10 @@ class RecordingDisk:
         """See `Disk`."""
         return self._inodes[self._find(path)].modified
 
+    def read_around(self, path: Path) -> bytes:
+        """See `Disk`."""
+        return self.read(path)
+
     def changed(self, path: Path) -> float:
         """See `Disk`."""
         return self.modified(path)

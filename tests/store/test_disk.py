@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.disk import RealDisk
+from gateway.store import disk
+from gateway.store.disk import RealDisk, read_patiently
 
 
 def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path: Path) -> None:
@@ -47,21 +48,37 @@ def test_an_unreadable_sector_is_zeros(
     path.write_bytes(content)
     bad, real, number = 8192, os.pread, errno.EIO
 
-    def fail(path: Path) -> bytes:
-        raise OSError(number, os.strerror(number), str(path))
-
     def pread(fd: int, length: int, at: int) -> bytes:
         if at <= bad < at + length:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(number, os.strerror(number))
         return real(fd, length, at)
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
     monkeypatch.setattr(os, "pread", pread)
     expected = content[:8192] + bytes(4096) + content[8192 + 4096 :]
-    assert RealDisk().read(path) == expected
+    assert RealDisk().read_around(path) == expected
     number = errno.EACCES
     with pytest.raises(PermissionError):
-        RealDisk().read(path)
+        RealDisk().read_around(path)
+
+
+@pytest.mark.parametrize("times", [0, 2, 9])
+def test_what_can_not_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """A path that fails over answers a little later; only then it is given up."""
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    left = times
+
+    def fail(path: Path) -> bytes:
+        nonlocal left
+        if left := left - 1 if left else 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return b"content"
+
+    monkeypatch.setattr(disk.time, "sleep", lambda _: None)
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    assert read_patiently(RealDisk(), path) == (b"content", times < 9)
 
 
 def test_a_directory_that_a_killed_run_made_is_made_durable(

@@ -135,7 +135,7 @@ def test_the_mark_knows_how_far_the_journal_went(
     opened = start("plain")
     store(opened, "plain", b"a", b"b")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 3, b"c,d,e", 5)])
-    opened.marker.write(Mark(5, 0))
+    opened.marker.write(Mark(given=5, durable=5))
     last = directories.journal_of("gw") / segment.name(3)
     last.write_bytes(last.read_bytes()[:-1])
     opened = start("plain")
@@ -146,6 +146,28 @@ def test_the_mark_knows_how_far_the_journal_went(
     opened = start("plain")
     assert [(one.first_lsn, one.events) for one in opened.losses] == [(1, 5)]
     assert opened.log.next_lsn == 6
+
+
+def test_what_may_have_been_given_is_not_what_was_acknowledged(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """A segment that is no segment any more keeps as many lsns as it has bytes; whoever
+    puts it back misses nothing.
+    """
+    opened = start("plain")
+    store(opened, "plain", b"a", b"b")
+    [path] = directories.journal_of("gw").glob("*.journal")
+    whole = path.read_bytes()
+    path.write_bytes(bytes(64) + whole[64:])
+    opened = start("plain")
+    assert opened.first_lsn == 1 + len(whole)
+    assert opened.durable_lsn == 0
+    opened.marker.write(Mark(opened.first_lsn - 1, opened.durable_lsn))
+    path.with_name(path.name + ".damaged").unlink()
+    path.write_bytes(whole)
+    opened = start("plain")
+    assert opened.losses == []
+    assert (opened.durable_lsn, opened.first_lsn) == (2, 1 + len(whole))
 
 
 def test_the_mark_knows_what_was_published(
@@ -160,7 +182,7 @@ def test_the_mark_knows_what_was_published(
     for sealed, lines in zip(opened.unpublished, (1, 2), strict=True):
         opened.publisher.publish(sealed)
         assert len(catalog.read_bytes().splitlines()) == lines
-    opened.marker.write(Mark(2, 2))
+    opened.marker.write(Mark(2, 2, 2))
     shutil.rmtree(directories.spool)  # the job has taken them
     whole = catalog.read_bytes()
     first = whole.splitlines(keepends=True)[0]
@@ -170,19 +192,6 @@ def test_the_mark_knows_what_was_published(
         assert opened.unpublished == []
         assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
         assert len(opened.repairs) == 1
-
-
-def test_a_clock_that_is_wrong_makes_no_older_files(
-    start: Callable[..., Opened], directories: Directories
-) -> None:
-    """After a boot in 1970, with an empty spool, a file still is the newest."""
-    opened = start("plain")
-    store(opened, "plain", b"a")
-    opened.marker.write(Mark(1, 0, newest=4e9))
-    opened = start("plain")
-    done = opened.publisher.publish(opened.unpublished[0])
-    assert done is not None
-    assert done.path.stat().st_mtime == 4e9
 
 
 def test_a_damaged_mark_is_told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -56,13 +57,34 @@ def test_acknowledged_events_are_published_under_their_name(
 
 
 def test_who_is_alive_is_left_alone(directories: Directories) -> None:
-    """Several gateways may have their journals beside each other."""
+    """As its lock tells."""
     leave(directories, "host-a", b"a")
     found = publish_orphans(
-        "host-b", directories, RealDisk(), DECODERS, is_free=lambda node: False
+        "host-b", directories, RealDisk(), DECODERS, alone_with=lambda _: nullcontext()
     )
     assert found == []
     assert list(directories.spool.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["other", "host-a-old", "Host_A"])
+def test_only_nodes_of_this_data_directory_are_orphans(
+    directories: Directories, name: str
+) -> None:
+    """Journals of other gateways may lie beside ours, and copies that somebody made."""
+    leave(directories, "host-a", b"a")
+    journal = directories.journal_of("host-a").rename(directories.journal / name)
+    assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
+    assert len(list(journal.glob("*.journal"))) == 1
+
+
+def test_damage_of_an_orphan_is_told(directories: Directories) -> None:
+    """As that of the node's own journal is."""
+    leave(directories, "host-a", b"a")
+    [path] = directories.journal_of("host-a").glob("*.journal")
+    path.write_bytes(b"?" + path.read_bytes()[1:])
+    [orphan] = publish_orphans("host-b", directories, RealDisk(), DECODERS)
+    assert orphan.events == 1
+    assert [loss.path for loss in orphan.losses] == [path]
 
 
 def test_what_can_not_be_published_is_told(directories: Directories) -> None:

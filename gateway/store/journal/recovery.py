@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 
@@ -111,13 +111,13 @@ def _recover_one(
     expected: Callable[[], int],
 ) -> None:
     """Raises `segment.InvalidSegment`, OSError."""
-    data = disk.read(path)
+    data, readable = read_patiently(disk, path)
     mended = False
     try:
         scan = segment.Scan(data, before=before)
     except segment.InvalidSegment as why:
         whole = segment.mend_header(data, first)
-        if whole is None or isinstance(why, segment.OtherFormat):
+        if whole is None or not readable or isinstance(why, segment.OtherFormat):
             raise
         data, mended = whole, True
         scan = segment.Scan(data, before=before)
@@ -132,9 +132,13 @@ def _recover_one(
         for d in scan.damage
     ]
     found.next_lsn = max(found.next_lsn, end)
-    if not scan.batches:
+    if readable and not scan.batches:
         disk.unlink(path)
         return
+    found.segments.append(Segment(path, first, end - 1, scan.end))
+    found.protocols[path] = scan.protocols
+    if not readable:
+        return  # what is zeros to us may be there for somebody with better tools
     file = disk.open(path)
     try:
         if len(data) > scan.end:
@@ -148,8 +152,6 @@ def _recover_one(
         file.sync()
     finally:
         file.close()
-    found.segments.append(Segment(path, first, end - 1, scan.end))
-    found.protocols[path] = scan.protocols
 
 
 def _set_aside(

@@ -2,10 +2,11 @@
 
     line     crc32c (8 hex digits) | space | the entry as JSON | newline
 
-A last line without its newline was torn by a crash and never counted.  Any other line
-that does not fit its CRC was synced, so something is published that it would name.  In
-between other lines that is all that lies between their lsns: files are published in order.
-Of the last lines only names of files can tell, and the mark (`gateway.store.mark`).
+A last line without its newline was torn by a crash, and nobody relied on it.  Any other
+line that does not fit its CRC was synced, so something is published that it would name.
+In between other lines that is all that lies between their lsns: files are published in
+order.  Of the last lines only names of files can tell, and the mark
+(`gateway.store.mark`).
 """
 
 from __future__ import annotations
@@ -71,10 +72,12 @@ def mend(
 ) -> tuple[list[Entry], list[str]]:
     """The entries, those of damaged and missing lines too; a sentence for each repair.
 
-    *names* are those of the node's files, hidden ones without their `.`.  Everything up
-    to lsn *published* was published, whatever the lines say.  Raises `Damaged`.
+    *names* are those of the node's files, hidden ones (`.…`) too.  Everything up to lsn
+    *published* was published, whatever the lines say.  Raises `Damaged`.
     """
+    names = list(names)
     files = sorted(_files(node, names))
+    hidden = sorted(_files(node, (name[1:] for name in names if name[:1] == ".")))
     found: list[Entry] = []
     said: list[str] = []
     number = 1
@@ -85,28 +88,33 @@ def mend(
         if good:
             found += [entry for entry in some if entry is not None]
             continue
-        first = found[-1].last + 1 if found else 1
+        first = _end(found, 1)
         following = next((one for one in lines[number - 1 :] if one is not None), None)
         if following is not None:
             missing = _between(node, first, following.first - 1, files)
         else:
             missing = _behind(first, files)
+            if len(missing) < len(some):
+                # A file is complete before it has a line, and public after that: the
+                # line of one file may be there whose name is not.
+                missing += _behind(_end(missing, first), hidden)[:1]
             if not missing and len(some) == 1:
                 # One line, and it said all that is published behind the others.
                 missing = _between(node, first, published, files)
             if len(missing) < len(some):
                 raise Damaged(_what_to_do(node, first, numbers))
         found += missing
-        last = missing[-1].last if missing else first - 1
+        last = _end(missing, first) - 1
         said.append(
             f"line {numbers} damaged: lsns {first} to {last} count as published"
         )
-    last = found[-1].last if found else 0
+    last = _end(found, 1) - 1
     if last < published:
         found += _between(node, last + 1, published, files)
-        said.append(
-            f"lines missing at the end: lsns {last + 1} to {published} count as published"
-        )
+    found += _behind(max(last, published) + 1, files)
+    if found and found[-1].last > last:
+        through = f"lsns {last + 1} to {found[-1].last}"
+        said.append(f"lines missing at the end: {through} count as published")
     return found, said
 
 
@@ -141,6 +149,10 @@ def _behind(first: int, files: list[tuple[int, int, str]]) -> list[Entry]:
             found.append(Entry(begin, end, name))
             first = end + 1
     return found
+
+
+def _end(entries: list[Entry], first: int) -> int:
+    return entries[-1].last + 1 if entries else first
 
 
 def _what_to_do(node: str, first: int, numbers: str) -> str:

@@ -57,25 +57,29 @@ class Expiry:
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
-    def run(self, archived_bytes: int) -> None:
-        """Look if it is time to, or if so many are too many; raises OSError."""
+    def run(self, archived_bytes: int) -> int:
+        """Look if it is time to, or if so many are too many.
+
+        Returns how many bytes were removed; raises OSError.
+        """
         now = self._clock()
         most = self._most_bytes
         if now < self._next and (most is None or archived_bytes <= most):
-            return
+            return 0
         self._next = now + min(_MOST_SECONDS, self._retention)
         oldest = self._wall_clock() - self._steps(now) - self._retention
         files = self._oldest_first()
         excess = 0 if most is None else sum(one.bytes for one in files) - most
-        removed = 0
+        gone = []
         for one in files:
             if one.since >= oldest and excess <= 0:
                 break
             self._disk.unlink(one.path)
             excess -= one.bytes
-            removed += 1
-        if removed:
+            gone.append(one)
+        if gone:
             self._on_expired()
+        return sum(one.bytes for one in gone)
 
     def make_room(self, enough: Callable[[], bool]) -> int:
         """Remove the oldest files until there is *enough* room, or none is left.

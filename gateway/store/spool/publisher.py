@@ -22,11 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
+from twisted.logger import Logger
 
 from gateway.event import Decode
-from gateway.store.disk import Disk, File
+from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
+from gateway.store.journal.recovery import DAMAGED
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool import parquet
 from gateway.store.spool.catalog import Catalog, Entry
@@ -54,6 +56,8 @@ class Publisher:
     *keep*: leave published segments where they are.
     """
 
+    _log = Logger()
+
     _node: str
     _spool: Path
     _catalog: Catalog
@@ -63,10 +67,10 @@ class Publisher:
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
 
-    newest: float = field(default=0.0, kw_only=True)
-    """When the newest file was modified; the next one is no older."""
-
     def __attrs_post_init__(self) -> None:
+        self._newest = 0.0
+        self._damaged: set[Path] = set()
+        """Segments that could not be read as they were written; they are kept."""
         self._complete: tuple[Entry, Counter[str]] | None = None
         """The last hidden file that was written, and its flaws.  It is left alone if
         only its catalog entry failed: that line may be durable all the same, and would
@@ -84,9 +88,14 @@ class Publisher:
                 # Somebody may take it while we look.
                 with contextlib.suppress(FileNotFoundError):
                     modified = self._disk.modified(self._spool / name)
-                    self.newest = max(self.newest, modified)
+                    self._newest = max(self._newest, modified)
         self._disk.sync_directory(self._spool)
         return [left for sealed in segments if (left := self._unpublished_part(sealed))]
+
+    @property
+    def published_lsn(self) -> int:
+        """The last lsn that the catalog has."""
+        return self._catalog.last_lsn
 
     def close(self) -> None:
         """Publish no more."""
@@ -139,7 +148,12 @@ class Publisher:
         )
 
     def _remove(self, sealed: Segment) -> None:
-        if not self._keep:
+        if self._keep:
+            return
+        if sealed.path in self._damaged:
+            aside = sealed.path.with_name(sealed.path.name + DAMAGED)
+            self._disk.rename(sealed.path, aside)
+        else:
             self._disk.unlink(sealed.path)
 
     def _write(self, sealed: Segment, path: Path) -> Counter[str]:
@@ -155,7 +169,8 @@ class Publisher:
         self, sealed: Segment, path: Path, decoder: Decoder
     ) -> Counter[str]:
         self._disk.unlink(path)
-        scan = segment.Scan(self._disk.read(sealed.path), before=sealed.last_lsn + 1)
+        data, readable = read_patiently(self._disk, sealed.path)
+        scan = segment.Scan(data, before=sealed.last_lsn + 1)
         sink = _Sink(self._disk.create(path))
         try:
             written = parquet.write(
@@ -173,10 +188,22 @@ class Publisher:
             raise
         finally:
             sink.file.close()
-        self.newest = max(self.newest, self._clock())
-        self._disk.set_times(path, self.newest)
+        self._newest = max(self._newest, self._clock())
+        self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
         decoder.log_failures()
+        if (scan.damage or not readable) and sealed.path not in self._damaged:
+            self._damaged.add(sealed.path)
+            for one in scan.damage:
+                self._log.error(
+                    "{path}: {length} damaged bytes at {offset} (lsn {lsn}, {events} "
+                    "acknowledged events); the file is kept as {path}.damaged",
+                    path=sealed.path.name,
+                    length=one.length,
+                    offset=one.offset,
+                    lsn=one.first_lsn,
+                    events=one.events,
+                )
         return written.flaws
 
     def _is_ours(self, name: str) -> bool:

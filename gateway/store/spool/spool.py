@@ -92,7 +92,9 @@ class Spool:
         self._ended: Deferred[None] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
-        self._failing = self._blind = False
+        self._failing = False
+        self._told: set[str] = set()
+        """What fails beside publishing, and was told."""
         # The journal's thread adds to the backlog, ours takes from it.
         self._backlog_lock = threading.Lock()
 
@@ -188,20 +190,25 @@ class Spool:
         self._failing = True
 
     def _check_levels(self) -> None:
+        self._try("spool and archive can not be looked after", self._look)
+        self._try("the mark in state/ can not be written", self._on_look)
+
+    def _try(self, what: str, do: Callable[[], None]) -> None:
         """Whatever fails, publishing must go on; it is told once until it works."""
         try:
-            self._watch()
-            self._expiry.run(self.levels.archive.bytes)
-            self._on_look()
+            do()
         except Exception as why:
-            if not self._blind:
-                self._log.error(
-                    "spool and archive can not be looked after: {why}",
-                    why=f"{type(why).__name__}: {why}",
-                )
-            self._blind = True
+            if what not in self._told:
+                text = f"{type(why).__name__}: {why}"
+                self._log.error("{what}: {why}", what=what, why=text)
+            self._told.add(what)
         else:
-            self._blind = False
+            self._told.discard(what)
+
+    def _look(self) -> None:
+        self._watch()
+        archive = self.levels.archive
+        archive.bytes -= self._expiry.run(archive.bytes)
 
     def _watch(self) -> None:
         levels = self.levels

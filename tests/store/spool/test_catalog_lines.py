@@ -76,6 +76,23 @@ def test_the_last_line_needs_its_file(tmp_path: Path) -> None:
     assert catalog.last_lsn == 104
 
 
+def test_a_file_that_is_being_written_is_not_taken_for_published(
+    tmp_path: Path,
+) -> None:
+    """One hidden file may have the damaged line; the one behind it has none."""
+    data = LINES[0] + flipped(LINES[1], 300)
+    hidden = "." + ENTRIES[2].name
+    assert opened(tmp_path, data, ENTRIES[1].name, hidden).last_lsn == 4
+    assert opened(tmp_path, data, "." + ENTRIES[1].name, hidden).last_lsn == 4
+
+
+def test_public_files_make_good_for_lost_lines(tmp_path: Path) -> None:
+    """A file is public behind its line only; without one, the line was lost."""
+    names = [each.name for each in ENTRIES]
+    assert opened(tmp_path, LINES[0], *names).last_lsn == 9
+    assert opened(tmp_path, b"", names[0], "." + names[1]).last_lsn == 3
+
+
 def test_a_torn_line_is_no_damage(tmp_path: Path) -> None:
     """A crash cut it short before anybody relied on it."""
     for size in range(len(LINES[2]) - 1):
