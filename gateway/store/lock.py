@@ -87,7 +87,9 @@ def is_locked(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _locking_files_only() -> Iterator[None]:
-    """NFS locks what is open for writing, which a directory never is."""
+    """NFS locks only what is open for writing, which a directory never is: there nothing
+    but the lock file is locked.
+    """
     try:
         yield
     except OSError as why:
