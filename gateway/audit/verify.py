@@ -73,8 +73,6 @@ def _verify_one(path: Path, spans: dict[str, list[SpoolFile]], latest: float) ->
     if parsed is None:
         raise Unusable("not a name that the gateway gives; it does not belong here")
     file = SpoolFile(path, *parsed)
-    if not 1 <= file.first <= file.last:
-        raise Unusable(f"lsn {file.first} to {file.last} is no range")
     spans[file.node].append(file)
     stat = path.stat()
     if not stat.st_size:

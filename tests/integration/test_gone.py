@@ -5,7 +5,6 @@ had not been acknowledged is stored afterwards, because they send it elsewhere.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import ssl
@@ -149,7 +148,7 @@ def test_who_has_gone_is_dropped(
         eventually(lambda: full.status()["journal"]["why_full"] is None, "it flows")
         eventually(lambda: full.listener()["events"] == 50, "the other's are stored")
         full.settled()
+        eventually(lambda: full.status()["ready"], "it is ready")
     rows = full.rows()
     assert len(rows) == 50
     assert not [row for row in rows if b"gone" in row["payload"]]
-    assert json.loads(full.get("/api/status"))["ready"]

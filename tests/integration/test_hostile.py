@@ -254,7 +254,8 @@ def test_who_does_not_read_is_cut_off(
     """
     daemon = start()
     address = daemon.address()
-    asking = frame(b"2W", 0) * 50_000
+    one = frame(b"2W", 1) + frame(b"2J", 1, 2) + b"{}"
+    asking = frame(b"2C", len(packed := zlib.compress(one * 10_000))) + packed
 
     def ask(peer: Any) -> None:
         try:
