@@ -19,6 +19,7 @@ from gateway.audit.ranges import Ranges
 from gateway.event import Stored
 from gateway.store.finder import SpoolFile, segment_files
 from gateway.store.journal import segment
+from gateway.store.journal.recovery import DAMAGED
 from gateway.store.spool import catalog_lines
 
 __all__ = ["JournalContent", "read_journal", "runs_in", "scans"]
@@ -103,8 +104,8 @@ def _read_node(directory: Path) -> JournalContent:
         seen.events.last, max((entry.last for entry in seen.published), default=0)
     )
     for path in _entries(directory):
-        parsed = segment.parse_name(path.name.removesuffix(".damaged"))
-        if parsed and path.suffix == ".damaged":
+        parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
+        if parsed and path.suffix == DAMAGED:
             last = parsed[0] + path.stat().st_size - 1
             seen.damaged.append((parsed[0], last, path))
     return seen

@@ -9,5 +9,6 @@ finder      which file holds an event
 mark        how far a node had come, for when the journal ends too early
 orphans     what nodes with another name left
 names       of spool files
+summed      lines of JSON behind a checksum
 directories, disk, lock
 """

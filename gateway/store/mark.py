@@ -4,7 +4,7 @@ A journal whose end is cut, damaged or gone looks like one that was never longer
 does a catalog.  The mark says how far at least they reached: what is missing is told, and
 no lsn is given twice.
 
-    state/NODE/mark     crc32c (8 hex digits) | space | {"durable": …, …} | newline
+    state/NODE/mark     {"durable": …, …}, as `gateway.store.summed` has it
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import google_crc32c
 import msgspec
 from attrs import define
 
+from gateway.store import summed
 from gateway.store.disk import Disk, read_patiently
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
@@ -36,18 +36,10 @@ class Mark(msgspec.Struct, frozen=True):
     published: int = 0
     """Events up to here are in files, says the catalog."""
 
-    def encode(self) -> bytes:
-        """Its bytes on disk."""
-        text = msgspec.json.encode(self)
-        return b"%08x %b\n" % (google_crc32c.value(text), text)
-
 
 def decode(data: bytes) -> Mark | None:
     """What a file says; None if it is damaged."""
-    crc, text = data[:9], data[9:-1]
-    if crc != b"%08x " % google_crc32c.value(text):
-        return None
-    return msgspec.json.decode(text, type=Mark)
+    return summed.decode(data[:-1], Mark)
 
 
 @define(eq=False, slots=False)
@@ -84,7 +76,7 @@ class Marker:
         new = self._directory / f".{NAME}"
         self._disk.unlink(new)
         with contextlib.closing(self._disk.create(new)) as file:
-            file.write([mark.encode()])
+            file.write([summed.encode(mark)])
             file.sync()
         self._disk.rename(new, self.path)
         self._disk.sync_directory(self._directory)

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
-from gateway.store.spool.catalog_lines import Damaged, Entry, encode, mend, parse
+from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
+from gateway.store.summed import encode
 
 __all__ = ["CATALOG", "Catalog", "Entry", "unpublished"]
 

@@ -1,12 +1,10 @@
 """The catalog's lines: entries to bytes and back, and what a damaged line said.
 
-    line     crc32c (8 hex digits) | space | the entry as JSON | newline
-
-A last line without its newline was torn by a crash, and nobody relied on it.  Any other
-line that does not fit its CRC was synced, so something is published that it would name.
-In between other lines that is all that lies between their lsns: files are published in
-order.  Of the last lines only names of files can tell, and the mark
-(`gateway.store.mark`).
+Each is an entry as `gateway.store.summed` writes it.  A last line without its newline was
+torn by a crash, and nobody relied on it.  Any other line that does not fit its checksum
+was synced, so something is published that it would name.  In between other lines that is
+all that lies between their lsns: files are published in order.  Of the last lines only
+names of files can tell, and the mark (`gateway.store.mark`).
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-import google_crc32c
 import msgspec
 
 from gateway.store.names import file_name, parse_file_name
+from gateway.store.summed import decode
 
-__all__ = ["Damaged", "Entry", "encode", "entries", "mend", "parse"]
+__all__ = ["Damaged", "Entry", "entries", "mend", "parse"]
 
 
 class Damaged(Exception):
@@ -39,12 +37,6 @@ class Entry(msgspec.Struct, frozen=True):
         return f".{self.name}"
 
 
-def encode(entry: Entry) -> bytes:
-    """Its line."""
-    text = msgspec.json.encode(entry)
-    return b"%08x %b\n" % (google_crc32c.value(text), text)
-
-
 def parse(data: bytes) -> list[Entry | None]:
     """What each line says; None for a damaged one."""
     *lines, rest = data.split(b"\n")
@@ -61,10 +53,7 @@ def entries(data: bytes) -> list[Entry]:
 
 
 def _entry(line: bytes) -> Entry | None:
-    crc, text = line[:9], line[9:]
-    if crc != b"%08x " % google_crc32c.value(text):
-        return None
-    return msgspec.json.decode(text, type=Entry)
+    return decode(line, Entry)
 
 
 def mend(

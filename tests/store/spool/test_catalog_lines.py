@@ -8,7 +8,8 @@ import pytest
 
 from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
-from gateway.store.spool.catalog_lines import Damaged, Entry, encode, parse
+from gateway.store.spool.catalog_lines import Damaged, Entry, parse
+from gateway.store.summed import encode
 
 
 def entry(first: int, last: int) -> Entry:
