@@ -205,12 +205,16 @@ class SparkJob:
         """All that its lives have."""
         return self._log.read_text(errors="replace")
 
+    def has_said(self, sign: bytes) -> bool:
+        """This life has."""
+        return sign in self._log.read_bytes()[self._from :]
+
     def look(self) -> None:
         """Kill it when its time has come, and start it again."""
         assert self._process.poll() is None, self.said[-5000:]
         # Once when it has committed something, else early: it repairs, begins a batch.
-        sign = '"running"' if self.kills else '"rows_total"'
-        if self._due is None and sign in self.said[self._from :]:
+        sign = b'"running"' if self.kills else b'"rows_total"'
+        if self._due is None and self.has_said(sign):
             self._due = time.monotonic() + self._chance.uniform(0.0, 4.0)
         if self._due is not None and time.monotonic() > self._due:
             # Java sees that Python is gone, or goes with it.
@@ -255,6 +259,7 @@ def test_kill_the_daemon_and_the_spark_job(
             eventually(killed, "three kills of the job", 300)
             everyone_is_heard(writers)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        eventually(lambda: job.has_said(b'"running"'), "its last life runs", 300)
         assert job.stop() == 0, job.said[-5000:]
     finally:
         job.kill()
