@@ -10,5 +10,5 @@ mark        how far a node had come, for when the journal ends too early
 orphans     what nodes with another name left
 names       of spool files
 summed      lines of JSON behind a checksum
-directories, disk, lock
+directories, disk, lock, threads
 """

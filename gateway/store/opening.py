@@ -84,11 +84,12 @@ def open_node(
     compression: str = "zstd",
     reserve: Callable[[], int] = lambda: 0,
     clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
     *remembering*: a protocol that is served has a memory, so published segments stay
-    until a checkpoint covers them.  *reserve*: see `Log`.  Raises `MissingProtocol`,
+    until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.  Raises `MissingProtocol`,
     `Unreadable`, `segment.OtherFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
@@ -97,7 +98,7 @@ def open_node(
     remembered = saved_names(state, disk)
     published = (directories.spool, directories.archive)
     names = [name for directory in published for name in disk.names(directory)]
-    marker = Marker(state, disk)
+    marker = Marker(state, disk, monotonic)
     mark, damaged_mark = marker.read()
     try:
         catalog = Catalog(journal, disk, node, names, mark.published)
@@ -131,7 +132,8 @@ def open_node(
             disk,
             first_lsn,
             reserve=reserve,
-            clock=clock,
+            clock=monotonic,
+            wall_clock=clock,
         ),
         publisher=publisher,
         segments=found.segments,

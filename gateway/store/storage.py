@@ -34,6 +34,7 @@ from gateway.store.mark import Mark
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
+from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
 
@@ -113,8 +114,11 @@ class Storage:
         remembering: bool,
         in_thread: Callable[..., Deferred[Any]] = deferToThread,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        threads: Threads | None = None,
     ) -> None:
-        """*remembering* is whether a protocol that is served has a memory.
+        """*remembering* is whether a protocol that is served has a memory.  *clock* is the
+        wall clock; *threads* None: the operating system's.
 
         The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
         """
@@ -132,7 +136,9 @@ class Storage:
             compression=settings.spool.compression,
             reserve=lambda: self.spool.reserved_bytes,
             clock=clock,
+            monotonic=monotonic,
         )
+        threads = threads or RealThreads()
         self.losses: Sequence[Loss] = opened.losses
         self.repairs: Sequence[str] = opened.repairs
         self.foreign: Sequence[Path] = opened.foreign
@@ -154,6 +160,9 @@ class Storage:
             on_expired=callbacks.expired,
             also_reserved=lambda: self.checkpoint.reserved_bytes,
             on_look=self._mark,
+            clock=monotonic,
+            wall_clock=clock,
+            threads=threads,
         )
         self.journal = Journal(
             opened.log,
@@ -165,6 +174,9 @@ class Storage:
             on_fatal=callbacks.fatal,
             on_durable=callbacks.durable,
             on_commit=callbacks.committed,
+            clock=monotonic,
+            wall_clock=clock,
+            threads=threads,
         )
 
     @classmethod

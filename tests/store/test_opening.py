@@ -251,3 +251,23 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "data" / "lock").unlink()
     with pytest.raises(Locked, match="in use by another process"):
         start()
+
+
+def test_the_open_segments_age_follows_no_clock_that_is_set(
+    directories: Directories,
+) -> None:
+    """The wall clock set back an hour would keep events from the spool for that hour."""
+    wall, passed = [7200.0], [10.0]
+    opened = open_node(
+        "gw",
+        directories,
+        RealDisk(),
+        {"plain": split},
+        remembering=False,
+        clock=lambda: wall[0],
+        monotonic=lambda: passed[0],
+    )
+    origin = Origin("plain", "l", "s-1", "[::1]:9")
+    opened.log.commit([Batch(origin, 1, 1, b"a", 1)])
+    wall[0], passed[0] = 3600.0, 12.5
+    assert opened.log.age == 2.5

@@ -21,7 +21,6 @@ the oldest batch has waited: after `stall_after` the journal says so (`why_full`
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -37,6 +36,7 @@ from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.log import Log, Segment, SyncFailed
+from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
 
@@ -85,6 +85,7 @@ class Journal:
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _acknowledge_when_published: bool = field(default=False, kw_only=True)
+    _threads: Threads = field(factory=RealThreads, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self.durable_lsn = self._log.next_lsn - 1
@@ -108,14 +109,14 @@ class Journal:
         self._published = self.durable_lsn
         self._stopped: Deferred[None] | None = None
         # Shared with the thread, under the condition's lock.
-        self._condition = threading.Condition()
+        self._condition = self._threads.condition()
         self._queue: deque[_Waiting] = deque()
         self._withdrawn = 0
         """Batches in the queue that are."""
         self._stopping = False
         self._busy_since: float | None = None
         self._failed_syncs = 0
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread = self._threads.thread("journal", self._run)
 
     # -- the reactor's side ---------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class Levels:
     _archive: Path
     _disk: Disk
     _max_bytes: int
+    _clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
         self.spool = Level()
@@ -52,10 +54,10 @@ class Levels:
     def measure(self) -> None:
         """Look again; at the archive from time to time."""
         self.spool = self._measure(self._directory)
-        begun = time.monotonic()
+        begun = self._clock()
         if begun >= self._next_count:
             self.archive = self._measure(self._archive)
-            ended = time.monotonic()
+            ended = self._clock()
             self._next_count = ended + _COUNTING_SHARE * (ended - begun)
 
     def why_full(self, backlog_bytes: int) -> str | None:

@@ -8,13 +8,13 @@ which may hold the journal, and removes what has expired (`expiry`).
 
 from __future__ import annotations
 
-import queue
-import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
@@ -25,6 +25,7 @@ from gateway.store.journal.log import Segment
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Published, Publisher
+from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Spool"]
 
@@ -72,12 +73,19 @@ class Spool:
     _on_expired: Callable[[], None] = lambda: None
     _also_reserved: Callable[[], int] = lambda: 0
     _on_look: Callable[[], None] = lambda: None
+    _clock: Callable[[], float] = time.monotonic
+    _wall_clock: Callable[[], float] = time.time
+    _threads: Threads = field(factory=RealThreads)
 
     def __attrs_post_init__(self) -> None:
         self.backlog_bytes = 0
         """Sealed segments that are not published yet."""
         self.levels = Levels(
-            self._directory, self._archive, self._disk, self._settings.max_bytes
+            self._directory,
+            self._archive,
+            self._disk,
+            self._settings.max_bytes,
+            self._clock,
         )
         """How full the spool and the archive are."""
         self._expiry = Expiry(
@@ -86,17 +94,19 @@ class Spool:
             self._settings.retention,
             self._settings.archive_bytes,
             self._on_expired,
+            self._clock,
+            self._wall_clock,
         )
         self._journal: Journal | None = None
-        self._work: queue.SimpleQueue[Segment | None] = queue.SimpleQueue()
         self._ended: Deferred[None] | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread = self._threads.thread("spool", self._run)
         self._failing = False
         self._told: set[str] = set()
         """What fails beside publishing, and was told."""
-        # The journal's thread adds to the backlog, ours takes from it.
-        self._backlog_lock = threading.Lock()
+        # Shared between the threads, under the condition's lock; so is the backlog.
+        self._condition = self._threads.condition()
+        self._work: deque[Segment] = deque()
+        self._stopping = False
 
     # -- the reactor's side ---------------------------------------------------
 
@@ -114,19 +124,18 @@ class Spool:
         It counts towards `spool.max_bytes` from now on: senders fill the journal faster
         than the thread looks, above all while it writes its first file.
         """
-        self._add_to_backlog(sealed.bytes)
-        self._work.put(sealed)
+        with self._condition:
+            self.backlog_bytes += sealed.bytes
+            self._work.append(sealed)
+            self._condition.notify()
         self._reactor.callFromThread(self._hold_if_full)
-
-    def _add_to_backlog(self, size: int) -> None:
-        with self._backlog_lock:
-            self.backlog_bytes += size
 
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
         self._ended = Deferred()
-        self._stop.set()
-        self._work.put(None)
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
         return self._ended
 
     @property
@@ -150,10 +159,13 @@ class Spool:
         """The next segment to publish, watching the levels meanwhile; None at the end."""
         while True:
             self._check_levels()
-            try:
-                return self._work.get(timeout=_TICK_SECONDS)
-            except queue.Empty:
-                continue
+            with self._condition:
+                if not (self._work or self._stopping):
+                    self._condition.wait(_TICK_SECONDS)
+                if self._work:
+                    return self._work.popleft()
+                if self._stopping:
+                    return None
 
     def _publish(self, sealed: Segment) -> bool:
         """Until it worked; false if the daemon is stopping and it did not."""
@@ -162,17 +174,26 @@ class Spool:
                 done = self._publisher.publish(sealed)
             except Exception as why:  # the segment is safe; publishing must go on
                 self._failed(sealed, why)
-                if self._stop.wait(0 if self._stop.is_set() else _TICK_SECONDS):
+                if self._stopping_after(_TICK_SECONDS):
                     return False
                 self._check_levels()
                 continue
             self._failing = False
-            self._add_to_backlog(-sealed.bytes)
+            with self._condition:
+                self.backlog_bytes -= sealed.bytes
             self.published_lsn = sealed.last_lsn
             if done is not None:
                 self._tell_published(done)
             self._reactor.callFromThread(self._tell, sealed)
             return True
+
+    def _stopping_after(self, seconds: float) -> bool:
+        """Wait, unless the daemon is stopping; whether it is."""
+        until = self._clock() + seconds
+        with self._condition:
+            while not self._stopping and (left := until - self._clock()) > 0:
+                self._condition.wait(left)
+            return self._stopping
 
     def _tell_published(self, done: Published) -> None:
         try:
