@@ -15,6 +15,7 @@ from gateway.protocol import Statistics
 
 __all__ = [
     "ArchiveStatus",
+    "ChainStatus",
     "JournalStatus",
     "ListenerStatus",
     "Probe",
@@ -79,6 +80,16 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainStatus:
+    """The newest link of the chain of spool files, for whoever keeps it elsewhere."""
+
+    last_lsn: int = 0
+    """Of the newest file; 0 when there is none yet."""
+    link: str = ""
+    """SHA-256 of that file; zeros when there is none, empty if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole daemon, or one worker of it."""
 
@@ -91,6 +102,7 @@ class Status:
     journal: JournalStatus
     spool: SpoolStatus
     archive: ArchiveStatus
+    chain: ChainStatus = ChainStatus()
     more: Sequence[Statistics] = ()
     """What else there is to know: of the protocols, of state, of subscribers."""
 

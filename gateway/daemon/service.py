@@ -33,6 +33,7 @@ from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
 from gateway.admin.status import (
     ArchiveStatus,
+    ChainStatus,
     JournalStatus,
     ListenerStatus,
     SpoolStatus,
@@ -382,6 +383,7 @@ class Gateway(MultiService):
                 self.settings.spool.max_bytes,
             ),
             archive=ArchiveStatus(levels.archive.files, levels.archive.bytes),
+            chain=ChainStatus(*self.storage.link),
             more=[
                 *self.protocols.statistics(),
                 *statistics.of_state(self.storage.checkpoint),

@@ -35,6 +35,8 @@ class Mark(msgspec.Struct, frozen=True):
     """Events up to here were acknowledged."""
     published: int = 0
     """Events up to here are in files, says the catalog."""
+    link: str = ""
+    """The link of the last of these files (`gateway.store.digests`), if it is known."""
 
 
 def decode(data: bytes) -> Mark | None:

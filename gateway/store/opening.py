@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +20,13 @@ from pathlib import Path
 
 from gateway.event import Decode
 from gateway.store.checkpoint import Unreadable, saved_names
+from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, read_patiently
 from gateway.store.journal import Log, Loss, Recovered, Segment, recover
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.journal.segment import parse_name
-from gateway.store.mark import Marker
+from gateway.store.mark import Mark, Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
@@ -124,6 +127,7 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
+        link=_newest_link(catalog, published, disk, mark),
     )
     unpublished = publisher.recover(found.segments)
     return Opened(
@@ -162,6 +166,25 @@ def _foreign_to_journal(journal: Path, disk: Disk) -> Iterator[str]:
         ours = parse_name(name.removesuffix(DAMAGED)) or name in CATALOG
         if not (ours and disk.is_file(journal / name)):
             yield name
+
+
+def _newest_link(
+    catalog: Catalog, directories: Iterable[Path], disk: Disk, mark: Mark
+) -> Link:
+    """The link of the newest file: of its line, or else of the file, or of the mark."""
+    newest = catalog.newest
+    if newest is None:
+        return Link(0, NOTHING)
+    if newest.sha256:
+        return Link(newest.last, newest.sha256)
+    for directory in directories:
+        for name in (newest.hidden, newest.name):
+            # Spark's job moves files while we look.
+            with contextlib.suppress(FileNotFoundError):
+                data, readable = read_patiently(disk, directory / name)
+                if readable:
+                    return Link(newest.last, hashlib.sha256(data).hexdigest())
+    return Link(newest.last, mark.link if mark.published == newest.last else "")
 
 
 def _needed(found: Recovered, catalog: Catalog, *, keep: bool) -> set[str]:

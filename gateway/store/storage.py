@@ -26,6 +26,7 @@ from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.interfaces import Memory
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
@@ -224,7 +225,9 @@ class Storage:
         opened, given = self._opened, self.journal.durable_lsn
         # What the start left out after damage was given, and never acknowledged.
         durable = given if given >= opened.first_lsn else opened.durable_lsn
-        mark = Mark(given, durable, opened.publisher.published_lsn)
+        published, link = opened.publisher.published_lsn, opened.publisher.link
+        known = link.sha256 if link.last_lsn == published else ""
+        mark = Mark(given, durable, published, known)
         opened.marker.write(mark, now=now)
 
     def _done(self, sealed: Segment) -> None:
@@ -245,6 +248,11 @@ class Storage:
             most_bytes=settings.checkpoint_bytes,
         )
         self.checkpoint.recover(self._opened.segments, self._opened.unpublished)
+
+    @property
+    def link(self) -> Link:
+        """Of the newest published file; any thread may ask."""
+        return self._opened.publisher.link
 
     @property
     def journal_bytes(self) -> int:

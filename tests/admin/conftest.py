@@ -17,6 +17,7 @@ from gateway.admin.service import admin_site
 from gateway.admin.site import Page, Post
 from gateway.admin.status import (
     ArchiveStatus,
+    ChainStatus,
     JournalStatus,
     ListenerStatus,
     SpoolStatus,
@@ -49,6 +50,7 @@ class Daemon:
             journal=JournalStatus(durable_lsn=4096, bytes=500_000),
             spool=SpoolStatus(published_lsn=4000, files=2, bytes=900, limit_bytes=9000),
             archive=ArchiveStatus(files=7, bytes=7000),
+            chain=ChainStatus(last_lsn=40, link="5f" * 32),
             more=[
                 Statistics(
                     "wires",

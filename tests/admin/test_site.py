@@ -71,6 +71,7 @@ def test_status_has_the_fixed_fields(port: Any) -> None:
     spool = {"published_lsn": 4000, "files": 2, "bytes": 900}
     assert spool.items() <= status["spool"].items()
     assert {"files": 7, "bytes": 7000}.items() <= status["archive"].items()
+    assert status["chain"] == {"last_lsn": 40, "link": "5f" * 32}
 
 
 def test_status_names_the_reason(port: Any, daemon: Any) -> None:

@@ -74,6 +74,12 @@ class Catalog:
         """Of the newest entry; 0 if there is none."""
         return max((entry.last for entry in self._entries.values()), default=0)
 
+    @property
+    def newest(self) -> Entry | None:
+        """The entry with the last lsn."""
+        known = self._entries.values()
+        return max(known, key=lambda entry: entry.last, default=None)
+
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""
         return iter(self._entries.values())

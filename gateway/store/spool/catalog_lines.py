@@ -24,12 +24,20 @@ class Damaged(Exception):
     """Nobody can tell what a damaged line said; the text says what to do."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A file that may be public."""
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that may be public.
+
+    The digests (`gateway.store.digests`) are empty where nobody knows them: in lines of
+    earlier versions, and in those that were mended.
+    """
 
     first: int
     last: int
     name: str
+    payloads: str = ""
+    """Of its payloads."""
+    sha256: str = ""
+    """Of the file: its link."""
 
     @property
     def hidden(self) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
+from gateway.store.digests import PAYLOADS_KEY, PREVIOUS_KEY, PayloadDigest
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 
@@ -31,6 +32,8 @@ class Written:
     events: int = 0
     flaws: Counter[str] = field(default_factory=Counter)
     """How many events are flawed, by reason."""
+    digest: PayloadDigest = field(default_factory=PayloadDigest)
+    """Of the payloads."""
 
 
 def write(
@@ -40,8 +43,12 @@ def write(
     node: str,
     decoder: Decoder,
     compression: str,
+    previous: str = "",
 ) -> Written:
-    """Write a whole file to *sink* (a writable binary file object)."""
+    """Write a whole file to *sink* (a writable binary file object).
+
+    *previous* is the link of the file before it (`gateway.store.digests`), if it is known.
+    """
     done = Written()
     writer = pq.ParquetWriter(
         sink,
@@ -74,10 +81,15 @@ def write(
                 columns = Columns(node)
         if columns.rows:
             _flush(columns, writer, done)
+        writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
+        if previous:
+            writer.add_key_value_metadata({PREVIOUS_KEY: previous})
     return done
 
 
 def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
-    writer.write_batch(columns.batch(), row_group_size=columns.rows)
+    batch = columns.batch()
+    writer.write_batch(batch, row_group_size=columns.rows)
+    done.digest.add(batch.column("payload"))
     done.events += columns.rows
     done.flaws.update(columns.flaws)

@@ -13,6 +13,7 @@ the next start (`Publisher.recover`, and `catalog`, which tells how far it had c
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import time
 from collections import Counter
@@ -21,10 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.event import Decode
+from gateway.store.digests import NOTHING, Link
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
@@ -66,6 +69,8 @@ class Publisher:
     _compression: str
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
+    link: Link = field(default=Link(0, NOTHING), kw_only=True)
+    """Of the newest file that was published: what the next one refers to."""
 
     def __attrs_post_init__(self) -> None:
         self._newest = 0.0
@@ -125,16 +130,9 @@ class Publisher:
         entry = self._catalog.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
         if entry is None:
-            entry = Entry(
-                sealed.first_lsn,
-                sealed.last_lsn,
-                file_name(self._node, sealed.first_lsn, sealed.last_lsn),
-            )
-            if self._complete is None or self._complete[0] != entry:
-                written = self._write(sealed, self._spool / entry.hidden)
-                self._complete = entry, written
-            flaws = self._complete[1]
+            entry, flaws = self._written(sealed)
             self._catalog.add(entry)
+            self.link = Link(entry.last, entry.sha256)
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
@@ -156,18 +154,28 @@ class Publisher:
         else:
             self._disk.unlink(sealed.path)
 
-    def _write(self, sealed: Segment, path: Path) -> Counter[str]:
+    def _written(self, sealed: Segment) -> tuple[Entry, Counter[str]]:
+        """The hidden file of a segment, complete, and its flaws."""
+        name = file_name(self._node, sealed.first_lsn, sealed.last_lsn)
+        if self._complete is None or self._complete[0].name != name:
+            self._complete = self._write(
+                sealed, Entry(sealed.first_lsn, sealed.last_lsn, name)
+            )
+        return self._complete
+
+    def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:
         try:
-            return self._write_file(sealed, path, Decoder(self._decoders))
+            return self._write_file(sealed, entry, Decoder(self._decoders))
         except (MemoryError, OSError):
             raise
         except Exception:  # rows that can not be columns: find out whose they are
             decoder = Decoder(self._decoders, careful=True)
-            return self._write_file(sealed, path, decoder)
+            return self._write_file(sealed, entry, decoder)
 
     def _write_file(
-        self, sealed: Segment, path: Path, decoder: Decoder
-    ) -> Counter[str]:
+        self, sealed: Segment, entry: Entry, decoder: Decoder
+    ) -> tuple[Entry, Counter[str]]:
+        path = self._spool / entry.hidden
         self._disk.unlink(path)
         data, readable = read_patiently(self._disk, sealed.path)
         scan = segment.Scan(data, before=sealed.last_lsn + 1)
@@ -179,6 +187,7 @@ class Publisher:
                 node=self._node,
                 decoder=decoder,
                 compression=self._compression,
+                previous=self.link.sha256,
             )
             sink.flush()
             sink.file.sync()
@@ -204,7 +213,9 @@ class Publisher:
                     lsn=one.first_lsn,
                     events=one.events,
                 )
-        return written.flaws
+        payloads, link = written.digest.hexdigest(), sink.sha256.hexdigest()
+        entry = msgspec.structs.replace(entry, payloads=payloads, sha256=link)
+        return entry, written.flaws
 
     def _is_ours(self, name: str) -> bool:
         parsed = parse_file_name(name)
@@ -220,6 +231,8 @@ class _Sink(io.RawIOBase):
         self._chunks: list[bytes] = []
         self._gathered = 0
         self._size = 0
+        self.sha256 = hashlib.sha256()
+        """Of what was written."""
 
     def writable(self) -> bool:
         return True
@@ -238,5 +251,7 @@ class _Sink(io.RawIOBase):
 
     def flush(self) -> None:
         chunks, self._chunks, self._gathered = self._chunks, [], 0
+        for chunk in chunks:
+            self.sha256.update(chunk)
         if chunks:
             self.file.write(chunks)

@@ -1,0 +1,101 @@
+"""The SHA-256 digests of spool files: of a file's payloads, and of the file before it.
+
+    gateway.payloads   of the payloads of all rows, in their order (that of the lsns): of
+                       their bytes, one payload after the other; then of their lengths,
+                       each as int64, little-endian; then of their number, likewise
+    gateway.previous   of all bytes of the node's file before this one, as `sha256sum`
+                       prints it; 64 zeros in the first file of a node; not there if the
+                       gateway did not know it
+
+Both stand in the file's own key-value metadata, as hex digits.  The digest of a whole file
+is its *link*: it covers the link before it, so the newest one stands for all files.  The
+catalog has the links of the newest files, and the mark the newest.
+
+Payloads have a digest of their own because rows leave their file: it can be computed again
+from the tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = [
+    "NOTHING",
+    "PAYLOADS_KEY",
+    "PREVIOUS_KEY",
+    "Link",
+    "PayloadDigest",
+    "of_file",
+    "said",
+]
+
+PAYLOADS_KEY = b"gateway.payloads"
+PREVIOUS_KEY = b"gateway.previous"
+
+NOTHING = "0" * 64
+"""What stands for the file before a node's first one."""
+
+_INT64 = np.dtype("<i8")
+_CHUNK = 1 << 20
+
+
+class Link(NamedTuple):
+    """A file, as far as the next one is concerned."""
+
+    last_lsn: int
+    """Of its last event; 0 if there is no file yet."""
+    sha256: str
+    """Of all of it; `NOTHING` if there is no file yet, empty if that is not known."""
+
+
+class PayloadDigest:
+    """The digest of a column of payloads that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._lengths: list[bytes] = []
+        self._count = 0
+
+    def add(self, payloads: pa.Array) -> None:
+        """The next rows: of type binary, without nulls.
+
+        What is hashed is Arrow's own buffer, in one call that releases the interpreter.
+        """
+        count = len(payloads)
+        if not count:
+            return
+        _, ends, data = payloads.buffers()
+        offsets = np.frombuffer(ends, np.int32, count + 1, 4 * payloads.offset)
+        if data is not None:
+            self._hash.update(memoryview(data)[offsets[0] : offsets[-1]])
+        self._lengths.append(np.diff(offsets).astype(_INT64).tobytes())
+        self._count += count
+
+    def hexdigest(self) -> str:
+        """Of all that was added."""
+        whole = self._hash.copy()
+        for lengths in self._lengths:
+            whole.update(lengths)
+        whole.update(self._count.to_bytes(8, "little"))
+        return whole.hexdigest()
+
+
+def of_file(path: Path) -> str:
+    """The link of a file: SHA-256 of its bytes.  Raises OSError."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            found.update(data)
+    return found.hexdigest()
+
+
+def said(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:
+    """What a file's key-value metadata says under *key*; None if nothing."""
+    value = (metadata or {}).get(key)
+    return None if value is None else value.decode("ascii", "replace")
