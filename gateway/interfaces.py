@@ -176,7 +176,10 @@ class Connection(Protocol):
         """Drop at once."""
 
     def pause(self) -> None:
-        """Deliver nothing more until `resume`; nested calls do not count up."""
+        """Deliver nothing more until `resume`; nested calls do not count up.
+
+        After some seconds the network reads on into memory, within its limits.
+        """
 
     def resume(self) -> None:
         """Deliver again."""

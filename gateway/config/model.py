@@ -155,6 +155,10 @@ class Limits(Section):
         default=32 * MiB,
         description="Stop reading a connection with this much not yet on disk (size)",
     )
+    read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=8 * MiB,
+        description="Of a connection whose messages wait, read into memory (size)",
+    )
     minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
         default=128,
         description="Bytes a second, at least, of a message that has begun (size)",

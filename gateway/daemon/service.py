@@ -314,7 +314,9 @@ class Gateway(MultiService):
         self.admin.setServiceParent(self)
         sessions = _sessions(time.time())
         turns = Turns(self._reactor)
-        memory = MemoryBudget(self.storage.journal.reserve)
+        memory = MemoryBudget(
+            self.storage.journal.reserve, settings.journal.memory_bytes // 4
+        )
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(

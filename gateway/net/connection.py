@@ -1,6 +1,7 @@
 """One accepted connection: an `interfaces.Connection` on a Twisted transport.
 
-`handshake` sets it up; here is what it does once open, and how it ends.
+`handshake` sets it up, `reading` brings its server the input; here is what it does once
+open, and how it ends.
 
 Time is kept without a timer per connection: the listener calls `check_time` on each
 every few seconds, and a received chunk only sets a flag.
@@ -23,13 +24,11 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.interfaces import Publishing, Refusal
-from gateway.net.handshake import CALLBACK_ERRORS, Handshake
+from gateway.net.handshake import CALLBACK_ERRORS
+from gateway.net.reading import READ_BYTES, Reading
 from gateway.net.transport import (
     NO_TRANSPORT,
-    Peer,
     Transport,
-    has_input,
-    look_at_peer,
     unix_credentials,
     unsent_bytes,
 )
@@ -41,30 +40,27 @@ if TYPE_CHECKING:
 
 __all__ = ["READ_BYTES", "STALL_SECONDS", "AcceptedConnection"]
 
-READ_BYTES = 1 << 18
-"""Of one read; also the unsent output at which a peer counts as not reading.  Then we
-stop reading from it (or writing, if its server can: `interfaces.Publishing`), and cut
-it off if the output grows by more than the listener's `unread_bytes` or if
-`STALL_SECONDS` pass in which it takes nothing."""
 STALL_SECONDS = 45.0
-"""Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
+"""A peer with more than `READ_BYTES` of unsent output counts as not reading.  Then we
+stop reading from it (or writing, if its server can: `interfaces.Publishing`), and cut
+it off if the output grows by more than the listener's `unread_bytes`, or if so much
+time passes in which it takes nothing.
+
+Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
 
 OUTPUT_BYTES = 1 << 16
 """Unsent output that is counted at once; what is less waits for the next look."""
 PROGRESS_SECONDS = 30.0
 """So long `limits.minimum_rate` is measured."""
-CLOSED_SECONDS = 5.0
-"""A peer that closed while we do not read it is given up after so long."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
-class AcceptedConnection(Handshake):
+class AcceptedConnection(Reading):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_account", "_active", "_active_at", "_busy", "_closed_since",
-        "_failed", "_half_closed", "_output", "_paused", "_progress", "_received", "_refusing",
-        "_silent", "_stalled_since", "_turn_due", "_unfinished", "_unsent",
+        "__weakref__", "_account", "_active_at", "_failed", "_output", "_progress",
+        "_received", "_refusing", "_silent", "_stalled_since", "_unfinished", "_unsent",
         "_unsent_limit",
     )  # fmt: skip
 
@@ -72,14 +68,9 @@ class AcceptedConnection(Handshake):
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
         super().__init__(listener, host, peer)
-        self._active = False
         self._active_at = listener.clock.seconds()
         self._silent = True
-        self._busy = self._paused = self._half_closed = self._failed = False
-        self._turn_due = False
-        """It has input left, and waits unread for its next turn."""
-        self._closed_since: float | None = None
-        """Since when its FIN is known, behind input that we do not read; or None."""
+        self._failed = False
         self._stalled_since: float | None = None
         """Since when the peer counts as not reading; None: it reads."""
         self._unsent = self._unsent_limit = 0
@@ -121,17 +112,6 @@ class AcceptedConnection(Handshake):
             self._on_socket(self, data)
         except Exception as error:  # ours, as `_deliver` catches the protocol's
             self._raised("the network", error)
-
-    def readConnectionLost(self) -> None:
-        """The peer has sent its FIN.
-
-        It may still read: one that waits for an acknowledgement gets it first.
-        """
-        layered = self._tls is not None or self._frames is not None
-        if self._busy and not (self._closing or layered):
-            self._half_closed = True
-        else:
-            self._transport.loseConnection()
 
     def writeConnectionLost(self) -> None:
         """Our FIN is out.  See IHalfCloseableProtocol."""
@@ -262,19 +242,10 @@ class AcceptedConnection(Handshake):
     def _unread_by_us(self) -> bool:
         return self._paused or self._stalled_since is not None
 
-    def _peer_gave_up(self, now: float) -> bool:
-        """Whether nobody waits any more for what we do not read at the moment.
-
-        A peer that closed will not hear its acknowledgement: it sends again elsewhere,
-        and what is unread here would be stored twice.
-        """
-        peer = look_at_peer(self._transport)
-        if peer is not Peer.CLOSED or not self._listener.acknowledges:
-            self._closed_since = None
-            return peer is Peer.GONE
-        if self._closed_since is None:
-            self._closed_since = now
-        return now - self._closed_since >= CLOSED_SECONDS
+    @property
+    def _withheld(self) -> bool:
+        stalled = self._stalled_since is not None and not self._publishes()
+        return self._refusing or stalled
 
     def _stalled(self, now: float) -> bool:
         """Whether the peer has taken nothing for long of what waits for it."""
@@ -289,7 +260,7 @@ class AcceptedConnection(Handshake):
 
     def _too_slow(self, now: float) -> bool:
         """Whether a message that has begun does not come any further."""
-        if not self._unfinished or self._turn_due or self._unread_by_us():
+        if not self._unfinished or self._delivers_later or self._unread_by_us():
             self._progress = None
             return False
         if self._progress is None:
@@ -423,46 +394,6 @@ class AcceptedConnection(Handshake):
         self._discard_input()
         self._transport.abortConnection()
 
-    def pause(self) -> None:
-        """See `interfaces.Connection`."""
-        self._paused = True
-        self._read_or_not()
-
-    def resume(self) -> None:
-        """See `interfaces.Connection`."""
-        self._paused = False
-        self._closed_since = None
-        self._read_or_not()
-
-    def again(self) -> None:
-        """See `interfaces.Connection`."""
-        if not (self._closing or self._turn_due):
-            self._turn_due = True
-            self._listener.turns.add(self)
-            self._read_or_not()
-
-    def take_turn(self) -> None:
-        """It is this connection's turn."""
-        self._turn_due = False
-        if not self._closing:
-            self._deliver(b"")
-        if not self._turn_due:
-            self._read_or_not()
-
-    def _read_or_not(self) -> None:
-        """Tell the transport whether to read, for all the reasons there are not to."""
-        stalled = self._stalled_since is not None and not self._publishes()
-        held = self._paused or self._turn_due or self._refusing or stalled
-        if self._closing or not held:
-            self._transport.resumeProducing()
-        else:
-            self._transport.pauseProducing()
-
-    @property
-    def unread_input(self) -> bool:
-        """See `interfaces.Connection`."""
-        return has_input(self._transport)
-
     def report(self, why: Refusal) -> float:
         """See `interfaces.Connection`."""
         self._listener.report(self, why)
@@ -496,15 +427,6 @@ class AcceptedConnection(Handshake):
         if why.reply:
             self._send(why.reply)
         self._end()
-
-    def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
-        """See `interfaces.Connection`."""
-        self._busy = waiting
-        if not waiting:
-            self._active = True
-            if self._half_closed:
-                # After the acknowledgement that this may stand right before.
-                self._listener.clock.callLater(0, self.close)
 
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""

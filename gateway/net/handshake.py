@@ -96,6 +96,14 @@ class Handshake(ABC):
     def _end(self) -> None:
         """FIN after what is written."""
 
+    @abstractmethod
+    def arrived(self, data: bytes) -> None:
+        """Bytes of the protocol's: deliver them, or keep them until the server goes on."""
+
+    @abstractmethod
+    def _peer_ended(self) -> None:
+        """The peer said in TLS or WebSocket that nothing more comes."""
+
     def _start(self) -> None:
         listener = self._listener
         expects_header = listener.admission.expects_header(self.host)
@@ -172,7 +180,7 @@ class Handshake(ABC):
         if plain:
             self._on_plain(self, plain)
         if self._tls is not None and self._tls.over:
-            self._end()
+            self._peer_ended()
 
     def _begin_plain(self) -> None:
         """From here on the bytes are the application's, or belong to another protocol."""
@@ -201,7 +209,7 @@ class Handshake(ABC):
         elif found is not None or listener.upgrades:
             self._mismatch(found, head, tls=False)
         else:
-            self._next(Handshake._deliver)
+            self._next(_arrived)
             if self._server is None:
                 self._serve()
         if not self._closing:
@@ -235,9 +243,9 @@ class Handshake(ABC):
         if output := frames.output():
             self._send(output)
         if payload:
-            self._deliver(payload)
+            self.arrived(payload)
         if frames.closed:
-            self._end()
+            self._peer_ended()
 
     def _deliver(self, data: bytes) -> None:
         try:
@@ -262,5 +270,10 @@ class Handshake(ABC):
         self._reject(mismatch(found, head, expected), "language")
 
 
+def _arrived(connection: Handshake, data: bytes) -> None:
+    """The last step: all is set up."""
+    connection.arrived(data)
+
+
 def _discard(connection: Handshake, data: bytes) -> None:
-    """The step after the last."""
+    """The step of a connection that is over."""

@@ -5,6 +5,9 @@ message, and the output that its peer does not take.  All connections together m
 half of `journal.memory_bytes`.  When they hold more, the *address* that holds most loses
 the connection that holds most of it: many small connections of one peer weigh as much as
 a large one, and nobody else pays for them.
+
+A share of it may be *read ahead* (`read_ahead`), which is never a reason to let go: nobody
+can do without what was read already, so there is a limit before the read instead.
 """
 
 from __future__ import annotations
@@ -26,9 +29,16 @@ class _Holder(Protocol):
 class MemoryBudget:
     """What all connections of a daemon hold."""
 
-    def __init__(self, reserve: Callable[[int], bool]) -> None:
-        """*reserve* adds to what is held in all; false: that is too much."""
+    def __init__(
+        self, reserve: Callable[[int], bool], read_ahead_bytes: int = 64 << 20
+    ) -> None:
+        """*reserve* adds to what is held in all; false: that is too much.
+
+        *read_ahead_bytes* is what all connections together may have read ahead.
+        """
         self._reserve = reserve
+        self._read_ahead_bytes = read_ahead_bytes
+        self._ahead = 0
         self._addresses: dict[str, int] = {}
         self._accounts: dict[Account, None] = {}
 
@@ -50,6 +60,26 @@ class MemoryBudget:
             del self._accounts[account]
         if not self._reserve(change) and change > 0:
             self._free()
+
+    def read_ahead(self, held: int, size: int) -> bool:
+        """Whether a connection that *held* so much may read *size* bytes more ahead.
+
+        It may have as much as it leaves to all others: the more there are, the less has
+        each, and there is always some for the next one.
+        """
+        if held + size > self._read_ahead_bytes - self._ahead:
+            return False
+        if not self._reserve(size):
+            self._reserve(-size)
+            return False
+        self._ahead += size
+        return True
+
+    def free_ahead(self, size: int) -> None:
+        """So much less is read ahead; negative: more, as was read already."""
+        if size:
+            self._ahead -= size
+            self._reserve(-size)
 
     def _free(self) -> None:
         address = max(self._addresses, key=self._addresses.__getitem__)

@@ -98,6 +98,8 @@ class Peer(Enum):
     """What a socket that nobody reads at the moment says of its peer."""
 
     THERE = "there"
+    HEARD = "heard"
+    """It has sent what is unread."""
     CLOSED = "closed"
     """It has sent its FIN, behind what is unread."""
     GONE = "gone"
@@ -107,11 +109,13 @@ class Peer(Enum):
 def look_at_peer(transport: Transport) -> Peer:
     """Ask the socket: the reactor does not look at one that is paused."""
     poll = select.poll()
-    poll.register(transport.fileno(), select.POLLRDHUP)
+    poll.register(transport.fileno(), select.POLLRDHUP | select.POLLIN)
     found = sum(events for _, events in poll.poll(0))
-    if found & ~select.POLLRDHUP:
+    if found & ~(select.POLLRDHUP | select.POLLIN):
         return Peer.GONE
-    return Peer.CLOSED if found else Peer.THERE
+    if found & select.POLLRDHUP:
+        return Peer.CLOSED
+    return Peer.HEARD if found else Peer.THERE
 
 
 def has_input(transport: Transport) -> bool:

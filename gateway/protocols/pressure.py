@@ -27,7 +27,7 @@ class Valve:
     _limit: int
     _room: Callable[[], None]
     paused: bool = field(default=False, init=False)
-    """The connection is not read."""
+    """Nothing is delivered of the connection."""
     _asked: bool = field(default=False, init=False)
 
     def regulate(self, unacknowledged: int, *, feeding: bool = True) -> None:

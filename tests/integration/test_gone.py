@@ -80,11 +80,17 @@ class Senders:
         peer.close()
 
     def with_close_notify(self) -> None:
+        wave(self.sealed())
+
+    def with_close_notify_and_fin(self) -> None:
         peer = self.sealed()
         wave(peer)
         socket.socket(fileno=os.dup(peer.fileno())).shutdown(socket.SHUT_WR)
 
     def with_a_close_frame(self) -> None:
+        self.framed().sendall(message(CLOSE, b""))
+
+    def with_a_close_frame_and_fin(self) -> None:
         peer = self.framed()
         peer.sendall(message(CLOSE, b""))
         peer.shutdown(socket.SHUT_WR)
@@ -132,7 +138,9 @@ def senders(full: Daemon, authority: Any) -> Iterator[Senders]:
         ("beats", Senders.with_fin_of_v1),
         ("beats", Senders.with_reset),
         ("sealed", Senders.with_close_notify),
+        ("sealed", Senders.with_close_notify_and_fin),
         ("framed", Senders.with_a_close_frame),
+        ("framed", Senders.with_a_close_frame_and_fin),
     ],
 )
 def test_who_has_gone_is_dropped(

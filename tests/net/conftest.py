@@ -178,6 +178,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "handshake": 10.0,
         "message_bytes": 1 << 24,
         "minimum_rate": 100,
+        "read_ahead_bytes": 1 << 20,
     }
     limits.update(changes.pop("limits", {}))
     defaults = {

@@ -1,0 +1,441 @@
+"""Paused connections are read on, in bounded memory, and their peers' ends are seen."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from wsproto.events import BytesMessage, CloseConnection
+
+from gateway.net.memory import MemoryBudget
+from gateway.net.read_ahead import STEP
+
+Make = Callable[..., Any]
+
+LIMIT = 1 << 20
+"""`limits.read_ahead_bytes` of these listeners."""
+
+
+class Kernel:
+    """What the kernel says of a peer's socket."""
+
+    def __init__(self, peer: Any) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        peer.transport.fileno = self._ours.fileno
+
+    def hears(self) -> None:
+        self._theirs.send(b"x")
+
+    def was_read(self) -> None:
+        self._ours.recv(1)
+
+    def fin(self) -> None:
+        self._theirs.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+@pytest.fixture
+def kernel() -> Iterator[Callable[[Any], Kernel]]:
+    made: list[Kernel] = []
+
+    def make(peer: Any) -> Kernel:
+        made.append(Kernel(peer))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Room:
+    """The common budget, and what is counted of it."""
+
+    def __init__(self, most: int = 64 << 20) -> None:
+        self.held = 0
+        self.full = False
+        self.budget = MemoryBudget(self._reserve, most)
+
+    def _reserve(self, change: int) -> bool:
+        self.held += change
+        return not self.full
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def reads(peer: Any) -> bool:
+    return bool(peer.transport.producerState == "producing")
+
+
+@pytest.fixture
+def held(make_paused: Make, room: Room) -> Callable[..., tuple[Any, Any]]:
+    """A listener and a peer whose server pauses at every byte that it gets, some seconds
+    ago, and who has more to say.
+    """
+
+    def make(**keywords: Any) -> tuple[Any, Any]:
+        net, peer = make_paused(memory=room.budget, **keywords)
+        assert not reads(peer)
+        net.pass_time(3)
+        return net, peer
+
+    return make
+
+
+def go_on(net: Any) -> None:
+    """The server takes all it gets."""
+    net.server.act = lambda connection, data: None
+    net.server.connection.resume()
+    net.clock.advance(0)
+
+
+def test_a_paused_peer_is_read_on(held: Make, room: Room) -> None:
+    """Its server gets nothing before it goes on, and then all of it, in order."""
+    net, peer = held()
+    assert reads(peer)
+    assert peer.transport.bufferSize == STEP
+    peer.send(b"a" * STEP)
+    peer.send(b"b" * 10)
+    peer.send(b"c" * 10)
+    assert net.server.data == b"x"
+    assert room.held == STEP + 20 + STEP
+    go_on(net)
+    assert net.server.chunks == [b"x", b"a" * STEP, b"b" * 10 + b"c" * 10]
+    assert reads(peer)
+    assert peer.transport.bufferSize > STEP
+    assert room.held == 0
+    peer.send(b"d")
+    assert net.server.data.endswith(b"d")
+
+
+def test_a_short_pause_reads_nothing(make_paused: Make, room: Room) -> None:
+    """It is over before the next look."""
+    net, peer = make_paused(memory=room.budget)
+    assert not reads(peer)
+    net.server.connection.resume()
+    assert reads(peer)
+    assert room.held == 0
+
+
+def test_nothing_is_read_while_that_is_delivered(held: Make, room: Room) -> None:
+    """A piece in each turn; and a server that pauses again has the rest later."""
+    net, peer = held()
+    for _ in range(3):
+        peer.send(bytes(STEP))
+    net.server.act = lambda connection, data: connection.again() if data else None
+    net.server.connection.resume()
+    assert not reads(peer)
+    net.clock.advance(0)
+    taken = [len(chunk) for chunk in net.server.chunks]
+    assert taken == [1, STEP, 0, STEP, 0, STEP, 0]
+    assert reads(peer)
+
+    net.server.act = lambda connection, data: connection.pause()
+    peer.send(b"y")
+    net.pass_time(3)
+    for _ in range(3):
+        peer.send(bytes(STEP))
+    net.server.connection.resume()
+    net.clock.advance(0)
+    assert net.server.chunks[-2:] == [b"y", bytes(STEP)]
+    assert room.held == 2 * STEP
+
+
+def test_it_ends_at_the_limit(held: Make, room: Room) -> None:
+    """`limits.read_ahead_bytes`: the rest waits in the kernel."""
+    net, peer = held()
+    sent = 0
+    while reads(peer):
+        peer.send(bytes(STEP))
+        sent += STEP
+    assert sent == LIMIT == room.held
+    net.pass_time(30)
+    assert not reads(peer)
+    go_on(net)
+    assert len(net.server.data) == 1 + LIMIT
+    assert reads(peer)
+
+
+def test_a_limit_of_nothing(make_net: Make) -> None:
+    """`read_ahead_bytes: 0B`."""
+    net = make_net(
+        lambda connection, data: connection.pause(), limits={"read_ahead_bytes": 0}
+    )
+    peer = net.peer()
+    peer.send(b"x")
+    net.pass_time(10)
+    assert not reads(peer)
+
+
+def test_many_paused_peers_share_what_there_is(make_net: Make) -> None:
+    """However many there are, and however much each has: the more, the less for each;
+    and nobody is let go for it.
+    """
+    most = 4 << 20
+    room = Room(most)
+    net = make_net(lambda connection, data: connection.pause(), {"memory": room.budget})
+    peers = [net.peer(f"192.0.2.{n % 9}") for n in range(2000)]
+    for peer in peers:
+        peer.send(b"x")
+    for _ in range(5):
+        net.pass_time(3)
+        assert 0 < room.held <= most
+        for peer in peers:
+            while reads(peer):
+                peer.send(bytes(STEP))
+                assert room.held <= most
+    assert net.listener.connections == 2000
+    assert not net.listener.rejected
+    for peer in peers:
+        peer.lose()
+    assert room.held == 0
+
+
+def test_one_leaves_half_to_the_next(make_paused: Make) -> None:
+    """A sender with much can not keep a later one from being read at all."""
+    room = Room(LIMIT)
+    _, greedy = net, peer = make_paused(memory=room.budget)
+    net.pass_time(3)
+    while reads(greedy):
+        greedy.send(bytes(STEP))
+    assert room.held == LIMIT // 2
+    peer = net.peer()
+    peer.send(b"x")
+    net.pass_time(3)
+    assert reads(peer)
+
+
+def test_memory_that_others_need_is_not_taken(held: Make, room: Room) -> None:
+    """When all that peers make us hold is too much, nothing is read ahead; later it is."""
+    net, peer = held()
+    room.full = True
+    peer.send(bytes(STEP))
+    assert not reads(peer)
+    assert room.held == STEP
+    net.pass_time(5)
+    assert not reads(peer)
+    room.full = False
+    net.pass_time(5)
+    assert reads(peer)
+
+
+def test_a_silent_peer_gives_its_room_back(
+    held: Make, kernel: Callable[[Any], Kernel], room: Room
+) -> None:
+    """It has it again when it says more."""
+    net, peer = held()
+    socket_ = kernel(peer)
+    peer.send(b"more")
+    net.pass_time(8)
+    assert not reads(peer)
+    assert room.held == 4
+    socket_.hears()
+    net.pass_time(3)
+    assert reads(peer)
+    assert room.held == 4 + STEP
+
+
+def test_input_read_ahead_is_unread_input(
+    held: Make, kernel: Callable[[Any], Kernel]
+) -> None:
+    """Whose peer waits, as if it were in the kernel still."""
+    net, peer = held()
+    kernel(peer)
+    connection = net.server.connection
+    assert not connection.unread_input
+    peer.send(b"window")
+    assert connection.unread_input
+    go_on(net)
+    assert not connection.unread_input
+
+
+def test_of_a_lost_peer_nothing_is_delivered(held: Make, room: Room) -> None:
+    """It will send that again."""
+    net, peer = held()
+    peer.send(b"window")
+    peer.lose()
+    go_on(net)
+    assert net.server.data == b"x"
+    assert room.held == 0
+
+
+def test_a_fin_behind_it_gives_the_peer_up(
+    held: Make, kernel: Callable[[Any], Kernel], room: Room
+) -> None:
+    """As one behind what the kernel holds, after some seconds."""
+    net, peer = held()
+    net.server.connection.busy(True)
+    peer.send(b"window")
+    kernel(peer).fin()
+    peer.fin()
+    net.pass_time(4)
+    assert not peer.transport.disconnected
+    net.pass_time(6)
+    assert peer.transport.disconnected
+    assert net.server.data == b"x"
+    assert room.held == 0
+
+
+def test_a_fin_comes_after_all_that_was_before_it(
+    held: Make, kernel: Callable[[Any], Kernel]
+) -> None:
+    """If the server goes on in time: it stores that, acknowledges it, then closes."""
+    net, peer = held()
+    connection = net.server.connection
+    connection.busy(True)
+    peer.send(b"window")
+    kernel(peer).fin()
+    peer.fin()
+    net.pass_time(2)
+    net.server.act = lambda connection, data: connection.busy(True)
+    connection.busy(False)
+    connection.resume()
+    net.clock.advance(0)
+    assert net.server.data == b"xwindow"
+    assert not peer.transport.disconnecting
+    connection.write(b"ack")
+    connection.busy(False)
+    net.clock.advance(0)
+    assert peer.got() == b"ack"
+    assert peer.transport.disconnecting
+
+
+def test_a_fin_of_a_peer_that_is_owed_nothing(held: Make) -> None:
+    """It gets the end once its input was taken."""
+    net, peer = held(acknowledges=False)
+    peer.send(b"line")
+    peer.fin()
+    net.pass_time(60)
+    assert not peer.transport.disconnecting
+    go_on(net)
+    assert net.server.data == b"xline"
+    assert peer.transport.disconnecting
+
+
+class Layered:
+    """A paused peer over TLS or WebSocket, which has sent a window more."""
+
+    def __init__(self, net: Any, peer: Any, say: Callable[[bytes], None]) -> None:
+        self.net = net
+        self.peer = peer
+        say(b"x")
+        assert not reads(peer)
+        net.pass_time(3)
+        say(b"window")
+        assert net.server.data == b"x"
+        self.end: Callable[[], None]
+
+
+@pytest.fixture(params=["tls", "websocket", "both"])
+def layered(
+    make_net: Make, make_tls: Make, tls_peer: Make, request: Any, room: Room
+) -> Callable[..., Layered]:
+    def make(**keywords: Any) -> Layered:
+        changes: dict[str, Any] = {}
+        if request.param != "websocket":
+            changes["tls"] = make_tls()
+        if request.param != "tls":
+            changes["websocket"] = SimpleNamespace(path="/ws", origins=[])
+        keywords["memory"] = room.budget
+        act = lambda connection, data: connection.pause()  # noqa: E731 - one line
+        net = make_net(act, keywords, **changes)
+        peer = net.peer()
+        if request.param == "websocket":
+            client = peer.upgrade()
+            made = Layered(net, peer, lambda data: peer.send(_message(client, data)))
+            made.end = lambda: peer.send(client.send(CloseConnection(1000)))
+            return made
+        tls = tls_peer(peer)
+        tls.shake_hands()
+        if request.param == "tls":
+            made = Layered(net, peer, tls.send)
+            made.end = tls.close_notify
+            return made
+        client = tls.upgrade()
+        made = Layered(net, peer, lambda data: tls.send(_message(client, data)))
+        made.end = lambda: tls.send(client.send(CloseConnection(1000)))
+        return made
+
+    return make
+
+
+def _message(client: Any, data: bytes) -> bytes:
+    return bytes(client.send(BytesMessage(data)))
+
+
+def test_an_end_without_fin_is_seen(
+    layered: Callable[..., Layered], room: Room
+) -> None:
+    """close_notify, or a Close: what is unread before it is dropped, as nobody listens."""
+    made = layered()
+    made.end()
+    assert made.peer.transport.finished
+    assert room.held == 0
+    go_on(made.net)
+    assert made.net.server.data == b"x"
+
+
+def test_an_end_without_fin_of_who_waits_for_no_answer(
+    layered: Callable[..., Layered],
+) -> None:
+    """It comes after all that was before it."""
+    made = layered(acknowledges=False)
+    made.end()
+    made.net.pass_time(20)
+    assert not made.peer.transport.finished
+    go_on(made.net)
+    assert made.net.server.data == b"xwindow"
+    assert made.peer.transport.finished
+
+
+def test_the_rest_of_a_turn_is_before_the_end(
+    make_net: Make, make_tls: Make, tls_peer: Make
+) -> None:
+    """A server with input left has it though close_notify came in the same read."""
+    turns: list[bytes] = []
+
+    def act(connection: Any, data: bytes) -> None:
+        turns.append(data)
+        if len(turns) < 3:
+            connection.again()
+
+    net = make_net(act, {"acknowledges": False}, tls=make_tls())
+    peer = net.peer()
+    tls = tls_peer(peer)
+    tls.shake_hands()
+    tls.tls.write(b"lines")
+    tls.close_notify()
+    net.clock.advance(0)
+    assert turns == [b"lines", b"", b""]
+    assert peer.transport.finished
+
+
+def test_a_fin_without_close_notify(
+    layered: Callable[..., Layered], room: Room
+) -> None:
+    """TLS and WebSocket can not be half closed: nobody is there any more."""
+    made = layered()
+    made.peer.fin()
+    assert made.peer.transport.disconnecting
+    made.peer.lose()
+    assert room.held == 0
+    assert made.net.server.data == b"x"
+
+
+def test_input_that_comes_while_paused_waits(make_paused: Make, room: Room) -> None:
+    """Whatever the transport still brings is kept, and counted, and no more is read."""
+    net, peer = make_paused(memory=room.budget)
+    peer.send(b"late")
+    assert net.server.data == b"x"
+    assert room.held == 4
+    assert not reads(peer)
+    go_on(net)
+    assert net.server.data == b"xlate"
