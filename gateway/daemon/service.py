@@ -209,6 +209,7 @@ class Gateway(MultiService):
             self._reactor,
             known,
             StorageCallbacks(
+                damaged=self._tell_damage,
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
@@ -217,7 +218,6 @@ class Gateway(MultiService):
             ),
             remembering=self.protocols.remember,
         )
-        self._tell_damage(storage.losses, storage.repairs)
         for orphan in storage.orphans:
             self._tell_orphan(orphan)
         for path in storage.foreign:
@@ -255,7 +255,6 @@ class Gateway(MultiService):
     def _tell_orphan(self, orphan: Orphan) -> None:
         """Somebody renamed the node, knowingly or not."""
         here = self.settings.node
-        self._tell_damage(orphan.losses, orphan.repairs)
         if orphan.problem is not None:
             self._log.error(
                 "What node {node} left in its journal can not be published: {why}",

@@ -9,9 +9,8 @@ published and every memory has been saved with all that the segment holds.
     1. ask every memory for a snapshot, in one turn of the reactor; the segments that
        `published` was called with before are covered by it
     2. when all snapshots have come (all in them is durable): for each, write
-       `.<name>.state`; sync it; rename it to `<name>.state`
-    3. sync the directory
-    4. remove the segments that are covered
+       `.<name>.state`; sync it; rename it to `<name>.state`; sync the directory
+    3. remove the segments that are covered
 
 A crash anywhere leaves the old or the new file of each memory.  With an old file all of
 the covered segments are there.  With a new one any of them may be: they are replayed
@@ -44,7 +43,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.interfaces import Memory
-from gateway.store.disk import Disk, read_patiently
+from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal import Segment, segment
 
 __all__ = ["Checkpoint", "Unreadable", "saved_names"]
@@ -158,7 +157,8 @@ class Checkpoint:
 
     def _replay(self, sealed: Segment) -> None:
         data, _ = read_patiently(self._disk, sealed.path)
-        for stored in segment.Scan(data, before=sealed.last_lsn + 1):
+        last = sealed.last_lsn
+        for stored in segment.Scan(data, before=last + 1, durable=last):
             for name, memory in self._memories.items():
                 try:
                     memory.replay(stored)
@@ -248,25 +248,16 @@ class Checkpoint:
     # -- in a thread ----------------------------------------------------------
 
     def _write(self, states: Mapping[str, bytes]) -> int:
-        """Steps 2 and 3; returns how many bytes that were."""
+        """Step 2; returns how many bytes that were."""
         size = 0
         for name, data in states.items():
-            hidden = self._directory / f".{name}{_SUFFIX}"
-            self._disk.unlink(hidden)
-            file = self._disk.create(hidden)
-            try:
-                chunks = _encode(name, data)
-                file.write(chunks)
-                file.sync()
-            finally:
-                file.close()
-            self._disk.rename(hidden, self._path(name))
+            chunks = _encode(name, data)
+            replace_file(self._disk, self._path(name), chunks).close()
             size += sum(map(len, chunks))
-        self._disk.sync_directory(self._directory)
         return size
 
     def _remove(self, covered: Sequence[Segment]) -> None:
-        """Step 4; what is removed already may be named again."""
+        """Step 3; what is removed already may be named again."""
         for sealed in covered:
             self._disk.unlink(sealed.path)
 

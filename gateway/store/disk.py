@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Disk", "File", "RealDisk", "read_patiently"]
+__all__ = ["Disk", "File", "RealDisk", "read_patiently", "replace_file"]
 
 _IOV_MAX = 1024
 _SECTOR = 4096
@@ -234,6 +234,28 @@ class RealDisk:
         """See `Disk`."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+
+def replace_file(disk: Disk, path: Path, chunks: Sequence[bytes]) -> File:
+    """Put a file with these bytes in the place of *path*, durably; it is left open.
+
+    A crash leaves the old one or the new one.  Beside it the hidden name, `.NAME`, is
+    used; where it fails, that is removed.  Blocks; raises OSError.
+    """
+    hidden = path.with_name(f".{path.name}")
+    disk.unlink(hidden)
+    file = disk.create(hidden)
+    try:
+        file.write(chunks)
+        file.sync()
+        disk.rename(hidden, path)
+        disk.sync_directory(path.parent)
+    except OSError:
+        file.close()
+        with contextlib.suppress(OSError):
+            disk.unlink(hidden)
+        raise
+    return file
 
 
 def read_patiently(disk: Disk, path: Path) -> tuple[bytes, bool]:

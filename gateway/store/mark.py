@@ -9,7 +9,6 @@ no lsn is given twice.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ import msgspec
 from attrs import define
 
 from gateway.store import summed
-from gateway.store.disk import Disk, read_patiently
+from gateway.store.disk import Disk, read_patiently, replace_file
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
 
@@ -75,11 +74,5 @@ class Marker:
         if mark == self._written or not (now or self._clock() >= self._next):
             return
         self._next = self._clock() + _SECONDS
-        new = self._directory / f".{NAME}"
-        self._disk.unlink(new)
-        with contextlib.closing(self._disk.create(new)) as file:
-            file.write([summed.encode(mark)])
-            file.sync()
-        self._disk.rename(new, self.path)
-        self._disk.sync_directory(self._directory)
+        replace_file(self._disk, self.path, [summed.encode(mark)]).close()
         self._written = mark

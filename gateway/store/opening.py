@@ -1,9 +1,10 @@
 """Opens the journal and the spool of one node: recovery, before any thread runs.
 
-    1. read the catalog: which segments are files already
-    2. recover the journal (`gateway.store.journal.recovery`)
-    3. finish what was being published (`Publisher.recover`)
-    4. go on behind every lsn that was ever given: the journal's, the catalog's, the mark's
+    1. read the mark and the catalog: how far it had come, which segments are files already
+    2. examine the journal (`gateway.store.journal.recovery`)
+    3. tell what is damaged or lost, before anything is changed
+    4. settle catalog and journal; finish what was being published (`Publisher.recover`)
+    5. go on behind every lsn that was ever given: the journal's, the catalog's, the mark's
        and those in file names, which outlive a journal directory that was lost
 
 `gateway.store.storage` gives what is opened its threads; tests use it without any.
@@ -23,8 +24,8 @@ from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, read_patiently
-from gateway.store.journal import Log, Loss, Recovered, Segment, recover
-from gateway.store.journal.recovery import DAMAGED
+from gateway.store.journal import Log, Loss, Recovered, Segment
+from gateway.store.journal.recovery import DAMAGED, examine
 from gateway.store.journal.segment import parse_name
 from gateway.store.mark import Mark, Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
@@ -32,9 +33,6 @@ from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 
 __all__ = ["MissingProtocol", "Opened", "open_node"]
-
-
-_UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 
 
 class MissingProtocol(Unreadable):
@@ -76,6 +74,18 @@ class Opened:
     foreign: Sequence[Path]
     """What lies where the node's files are, and is none of them; it is left alone."""
 
+    def mark(self, given: int) -> Mark:
+        """How far the node has come, when lsns up to *given* were given."""
+        # What the start left out after damage was given, and never acknowledged.
+        durable = given if given >= self.first_lsn else self.durable_lsn
+        published, link = self.publisher.published_lsn, self.publisher.link
+        known = link.sha256 if link.last_lsn == published else ""
+        return Mark(given, durable, published, known)
+
+
+def _ignore(losses: Sequence[Loss], repairs: Sequence[str]) -> None:
+    """Nobody wants to know."""
+
 
 def open_node(
     node: str,
@@ -88,11 +98,14 @@ def open_node(
     reserve: Callable[[], int] = lambda: 0,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
+    tell: Callable[[Sequence[Loss], Sequence[str]], None] = _ignore,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
     *remembering*: a protocol that is served has a memory, so published segments stay
-    until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.  Raises `MissingProtocol`,
+    until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.
+    *tell* is told of losses and repairs before any file is changed, and whatever happens
+    then.  Raises `MissingProtocol`,
     `Unreadable`, `segment.OtherFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
@@ -108,16 +121,17 @@ def open_node(
     except Damaged as why:
         raise Unreadable(str(why)) from None
     given = max(catalog.last_lsn, last_lsn(node, names))
-    found = recover(journal, disk, given=given, unpublished=catalog.unpublished)
-    if mark.durable >= found.next_lsn:
-        lost = mark.durable - found.next_lsn + 1
-        found.losses.append(Loss(marker.path, found.next_lsn, lost, _UNKNOWN))
+    found = examine(journal, disk, given=given, durable=mark.durable)
+    repairs = [*catalog.repairs, *filter(None, [damaged_mark])]
+    tell(found.losses, repairs)
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
+    catalog.settle()
+    found.settle()
     publisher = Publisher(
         node,
         directories.spool,
@@ -146,7 +160,7 @@ def open_node(
         durable_lsn=durable_lsn,
         published_lsn=(unpublished[0].first_lsn if unpublished else first_lsn) - 1,
         losses=found.losses,
-        repairs=[*catalog.repairs, *filter(None, [damaged_mark])],
+        repairs=repairs,
         marker=marker,
         remembered=remembered,
         foreign=[

@@ -9,7 +9,7 @@ are unique by node.  A journal that a running gateway has locked is not touched.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,10 +60,12 @@ def publish_orphans(
     *,
     compression: str = "zstd",
     alone_with: Callable[[Path], AbstractContextManager[bool]] = _alone,
+    tell: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None,
 ) -> list[Orphan]:
     """Publish what all nodes but *node* left; those with something to tell.
 
-    *alone_with* locks a journal's directory; false if somebody has it.
+    *alone_with* locks a journal's directory; false if somebody has it.  *tell*: see
+    `open_node`.
     """
     found: list[Orphan] = []
     for name in _others(node, directories, disk):
@@ -72,7 +74,7 @@ def publish_orphans(
             with alone_with(directories.journal_of(name)) as alone:
                 if alone:
                     orphan.remembers = saved_names(directories.state_of(name), disk)
-                    _publish(orphan, directories, disk, decoders, compression)
+                    _publish(orphan, directories, disk, decoders, compression, tell)
         except Exception as why:  # it must not prevent this node's start
             orphan.problem = f"{type(why).__name__}: {why}"
         if not orphan.silent:
@@ -103,6 +105,7 @@ def _publish(
     disk: Disk,
     decoders: Mapping[str, Decode],
     compression: str,
+    tell: Callable[[Sequence[Loss], Sequence[str]], None],
 ) -> None:
     opened = open_node(
         orphan.node,
@@ -111,6 +114,7 @@ def _publish(
         decoders,
         remembering=False,
         compression=compression,
+        tell=tell,
     )
     orphan.losses, orphan.repairs = list(opened.losses), list(opened.repairs)
     with contextlib.closing(opened.publisher):

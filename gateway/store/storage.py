@@ -31,7 +31,6 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lock import Locked, lock, lock_directory
-from gateway.store.mark import Mark
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
@@ -86,6 +85,8 @@ def _ignore(_: object) -> None:
 class StorageCallbacks:
     """Whom the storage tells of what happens."""
 
+    damaged: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None
+    """While it is opened: what is lost and what was repaired, before files are changed."""
     durable: Callable[[list[Stored]], None] = _ignore
     """In the reactor's thread, once a group."""
     committed: Callable[[Commit], None] = _ignore
@@ -138,6 +139,7 @@ class Storage:
             reserve=lambda: self.spool.reserved_bytes,
             clock=clock,
             monotonic=monotonic,
+            tell=callbacks.damaged,
         )
         threads = threads or RealThreads()
         self.losses: Sequence[Loss] = opened.losses
@@ -217,18 +219,14 @@ class Storage:
             decoders,
             compression=settings.spool.compression,
             alone_with=_alone_with,
+            tell=callbacks.damaged,
         )
         return storage
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
-        opened, given = self._opened, self.journal.durable_lsn
-        # What the start left out after damage was given, and never acknowledged.
-        durable = given if given >= opened.first_lsn else opened.durable_lsn
-        published, link = opened.publisher.published_lsn, opened.publisher.link
-        known = link.sha256 if link.last_lsn == published else ""
-        mark = Mark(given, durable, published, known)
-        opened.marker.write(mark, now=now)
+        opened = self._opened
+        opened.marker.write(opened.mark(self.journal.durable_lsn), now=now)
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)

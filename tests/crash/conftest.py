@@ -123,6 +123,7 @@ class Gateway:
             clock=clock,
         )
         assert opened.losses == []
+        self._opened = opened
         self.log, self.publisher = opened.log, opened.publisher
         self.sealed = list(opened.unpublished)
         self.clock = Clock()
@@ -146,8 +147,15 @@ class Gateway:
             self.senders.acknowledge(Stored(batch, lsn))
             lsn += batch.count
 
+    def mark(self) -> None:
+        """Say how far it has come, as the spool's thread does; that may fail."""
+        with contextlib.suppress(OSError):
+            mark = self._opened.mark(self.log.next_lsn - 1)
+            self._opened.marker.write(mark, now=True)
+
     def roll(self) -> None:
-        """Seal the open segment."""
+        """Seal the open segment; the mark has been beside it."""
+        self.mark()
         sealed = self.log.seal()
         self.sealed += self.log.abandoned()
         if sealed is not None:

@@ -42,6 +42,7 @@ class Daemon:
             clock=crash.clock,
         )
         assert opened.losses == []
+        self.opened = opened
         self.log, self.publisher = opened.log, opened.publisher
         self.sealed = list(opened.unpublished)
         self.clock = Clock()
@@ -83,6 +84,7 @@ class Daemon:
                 self.do(self.state.delete(name + which, 0))
 
     def publish(self) -> None:
+        self.opened.marker.write(self.opened.mark(self.log.next_lsn - 1), now=True)
         sealed = self.log.seal()
         self.sealed += [sealed] if sealed else []
         while self.sealed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
-from gateway.store.journal import segment
+from gateway.store.journal import Loss, segment
 from gateway.store.lock import Locked
 from gateway.store.mark import Mark
 from gateway.store.opening import MissingProtocol, Opened, open_node
@@ -102,6 +102,31 @@ def test_batches_of_a_protocol_that_is_not_installed_stop_the_start(
         again.publisher.publish(sealed)
     assert len(public(directories)) == 2 * count + 1
     assert start("plain").segments == []
+
+
+def test_losses_are_told_even_if_the_start_fails(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """Before anything is changed; and the next start tells them again."""
+    opened = start("plain")
+    store(opened, "syslog", b"a")
+    store(opened, "plain", b"b")
+    opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"c", 1)])
+    opened.marker.write(Mark(given=3, durable=3))
+    journal = directories.journal_of("gw")
+    (journal / segment.name(2)).unlink()
+    (journal / segment.name(3)).write_bytes(b"")
+    before = {path: path.read_bytes() for path in journal.iterdir()}
+    told: list[int] = []
+
+    def tell(losses: Sequence[Loss], _: Sequence[str]) -> None:
+        told.extend(loss.first_lsn for loss in losses)
+
+    for _ in range(2):
+        with pytest.raises(MissingProtocol):
+            open_node("gw", directories, RealDisk(), {}, remembering=False, tell=tell)
+    assert told == [2, 2]
+    assert {path: path.read_bytes() for path in journal.iterdir()} == before
 
 
 def test_what_is_published_and_kept_is_needed_too(start: Callable[..., Opened]) -> None:

@@ -1,16 +1,26 @@
 """Recovery of the journal at a start: which segments are good, and what was lost.
 
+`examine` reads only, so that losses can be told before anything is changed:
+
     1. read the segments in order of (first lsn, attempt)
     2. a segment's events from the next segment's first lsn on were written again
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
-    3. cut what does not count off each segment; sync it, so that what we now take
+    3. the mark (`gateway.store.mark`) says how far the journal reached at least: what
+       an open segment lacks of that is no torn tail
+    4. what was acknowledged and can not be read is reported, lsn by lsn
+
+`Recovered.settle` makes the files agree with that:
+
+    5. cut what does not count off each segment; sync it, so that what we now take
        for stored is stored, and what we do not is gone, even if the power goes in
        the next second and takes the later segments with it
-    4. a file that holds no batch is removed; a damaged header is mended where its
+    6. a file that holds no batch is removed; a damaged header is mended where its
        first record is good; what is no segment even so is set aside under a `.damaged`
        name, never deleted
-    5. what was acknowledged and can not be read is reported, lsn by lsn
+    7. an end that is lost is sealed: behind what is left of the last segment, or in a
+       segment that has nothing else.  The seal says how far it reached, so that what is
+       lost is published as such, and a start after this one needs no mark to know
 
 Of what a file may hold only the format of another version stops the start
 (`segment.OtherFormat`); OSError is passed on.
@@ -19,18 +29,22 @@ Of what a file may hold only the format of another version stops the start
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from gateway.store.disk import Disk, read_patiently
+from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 
-__all__ = ["DAMAGED", "Loss", "Recovered", "recover"]
+__all__ = ["DAMAGED", "Loss", "Recovered", "examine", "recover"]
 
 DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""
+
+_UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 
 
 @dataclass(slots=True)
@@ -54,20 +68,37 @@ class Recovered:
     losses: list[Loss] = field(default_factory=list)
     protocols: dict[Path, set[str]] = field(default_factory=dict)
     """Whose batches each segment has."""
+    _steps: list[Callable[[], None]] = field(default_factory=list, compare=False)
+
+    def settle(self) -> None:
+        """Make the files agree with what was found.  Raises OSError.
+
+        A crash at any moment of it, or right after, changes nothing.
+        """
+        while self._steps:
+            self._steps[0]()
+            del self._steps[0]
+
+    def later(self, step: Callable[[], None]) -> None:
+        """Add a step to `settle`."""
+        self._steps.append(step)
 
 
 def recover(
-    directory: Path,
-    disk: Disk,
-    *,
-    given: int = 0,
-    unpublished: Callable[[int], int] = lambda lsn: lsn,
+    directory: Path, disk: Disk, *, given: int = 0, durable: int = 0
 ) -> Recovered:
-    """Recover; a crash at any moment of it, or right after, changes nothing.
+    """`examine`, and settle it."""
+    found = examine(directory, disk, given=given, durable=durable)
+    found.settle()
+    return found
 
-    Everything up to lsn *given* was published.  *unpublished* gives the first lsn from
-    one on that is in no file: a segment that was published and removed is no loss, though
-    an older one may still be there.
+
+def examine(
+    directory: Path, disk: Disk, *, given: int = 0, durable: int = 0
+) -> Recovered:
+    """See what is there; nothing is changed before `Recovered.settle`.
+
+    Everything up to lsn *given* was published, and up to *durable* acknowledged.
     """
     found = Recovered(next_lsn=given + 1)
     names = [name for name in disk.names(directory) if disk.is_file(directory / name)]
@@ -80,78 +111,145 @@ def recover(
         for name in names
         if name.endswith(DAMAGED)
     ]
-
-    def expected() -> int:
-        """The lsn that the next segment should begin with, at the latest."""
-        lsn = unpublished(found.next_lsn)
-        for held in aside:
-            lsn = held.stop if lsn in held else lsn
-        return lsn
-
     for first, before, name in in_order:
         path = directory / name
+        stops = [one.start for one in aside if one.start > first]
+        stop = min([durable + 1, *stops, *([before] if before else [])])
+        known = stop - 1 if stop - 1 > given else 0
         try:
-            _recover_one(path, first, before, disk, found, expected)
+            _examine_one(path, first, before, known, disk, found, aside)
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
             aside += _set_aside(path, firsts, str(why), disk, found)
+    if (missing := _expected(found, aside)) <= durable:
+        _keep_place(directory, missing, durable, names, disk, found)
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
-    disk.sync_directory(directory)
+    found.later(partial(disk.sync_directory, directory))
     return found
 
 
-def _recover_one(
+def _expected(found: Recovered, aside: Iterable[range]) -> int:
+    """The lsn that the next segment should begin with, at the latest."""
+    lsn = found.next_lsn
+    for held in aside:
+        lsn = held.stop if lsn in held else lsn
+    return lsn
+
+
+def _examine_one(
     path: Path,
     first: int,
     before: int | None,
+    durable: int,
     disk: Disk,
     found: Recovered,
-    expected: Callable[[], int],
+    aside: Iterable[range],
 ) -> None:
     """Raises `segment.InvalidSegment`, OSError."""
     data, readable = read_patiently(disk, path)
     mended = False
     try:
-        scan = segment.Scan(data, before=before)
+        scan = segment.Scan(data, before=before, durable=durable)
     except segment.InvalidSegment as why:
         whole = segment.mend_header(data, first)
         if whole is None or not readable or isinstance(why, segment.OtherFormat):
             raise
         data, mended = whole, True
-        scan = segment.Scan(data, before=before)
+        scan = segment.Scan(data, before=before, durable=durable)
         found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
     scan.survey()
-    first, end = scan.header.first_lsn, scan.next_lsn
-    missing = expected()
+    first, next_lsn = scan.header.first_lsn, scan.next_lsn
+    missing = _expected(found, aside)
     if first > missing:
         found.losses.append(Loss(path, missing, first - missing, "missing before it"))
-    found.losses += [
-        Loss(path, d.first_lsn, d.events, f"{d.length} damaged bytes at {d.offset}")
-        for d in scan.damage
-    ]
-    found.next_lsn = max(found.next_lsn, end)
-    if readable and not scan.batches:
-        disk.unlink(path)
+    found.losses += [Loss(path, d.first_lsn, d.events, str(d)) for d in scan.damage]
+    found.next_lsn = max(found.next_lsn, next_lsn)
+    if readable and not scan.batches and next_lsn == first:
+        found.later(partial(disk.unlink, path))
         return
-    found.segments.append(Segment(path, first, end - 1, scan.end))
+    # Damaged bytes stay where they are, for somebody with better tools.
+    whole = data if scan.lacks_end else data[: scan.end]
+    lost_end = b""
+    if scan.damage and not scan.sealed:
+        lost_end = segment.seal_behind(scan.header, len(whole), next_lsn - 1)
+    size = len(whole) + len(lost_end)
+    found.segments.append(Segment(path, first, next_lsn - 1, size))
     found.protocols[path] = scan.protocols
-    if not readable:
-        return  # what is zeros to us may be there for somebody with better tools
-    file = disk.open(path)
-    try:
-        if len(data) > scan.end:
-            file.truncate(scan.end)
-        if mended:
-            file.rewrite(data[: scan.end])
-        elif not scan.sealed:
+    if readable:  # else what is zeros to us may be there for them
+        again = whole if mended or not scan.sealed else None
+        found.later(_Settled(path, disk, len(whole), again, mended, lost_end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A step that leaves a segment as it was read."""
+
+    path: Path
+    disk: Disk
+    size: int
+    """Bytes that stay."""
+    again: bytes | None
+    """What they are, if they are to be written once more."""
+    mended: bool
+    lost_end: bytes
+    """The seal that says how far they reached, where some of them are damaged."""
+
+    def __call__(self) -> None:
+        """Raises OSError."""
+        file = self.disk.open(self.path)
+        try:
+            if self.disk.size(self.path) > self.size:
+                file.truncate(self.size)
+            if self.again is not None:
+                self._rewrite(file, self.again)
+            if self.lost_end:
+                with contextlib.suppress(OSError):  # the mark says it again
+                    file.write([self.lost_end])
+            file.sync()
+        finally:
+            file.close()
+
+    def _rewrite(self, file: File, data: bytes) -> None:
+        try:
+            file.rewrite(data)
+        except OSError:
             # The last sync may have failed; a full disk must not prevent a start.
-            with contextlib.suppress(OSError):
-                file.rewrite(data[: scan.end])
-        file.sync()
-    finally:
-        file.close()
+            if self.mended:
+                raise
+
+
+def _keep_place(
+    directory: Path,
+    first: int,
+    last: int,
+    names: Sequence[str],
+    disk: Disk,
+    found: Recovered,
+) -> None:
+    """A segment for what no file has: whose end is lost without a trace."""
+    attempts = [
+        one[1] for one in map(segment.parse_name, names) if one and one[0] == first
+    ]
+    path = directory / segment.name(first, max(attempts, default=-1) + 1)
+    data = segment.place_of_lost(first, last, secrets.randbits(32))
+    found.losses.append(Loss(path, first, last - first + 1, _UNKNOWN))
+    found.next_lsn = last + 1
+    place = Segment(path, first, last, len(data))
+    found.segments.append(place)
+    found.protocols[path] = set()
+
+    def write() -> None:
+        try:
+            with contextlib.closing(disk.create(path)) as file:
+                file.write([data])
+                file.sync()
+        except OSError:  # no room: the mark says it again at the next start
+            found.segments.remove(place)
+            disk.unlink(path)
+
+    found.later(write)
 
 
 def _set_aside(
@@ -160,22 +258,22 @@ def _set_aside(
     """The lsns that it may have held."""
     # A crash while a segment is made leaves less than a header, and no event.
     if disk.size(path) <= segment.HEADER_BYTES:
-        disk.unlink(path)
+        found.later(partial(disk.unlink, path))
         return []
     aside = path.with_name(path.name + DAMAGED)
-    disk.rename(path, aside)
-    held = _held(aside, firsts, disk)
+    found.later(partial(disk.rename, path, aside))
+    held = _held(path, firsts, disk)
     found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     return [held]
 
 
-def _held(aside: Path, firsts: Sequence[int], disk: Disk) -> range:
+def _held(path: Path, firsts: Sequence[int], disk: Disk) -> range:
     """The lsns that a damaged segment may have held.
 
     It ended where a later one begins, or before what was published later: *firsts*.
     And no event takes less than a byte.
     """
-    parsed = segment.parse_name(aside.name.removesuffix(DAMAGED))
+    parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
     first = parsed[0] if parsed else 0
-    ends = [first + disk.size(aside), *(lsn for lsn in firsts if lsn > first)]
+    ends = [first + disk.size(path), *(lsn for lsn in firsts if lsn > first)]
     return range(first, min(ends))

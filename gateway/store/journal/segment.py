@@ -21,7 +21,8 @@ was written.  It tells a torn tail from damage:
 - A bad record that lies in what a later good record calls synced was acknowledged: its
   loss is reported (`Damage`), and reading goes on behind it.
 - A bad record that no later one calls synced was never acknowledged: the segment ends
-  before it.
+  before it.  But for what the reader knows better (`Scan`, *durable*): the mark beside
+  the journal, and the lsns of a segment that was left, say more than an open one does.
 - So does a good record that does not follow from those before it: its lsn is not the
   next one, or its origin is not there.  It is left of a write that failed and was cut
   off, where the cut did not survive a power cut.
@@ -56,6 +57,8 @@ __all__ = [
     "mend_header",
     "name",
     "parse_name",
+    "place_of_lost",
+    "seal_behind",
 ]
 
 VERSION = 2
@@ -97,6 +100,12 @@ class Damage:
     """First event lost, if `events` is not 0."""
     events: int
     """How many; 0 where an origin, batches without events, or a seal was."""
+
+    def __str__(self) -> str:
+        """What of it is there, and where."""
+        if self.length:
+            return f"{self.length} damaged bytes at {self.offset}"
+        return f"missing from byte {self.offset} on"
 
 
 @dataclass(slots=True)
@@ -145,6 +154,20 @@ def mend_header(data: bytes, first_lsn: int) -> bytes | None:
         if _crc(salt, fixed) == fixed_sum:
             return Header(first_lsn, 0, salt).encode() + data[HEADER_BYTES:]
     return None
+
+
+def place_of_lost(first_lsn: int, last_lsn: int, salt: int) -> bytes:
+    """A segment that says of these lsns that they were acknowledged and are lost."""
+    header = Header(first_lsn, 0, salt)
+    return header.encode() + seal_behind(header, HEADER_BYTES, last_lsn)
+
+
+def seal_behind(header: Header, size: int, last_lsn: int) -> bytes:
+    """The seal of a segment of *size* bytes that has lost its end, up to *last_lsn*.
+
+    More was synced than is there.
+    """
+    return b"".join(Encoder(header).seal(last_lsn + 1, size + 1))
 
 
 def name(first_lsn: int, attempt: int = 0) -> str:
@@ -241,11 +264,16 @@ class Scan:
     and `damage` tell how it went.  Never raises once the header was read.
     """
 
-    def __init__(self, data: bytes, *, before: int | None = None) -> None:
+    def __init__(
+        self, data: bytes, *, before: int | None = None, durable: int = 0
+    ) -> None:
         """Events from lsn *before* on were written again in a later segment.
 
         So may batches without events have been that stand there, but some of them
         were acknowledged before: they are given back, and come again.
+
+        Events up to lsn *durable* were acknowledged: where the segment was not closed in
+        good order and lacks some, they are damage at its end.
 
         Raises `InvalidSegment` if the header is not one.
         """
@@ -257,10 +285,13 @@ class Scan:
         self.batches = 0
         """How many it has, with those that have no event."""
         self.sealed = False
+        self.lacks_end = False
+        """Whether the last damage is one that *durable* alone tells."""
         self.protocols: set[str] = set()
         """Whose batches it has, once `survey` has read them."""
         self._data = data
         self._before = before
+        self._durable = durable if before is None else min(durable, before - 1)
         self._origins: dict[int, Origin] = {}
 
     def __iter__(self) -> Iterator[Stored]:
@@ -281,7 +312,7 @@ class Scan:
         at = HEADER_BYTES
         while (record := self._next(at)) is not None:
             if self._is_superseded(record):
-                return
+                break
             if not self._follows(record, at):
                 lost = record.lsn - self.next_lsn
                 size = record.start - _RECORD.size - at
@@ -289,12 +320,16 @@ class Scan:
             if record.kind == _ORIGIN:
                 self._learn(record)
             elif record.kind == _BATCHED and self._is_stray(record):
-                return
+                break
             at = self.end = record.end
             self.next_lsn = record.lsn + record.count
             self.sealed = record.kind == _SEAL
             self.batches += record.kind == _BATCHED
             yield record
+        if not self.sealed and (lost := self._durable + 1 - self.next_lsn) > 0:
+            self.damage.append(Damage(at, len(self._data) - at, self.next_lsn, lost))
+            self.next_lsn += lost
+            self.lacks_end = True
 
     def _is_superseded(self, record: _Record) -> bool:
         """Whether a later segment has it, or what was written in its place."""
@@ -321,10 +356,13 @@ class Scan:
             return record
         later: _Record | None = record
         while later is not None:
-            if later.synced > at:
+            if later.synced > at or self._was_durable(later):
                 return record
             later = self._record(later.end) or self._find(later.end + 1)
         return None
+
+    def _was_durable(self, record: _Record) -> bool:
+        return record.count > 0 and record.lsn + record.count - 1 <= self._durable
 
     def _find(self, at: int) -> _Record | None:
         while (at := self._data.find(_SYNC_BYTES, at)) >= 0:

@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gateway.store.disk import Disk, File
+from gateway.store.disk import Disk, File, replace_file
 from gateway.store.journal import segment
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
 from gateway.store.summed import encode
@@ -44,9 +44,9 @@ class Catalog:
         """*names* are those of the node's files, wherever they are; everything up to
         lsn *published* was published: see `mend`.
 
-        Raises `Damaged`, OSError.
+        Nothing is written before `settle`.  Raises `Damaged`, OSError.
         """
-        self.path, self._new = (directory / name for name in CATALOG)
+        self.path = directory / CATALOG[0]
         self._disk = disk
         lines = parse(disk.read(self.path)) if disk.exists(self.path) else []
         try:
@@ -57,17 +57,19 @@ class Catalog:
         """What damaged lines were taken for, a sentence each."""
         self._entries = {entry.first: entry for entry in known}
         self._most = 2 * _KEEP
-        # What was read may never have been synced, but counts from now on.
+        self._file: File | None = None
+        """None: it must be written anew before it takes another line."""
+
+    def settle(self) -> None:
+        """Make durable what was read: it counts from now on.  Raises OSError."""
         try:
             self._file = self._written(self._entries)
-            self._torn = False
         except OSError:
-            if not disk.exists(self.path):
+            if not self._disk.exists(self.path):
                 raise
             # No room for a copy; a full disk must not prevent a start.
-            self._file = disk.open(self.path)
-            self._file.sync()
-            self._torn = True
+            with contextlib.closing(self._disk.open(self.path)) as file:
+                file.sync()
 
     @property
     def last_lsn(self) -> int:
@@ -98,23 +100,25 @@ class Catalog:
         After an OSError nobody knows whether a crash would find the line, so the
         hidden file must stay as it is; the next call settles it.
         """
-        if self._torn or len(self._entries) >= self._most:
-            self._rewrite()
+        if (file := self._file) is None or len(self._entries) >= self._most:
+            file = self._rewrite()
         line = encode(entry)
         try:
-            self._file.write([line])
-            self._file.sync()
+            file.write([line])
+            file.sync()
         except OSError:
             # After a failed sync this file can not be trusted with one more line.
-            self._torn = True
+            self.close()
             raise
         self._entries[entry.first] = entry
 
     def close(self) -> None:
         """Let go of the file."""
-        self._file.close()
+        if (file := self._file) is not None:
+            self._file = None
+            file.close()
 
-    def _rewrite(self) -> None:
+    def _rewrite(self) -> File:
         oldest = self._oldest()
         known = self._entries.values()
         newest = list(known)[-_KEEP:]
@@ -124,9 +128,10 @@ class Catalog:
         # The segments of those that are dropped must not come back.
         self._disk.sync_directory(self.path.parent)
         file = self._written(keep)
-        self._file.close()
-        self._file, self._entries, self._torn = file, keep, False
+        self.close()
+        self._file, self._entries = file, keep
         self._most = 2 * max(_KEEP, len(keep))
+        return file
 
     def _oldest(self) -> int:
         """The first lsn of the oldest segment that is there."""
@@ -135,19 +140,8 @@ class Catalog:
 
     def _written(self, keep: Mapping[int, Entry]) -> File:
         """The catalog with these entries, in a new file in the place of the old."""
-        self._disk.unlink(self._new)
-        file = self._disk.create(self._new)
-        try:
-            file.write([encode(entry) for entry in keep.values()])
-            file.sync()
-            self._disk.rename(self._new, self.path)
-            self._disk.sync_directory(self.path.parent)
-        except OSError:
-            file.close()
-            with contextlib.suppress(OSError):
-                self._disk.unlink(self._new)
-            raise
-        return file
+        lines = [encode(entry) for entry in keep.values()]
+        return replace_file(self._disk, self.path, lines)
 
 
 def unpublished(known: Iterable[Entry], lsn: int) -> int:

@@ -178,7 +178,8 @@ class Publisher:
         path = self._spool / entry.hidden
         self._disk.unlink(path)
         data, readable = read_patiently(self._disk, sealed.path)
-        scan = segment.Scan(data, before=sealed.last_lsn + 1)
+        last = sealed.last_lsn
+        scan = segment.Scan(data, before=last + 1, durable=last)
         sink = _Sink(self._disk.create(path))
         try:
             written = parquet.write(
@@ -201,15 +202,16 @@ class Publisher:
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
         decoder.log_failures()
-        if (scan.damage or not readable) and sealed.path not in self._damaged:
+        # Where nothing is left of what is lost, there is nothing to keep.
+        damage = [one for one in scan.damage if one.length]
+        if (damage or not readable) and sealed.path not in self._damaged:
             self._damaged.add(sealed.path)
-            for one in scan.damage:
+            for one in damage:
                 self._log.error(
-                    "{path}: {length} damaged bytes at {offset} (lsn {lsn}, {events} "
-                    "acknowledged events); the file is kept as {path}.damaged",
+                    "{path}: {what} (lsn {lsn}, {events} acknowledged events); the file "
+                    "is kept as {path}.damaged",
                     path=sealed.path.name,
-                    length=one.length,
-                    offset=one.offset,
+                    what=one,
                     lsn=one.first_lsn,
                     events=one.events,
                 )

@@ -38,6 +38,8 @@ def test_whatever_bit_flips_all_stays_published(tmp_path: Path) -> None:
     for bit in range(len(DATA) * 8):
         data = flipped(DATA, bit)
         catalog = opened(tmp_path, data, *names)
+        assert (tmp_path / "catalog").read_bytes() == data
+        catalog.settle()
         assert catalog.last_lsn == 9
         assert [catalog.find(each.first) for each in ENTRIES] == ENTRIES
         assert parse((tmp_path / "catalog").read_bytes()) == ENTRIES

@@ -191,7 +191,9 @@ def test_a_torn_catalog_line_is_cut_off(place: Any) -> None:
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole + whole[:size].replace(b"\n", b""))
-        assert [e.name for e in Catalog(place.journal, place.disk)] == [FIRST]
+        catalog = Catalog(place.journal, place.disk)
+        assert [entry.name for entry in catalog] == [FIRST]
+        catalog.settle()
         assert path.read_bytes() == whole
 
 

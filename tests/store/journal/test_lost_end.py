@@ -1,0 +1,166 @@
+"""The end of the open segment is damaged, cut or gone, and the mark knows how far it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.event import Batch
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Log, Recovered, recover, segment
+from gateway.store.journal.recovery import examine
+from gateway.testing.disk import Fault, RecordingDisk
+
+Make = Callable[..., Batch]
+
+
+def write(directory: Path, make: Make) -> Path:
+    """An open segment with lsns 1 to 6 in two groups, of which the last has three
+    batches; its path."""
+    log = Log(directory, RealDisk(), 1)
+    log.commit([make(b"a" * 30, 2)])
+    log.commit([make(b"b" * 30), make(b"c" * 30, 2), make(b"d" * 30)])
+    return directory / segment.name(1)
+
+
+def lost(found: Recovered) -> list[int]:
+    return [one.first_lsn + n for one in found.losses for n in range(one.events)]
+
+
+def served(found: Recovered) -> list[int]:
+    """The lsns that a file made of the segments has bytes of."""
+    return [
+        stored.lsn + n
+        for one in found.segments
+        for stored in segment.Scan(
+            one.path.read_bytes(), before=one.last_lsn + 1, durable=one.last_lsn
+        )
+        for n in range(stored.batch.count)
+    ]
+
+
+def flip(path: Path, needle: bytes) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.index(needle)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("needle", "gone"), [(b"b", [3]), (b"c", [4, 5]), (b"d", [6]), (b"a", [1, 2])]
+)
+def test_a_flipped_bit_costs_the_batch_that_it_is_in(
+    directory: Path, make: Make, needle: bytes, gone: list[int]
+) -> None:
+    """In the last group too, whose records no later one calls synced; the others are
+    served, and a second start needs no mark to know."""
+    path = write(directory, make)
+    flip(path, needle * 30)
+    whole = path.read_bytes()
+    for durable in (6, 0):
+        found = recover(directory, RealDisk(), durable=durable)
+        assert lost(found) == gone
+        assert served(found) == [lsn for lsn in range(1, 7) if lsn not in gone]
+        assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6)]
+        assert found.next_lsn == 7
+        assert path.read_bytes().startswith(whole), "evidence is destroyed"
+
+
+def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -> None:
+    """Down to an empty file, and to none; what is left is served, nothing given twice."""
+    path = write(directory, make)
+    whole = path.read_bytes()
+    disk = RealDisk()
+    for size in [*range(len(whole)), None]:
+        for each in directory.iterdir():
+            each.unlink()
+        if size is not None:
+            path.write_bytes(whole[:size])
+        found = recover(directory, disk, durable=6)
+        told = lost(found)
+        assert sorted(told + served(found)) == [1, 2, 3, 4, 5, 6], size
+        assert found.next_lsn == 7
+        [left] = found.segments
+        assert (left.first_lsn, left.last_lsn) == (1, 6)
+        assert left.bytes == disk.size(left.path)
+        again = recover(directory, disk)
+        assert lost(again) == told
+        assert again.segments == found.segments
+
+
+def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
+    directory: Path, make: Make
+) -> None:
+    """Its lsns are published as lost, and not given again."""
+    disk = RealDisk()
+    log = Log(directory, disk, 1)
+    log.commit([make(count=2)])
+    log.seal()
+    log.commit([make(count=3)])
+    (directory / segment.name(3)).unlink()
+    for durable in (5, 0):
+        found = recover(directory, disk, durable=durable)
+        assert lost(found) == [3, 4, 5]
+        assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 2), (3, 5)]
+        assert found.next_lsn == 6
+
+
+def test_the_mark_makes_no_loss_of_what_was_published(
+    directory: Path, make: Make
+) -> None:
+    """It is behind what the catalog has as often as before it."""
+    write(directory, make)
+    found = recover(directory, RealDisk(), given=6, durable=6)
+    assert (found.losses, found.next_lsn) == ([], 7)
+    for each in directory.iterdir():
+        each.unlink()
+    assert recover(directory, RealDisk(), given=6, durable=6) == Recovered([], 7)
+
+
+def test_a_torn_group_that_nobody_was_told_of_is_cut(
+    directory: Path, make: Make
+) -> None:
+    """The mark is behind it: it was not acknowledged, as far as anybody knows."""
+    path = write(directory, make)
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
+    found = recover(directory, RealDisk(), durable=2)
+    assert found.losses == []
+    assert served(found) == [1, 2, 3, 4, 5]
+    assert path.stat().st_size < len(data) - 5
+
+
+def test_nothing_is_changed_before_it_is_told(make: Make) -> None:
+    """Whoever examines has all losses in hand, and the disk as it was."""
+    directory = Path("/gw/journal")
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    log = Log(directory, disk, 1)
+    for _ in range(3):
+        log.commit([make(count=2), make(b"y" * 50)])
+        log.seal()
+    disk.unlink(directory / segment.name(4))
+    file = disk.open(directory / segment.name(7))
+    file.truncate(70)
+    steps = len(disk.moments)
+    found = examine(directory, disk, durable=9)
+    assert lost(found) == [4, 5, 6, 7, 8, 9]
+    assert len(disk.moments) == steps
+    found.settle()
+    assert len(disk.moments) > steps
+
+
+def test_a_full_disk_prevents_no_start(directory: Path) -> None:
+    """What can not be written of a loss is told at the next start again."""
+    directory = Path("/gw/journal")
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    for _ in range(2):
+        disk.fault = Fault(1, 28, times=1 << 30, calls=frozenset({"write"}))
+        found = recover(directory, disk, durable=3)
+        assert lost(found) == [1, 2, 3]
+        assert (found.segments, found.next_lsn) == ([], 4)
+        assert disk.names(directory) == []
+    disk.fault = None
+    assert [s.events for s in recover(directory, disk, durable=3).segments] == [3]
