@@ -174,7 +174,7 @@ class BatchServer:
             return
         self._acknowledge()
         self._connection.hold(self.held_bytes)
-        self._regulate()
+        self._settle()
         if self._unread and not self._valve.paused:
             self._connection.again()
 
@@ -193,7 +193,7 @@ class BatchServer:
             turn.charge(ready.work)
             if ready.count or ready.ack:
                 self._submit(ready)
-                self._regulate()
+                self._valve.regulate(self._unacknowledged)
             if ready.control or self._control is not None:
                 self._check_control(ready)
 
@@ -238,9 +238,10 @@ class BatchServer:
         )
         pending = Pending(ready.ack, held, None)
         if self._pending is None:
-            self._pending = deque()
-        self._pending.append(pending)
-        self._tell_busy()
+            self._pending = deque((pending,))
+            self._tell_busy()
+        else:
+            self._pending.append(pending)
         self._unacknowledged += held
         if ready.count:
             batch = pending.batch = Batch(
@@ -259,7 +260,7 @@ class BatchServer:
             return
         pending.batch = None
         self._acknowledge()
-        self._regulate()
+        self._settle()
 
     def _lost(self, failure: Failure) -> None:
         """Neither this batch nor any later one may be acknowledged: close."""
@@ -273,7 +274,7 @@ class BatchServer:
     def _acknowledge(self) -> None:
         """Acknowledge the batches that are durable, as far as their order allows."""
         pending = self._pending
-        if pending is None:
+        if pending is None or pending[0].batch is not None:
             return
         acks = []
         while pending and pending[0].batch is None:
@@ -286,8 +287,6 @@ class BatchServer:
             self._pending = None
             if self._ending:
                 self._hang_up()
-            else:
-                self._tell_busy()
 
     # Flow
 
@@ -300,6 +299,13 @@ class BatchServer:
         if paused and not self._valve.paused and self._unread:
             self._connection.again()
         self._tell_busy()
+
+    def _settle(self) -> None:
+        """Pause or go on; our own bytes were looked at with the last batch."""
+        if self._valve.paused or self._listener.journal.full:
+            self._regulate()
+        else:
+            self._tell_busy()
 
     def _tell_busy(self) -> None:
         """Tell the network whether the peer waits for us."""

@@ -147,10 +147,15 @@ class Session:
         complete before its cause.
         """
         decoder = self._decoder
+        inflated_bytes = self._limits.inflated_bytes
         decoder.feed(data)
         while True:
             try:
-                token = decoder.next(*self._bounds())
+                window = self._window
+                if window is None:
+                    token = decoder.next(1, inflated_bytes)
+                else:
+                    token = decoder.next(window.left, self._budget(window))
                 if token is not None:
                     self._take(token)
             except Refusal:
@@ -169,21 +174,18 @@ class Session:
         if self._done:
             yield from self._complete()
 
-    def _bounds(self) -> tuple[int, int]:
-        """How many frames, and bytes of them, the next token may have."""
-        limits, window = self._limits, self._window
-        if window is None:
-            return 1, limits.inflated_bytes
-        left = limits.inflated_bytes - window.held
+    def _budget(self, window: _Open) -> int:
+        """How many bytes of frames *window* may still have."""
+        limits = self._limits
         if self._decoder.inside:
-            left = min(limits.inflated_bytes, limits.window_bytes - window.size)
-        return window.left, left
+            return min(limits.inflated_bytes, limits.window_bytes - window.size)
+        return limits.inflated_bytes - window.held
 
-    def _complete(self) -> Iterator[Ready]:
+    def _complete(self) -> list[Ready]:
         done, self._done = self._done or [Ready()], []
         done[0].cost, self._cost = self._cost, 0.0
         done[0].control, self._control = self._control, 0
-        return iter(done)
+        return done
 
     def _take(self, token: wire.Token) -> None:
         self._cost += FRAME

@@ -171,7 +171,8 @@ class Journal:
     @property
     def full(self) -> bool:
         """See `gateway.interfaces.Journal`."""
-        return bool(self._holds) or self._crowded
+        # Every read asks: in one expression, as a property's property is slow.
+        return bool(self._holds) or self._held + self._reserved >= self._memory_bytes
 
     @property
     def why_full(self) -> str | None:
