@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+
+import msgspec
 
 from gateway.protocol import Statistics
 
@@ -118,7 +120,7 @@ Probe = Callable[[], Status]
 
 def as_json(status: Status) -> bytes:
     """What `/api/status` answers: every field, `ready`, and the page's `cards`."""
-    fields = asdict(status)
+    fields = msgspec.to_builtins(status)
     del fields["more"]
     head = {name: fields.pop(name) for name in ("node", "version")}
     more = {
