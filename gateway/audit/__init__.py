@@ -10,6 +10,8 @@ The gateway and the Spark job may be at work meanwhile.
     lake     the tables
     files    journal segments and spool files
     proof    all of them together
+    payloads the payloads, by the digests of their files
+    chain    the files, by the links between them
 """
 
 from gateway.audit.lake import Problem

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from gateway.audit.lake import Problem, Unusable, columns
 from gateway.audit.ranges import Ranges
 from gateway.event import Stored
+from gateway.store import digests
 from gateway.store.finder import SpoolFile, segment_files
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
@@ -45,13 +47,17 @@ def read_journal(directory: Path) -> dict[str, JournalContent]:
     }
 
 
-def runs_in(file: SpoolFile) -> list[tuple[int, int]]:
+def runs_in(
+    file: SpoolFile, entry: catalog_lines.Entry | None = None
+) -> list[tuple[int, int]]:
     """The lsns that are really in a file, in their order, as (first, last).
 
+    Every byte is read: it must be what its own digest, and *entry* of the catalog, says.
     Raises `Unusable`, FileNotFoundError, PermissionError.
     """
     runs: list[tuple[int, int]] = []
-    for node, lsns in columns(file.path):
+    payloads = digests.PayloadDigest()
+    for node, lsns in columns(file.path, payloads):
         if node != file.node:
             raise Unusable(f"it has an event of node {node!r}")
         ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)
@@ -60,7 +66,22 @@ def runs_in(file: SpoolFile) -> list[tuple[int, int]]:
         for first, last in found:
             follows = runs and runs[-1][1] + 1 == first
             runs.append((runs.pop()[0] if follows else first, last))
+    _check_digests(file.path, payloads.hexdigest(), entry)
     return runs
+
+
+def _check_digests(path: Path, found: str, entry: catalog_lines.Entry | None) -> None:
+    said = digests.said(pq.read_metadata(path).metadata, digests.PAYLOADS_KEY)
+    for who, wanted in (
+        ("it says", said),
+        ("the catalog says", entry and entry.payloads),
+    ):
+        if wanted and wanted != found:
+            raise Unusable(
+                f"its payloads were changed: their SHA-256 is {found}, {who} {wanted}"
+            )
+    if entry is not None and entry.sha256 not in ("", digests.of_file(path)):
+        raise Unusable("it is not as it was published: the catalog has another SHA-256")
 
 
 def scans(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.event import LOST
+from gateway.store.digests import PayloadDigest
 
 __all__ = ["TABLES", "Lake", "Problem", "Unusable", "columns", "visible"]
 
@@ -145,10 +146,12 @@ def visible(directory: Path) -> Iterator[tuple[Path, _Identity]]:
         yield Path(entry.path), identity
 
 
-def columns(path: Path) -> Iterator[tuple[str, Ints]]:
+def columns(
+    path: Path, payloads: PayloadDigest | None = None
+) -> Iterator[tuple[str, Ints]]:
     """(node, lsns) of a Parquet file, piece by piece, none of them empty.
 
-    Raises `Unusable` if it is damaged or has other columns, FileNotFoundError,
+    With *payloads* every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged or has other columns, FileNotFoundError,
     PermissionError.
     """
     try:
@@ -157,9 +160,15 @@ def columns(path: Path) -> Iterator[tuple[str, Ints]]:
         ) as file:
             schema = file.schema_arrow
             _check_columns(schema)
-            names = [n for n in ("node", "lsn", "flaw") if n in schema.names]
-            for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
-                yield from _by_node(_found(batch))
+            if payloads is None:
+                names = [n for n in ("node", "lsn", "flaw") if n in schema.names]
+                for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+                    yield from _by_node(_found(batch))
+            else:
+                for batch in _whole(file):
+                    if "payload" in schema.names:
+                        payloads.add(batch.column("payload"))
+                    yield from _by_node(_found(batch))
     except (FileNotFoundError, PermissionError, Unusable):
         raise
     except KeyError:
@@ -167,6 +176,14 @@ def columns(path: Path) -> Iterator[tuple[str, Ints]]:
         raise Unusable("it has no column node") from None
     except Exception as why:  # a damaged footer makes pyarrow raise anything
         raise Unusable(_reason(path, why)) from None
+
+
+def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """All rows and columns, one row group in memory at a time."""
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(_ROWS, row_groups=[group], use_threads=False):
+            batch.validate(full=True)
+            yield batch
 
 
 def _check_columns(schema: pa.Schema) -> None:

@@ -195,7 +195,7 @@ class _View:
         asked = Ranges.of([(self._first, last)])
         problems += journal.problems
         missing = lake.missing(self._first, last)
-        runs = self._read(spool, missing, problems)
+        runs = self._read(spool, missing, journal, problems)
         lacking = missing - Ranges.of(runs)
         waiting = lacking & journal.events
         holes = (lacking - waiting) | (waiting & self._taken(journal, waiting))
@@ -241,17 +241,25 @@ class _View:
         )
 
     def _read(
-        self, files: list[SpoolFile], missing: Ranges, problems: list[Problem]
+        self,
+        files: list[SpoolFile],
+        missing: Ranges,
+        journal: JournalContent,
+        problems: list[Problem],
     ) -> list[tuple[int, int]]:
-        """What really is in those files that should have some of *missing*."""
+        """What really is in those files that should have some of *missing*.
+
+        They are read whole: nobody else has these events.
+        """
         found: list[tuple[int, int]] = []
+        entries = {entry.name: entry for entry in journal.published}
         for file in files:
             if not missing.touches(file.first, file.last):
                 continue
             name = file.path.name
             if name not in self._runs:
                 try:
-                    self._runs[name] = runs_in(file)
+                    self._runs[name] = runs_in(file, entries.get(name))
                 except FileNotFoundError:
                     # It was public when we listed it, and has gone to the tables since.
                     found.append((file.first, file.last))
@@ -289,6 +297,9 @@ class _View:
     def _explain_hole(self, name: str, hole: Hole) -> None:
         hole.archive = _overlapping(self._archive.get(name, []), hole.first, hole.last)
         if hole.archive:
+            return
+        if spool := _overlapping(self._spool.get(name, []), hole.first, hole.last):
+            hole.note = f"{spool[0]}, which should have them, is damaged"
             return
         seen = self._journal.get(name, JournalContent())
         for first, last, path in seen.damaged:

@@ -1,7 +1,8 @@
 """Verifies spool files: does each hold what its name promises?
 
 Every byte is read: names, footers, the checksum of every page, the schema, and that
-the lsns are those of the name, each once and in order.  Nothing is written.
+the lsns are those of the name, each once and in order, and that the payloads are those
+that the file was written with.  Nothing is written.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from gateway.cli import WrongUse
 if TYPE_CHECKING:
     from gateway.store.directories import Directories
 
-__all__ = ["DEFAULT_CONFIG", "add_arguments", "node", "places", "readable"]
+__all__ = ["DEFAULT_CONFIG", "add_arguments", "deletes", "node", "places", "readable"]
 
 DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
@@ -39,6 +39,15 @@ def node(args: argparse.Namespace) -> str | None:
     from gateway.config import load
 
     return None if args.data_dir else load(args.config or DEFAULT_CONFIG).node
+
+
+def deletes(args: argparse.Namespace) -> bool:
+    """Whether the Spark job deletes what it has committed (`spool.after`)."""
+    from gateway.config import load
+
+    if args.data_dir:
+        return False
+    return load(args.config or DEFAULT_CONFIG).spool.after == "delete"
 
 
 def places(args: argparse.Namespace) -> Directories:

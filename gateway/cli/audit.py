@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from gateway.cli._text import printable, table
 if TYPE_CHECKING:
     from gateway.audit import Report
     from gateway.audit.acknowledged import Acknowledged
-    from gateway.audit.content import Resent
+    from gateway.cli._audit_digests import Part
+    from gateway.store.directories import Directories
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -23,14 +25,17 @@ HELP = """\
 Prove that every acknowledged event is there, exactly once.
 
 For every node, every lsn from 1 to the last acknowledged must be once in the tables,
-or else in the spool, or else in the journal.  Nothing is written; the gateway and the
-Spark job may be at work meanwhile.
+or else in the spool, or else in the journal.  Files that have events which no table has
+are read whole, and compared with the digests that they were written with.  Nothing is
+written; the gateway and the Spark job may be at work meanwhile.
 
 Example:
   gateway audit --config /etc/gateway/gateway.yaml
   gateway audit --data-dir /var/lib/gateway --node gw-1 --json
+  gateway audit --config /etc/gateway/gateway.yaml --chain --link 5f0c…
 
-Exit status: 0 complete; 1 something is missing, doubled or unreadable; 2 wrong use.
+Exit status: 0 complete; 1 something is missing, doubled, changed or unreadable; 2 wrong
+use.
 """
 
 _SHOWN = 20
@@ -61,7 +66,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--content",
         action="store_true",
-        help="also look for events that Beats sent twice: same agent, file, offset, text",
+        help="also compare the payloads in archive and tables with the digests of their"
+        " files, and look for events that Beats sent twice: same agent, file, offset, text",
+    )
+    parser.add_argument(
+        "--chain",
+        action="store_true",
+        help="also verify that no spool file was removed, exchanged or changed",
+    )
+    parser.add_argument(
+        "--link",
+        metavar="HEX",
+        dest="links",
+        type=_link,
+        action="append",
+        default=[],
+        help="with --chain: it must have this link, which was kept elsewhere",
     )
 
 
@@ -78,8 +98,17 @@ def _lsn(text: str) -> int:
     return lsn
 
 
+def _link(text: str) -> str:
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise argparse.ArgumentTypeError(f"{text}: a link is 64 hex digits")
+    return text.lower()
+
+
 def _run(args: argparse.Namespace) -> int:
     from gateway.audit import audit
+
+    if args.links and not args.chain:
+        raise WrongUse("--link needs --chain")
 
     places = _data_dir.places(args)
     ids = _ids(args.acknowledged)
@@ -96,26 +125,33 @@ def _run(args: argparse.Namespace) -> int:
         from gateway.plugins import decoders
 
         searched = search(places, ids, decoders())
-    content = None
-    if args.content:
-        from gateway.audit.content import find_resent
-
-        content = find_resent(places.lake)
+    parts = _parts(args, places)
     if args.json:
-        plain = _plain(report, searched)
-        plain["content"] = content and {
-            "placed": content.placed,
-            "copies": content.copies,
-            "examples": content.examples,
-            "problems": [_problem(problem) for problem in content.problems],
-        }
+        plain = _plain(report, searched, parts)
         json.dump(plain, sys.stdout, indent=2)
         print()
     else:
-        _show(report, searched)
-        if content is not None:
-            _show_content(content)
-    return 0 if _complete(report, searched) else 1
+        _show(report, searched, parts)
+    return 0 if _complete(report, searched, parts) else 1
+
+
+def _parts(args: argparse.Namespace, places: Directories) -> list[Part]:
+    from gateway.cli import _audit_digests
+
+    found = []
+    if args.content:
+        found.append(_audit_digests.content(places))
+        found.append(_audit_digests.payloads(places, node=args.node))
+    if args.chain:
+        found.append(
+            _audit_digests.chain(
+                places,
+                node=args.node,
+                links=args.links,
+                deleting=_data_dir.deletes(args),
+            )
+        )
+    return found
 
 
 def _ids(files: Iterable[Path]) -> list[str]:
@@ -131,13 +167,14 @@ def _ids(files: Iterable[Path]) -> list[str]:
     return ids
 
 
-def _complete(report: Report, searched: Acknowledged | None) -> bool:
-    return report.complete and not (
-        searched and (searched.missing or searched.unsearched)
-    )
+def _complete(
+    report: Report, searched: Acknowledged | None, parts: Iterable[Part]
+) -> bool:
+    lost = searched is not None and bool(searched.missing or searched.unsearched)
+    return report.complete and not lost and not any(one.fault for one in parts)
 
 
-def _show(report: Report, searched: Acknowledged | None) -> None:
+def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) -> None:
     head = ("node", "first", "last", "in lake", "in spool", "in journal")
     rows = [
         (
@@ -160,14 +197,16 @@ def _show(report: Report, searched: Acknowledged | None) -> None:
         print(f"… and {len(faults) - _SHOWN} more; --json has them all")
     if searched:
         _show_searched(searched)
-    if _complete(report, searched):
+    for part in parts:
+        print(*map(printable, part.lines), sep="\n")
+    if _complete(report, searched, parts):
         aside = sum(node.aside.events for node in report.nodes)
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
         print(f"complete: {report.events} events, each exactly once{known}")
     else:
-        print(f"INCOMPLETE: {printable(_summary(report, searched))}")
+        print(f"INCOMPLETE: {printable(_summary(report, searched, parts))}")
 
 
 def _faults(report: Report) -> Iterable[str]:
@@ -210,19 +249,9 @@ def _show_searched(searched: Acknowledged) -> None:
         )
 
 
-def _show_content(content: Resent) -> None:
-    for line in (
-        *(f"problem: {one.file}: {one.why}" for one in content.problems),
-        *(f"resent: {one}" for one in content.examples),
-    ):
-        print(printable(line))
-    print(
-        f"note: {content.copies} of {content.placed} events that name their place in a"
-        " file are there again: their sender sent them again"
-    )
-
-
-def _summary(report: Report, searched: Acknowledged | None) -> str:
+def _summary(
+    report: Report, searched: Acknowledged | None, more: Iterable[Part]
+) -> str:
     parts = []
     for what, by_node in (
         (
@@ -248,7 +277,7 @@ def _summary(report: Report, searched: Acknowledged | None) -> str:
         parts.append(f"{len(searched.missing)} acknowledged ids not found")
     if searched and searched.unsearched:
         parts.append(f"{len(searched.unsearched)} files that can not be searched")
-    return "; ".join(parts)
+    return "; ".join([*parts, *(one.fault for one in more if one.fault)])
 
 
 def _range(first: int, last: int) -> str:
@@ -260,9 +289,12 @@ def _some(texts: list[str], most: int = 4) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def _plain(report: Report, searched: Acknowledged | None) -> dict[str, Any]:
+def _plain(
+    report: Report, searched: Acknowledged | None, parts: Sequence[Part]
+) -> dict[str, Any]:
+    found = {one.name: one.plain for one in parts}
     return {
-        "complete": _complete(report, searched),
+        "complete": _complete(report, searched, parts),
         "events": report.events,
         "looks": report.looks,
         "nodes": [
@@ -300,6 +332,9 @@ def _plain(report: Report, searched: Acknowledged | None) -> dict[str, Any]:
             "copies": searched.copies,
             "unsearched": [_problem(problem) for problem in searched.unsearched],
         },
+        "content": found.get("content"),
+        "payloads": found.get("payloads"),
+        "chain": found.get("chain"),
     }
 
 

@@ -63,7 +63,7 @@ class PayloadDigest:
         self._count = 0
 
     def add(self, payloads: pa.Array) -> None:
-        """The next rows: of type binary, without nulls.
+        """The next rows: of type binary or large_binary, without nulls.
 
         What is hashed is Arrow's own buffer, in one call that releases the interpreter.
         """
@@ -71,7 +71,11 @@ class PayloadDigest:
         if not count:
             return
         _, ends, data = payloads.buffers()
-        offsets = np.frombuffer(ends, np.int32, count + 1, 4 * payloads.offset)
+        kind = np.dtype(
+            np.int64 if pa.types.is_large_binary(payloads.type) else np.int32
+        )
+        at = kind.itemsize * payloads.offset
+        offsets = np.frombuffer(ends, kind, count + 1, at)
         if data is not None:
             self._hash.update(memoryview(data)[offsets[0] : offsets[-1]])
         self._lengths.append(np.diff(offsets).astype(_INT64).tobytes())

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["BEAT", "INTERNAL", "KnownHole", "health_path", "known_holes"]
+__all__ = ["BEAT", "INTERNAL", "KnownHole", "committed", "health_path", "known_holes"]
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
@@ -42,14 +43,29 @@ def known_holes(lake: Path) -> list[KnownHole]:
     Raises OSError, and ValueError for a ledger that is damaged.
     """
     try:
-        ledger = json.loads((lake / INTERNAL / "events.json").read_bytes())
         return [
             KnownHole(
                 *(hole[name] for name in ("node", "first", "last", "file", "why"))
             )
-            for hole in ledger.get("holes", ())
+            for hole in _ledger(lake).get("holes", ())
         ]
-    except FileNotFoundError:
-        return []
     except (KeyError, TypeError, AttributeError) as why:
         raise ValueError(f"no ledger: {why!r}") from None
+
+
+def committed(lake: Path) -> dict[str, list[tuple[int, int]]]:
+    """The lsns that the job has committed to the tables, by node; likewise."""
+    try:
+        return {
+            node: [(int(first), int(last)) for first, last in spans]
+            for node, spans in _ledger(lake).get("committed", {}).items()
+        }
+    except (TypeError, AttributeError) as why:
+        raise ValueError(f"no ledger: {why!r}") from None
+
+
+def _ledger(lake: Path) -> Any:
+    try:
+        return json.loads((lake / INTERNAL / "events.json").read_bytes())
+    except FileNotFoundError:
+        return {}

@@ -34,6 +34,7 @@ from gateway.store.lock import Locked, lock, lock_directory
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
+from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
@@ -163,6 +164,7 @@ class Storage:
             on_expired=callbacks.expired,
             also_reserved=lambda: self.checkpoint.reserved_bytes,
             on_look=self._mark,
+            before_expiry=ExpiredRecord(settings.directories.state, disk).note,
             clock=monotonic,
             wall_clock=clock,
             threads=threads,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ class Expiry:
     there.
 
     *retention* in seconds; *most_bytes* None: no limit.  *on_expired* is called when
-    files were removed.
+    files were removed, and *before* with the names of those that are about to be.
     """
 
     _archive: Path
@@ -50,6 +50,7 @@ class Expiry:
     _on_expired: Callable[[], None]
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
+    _before: Callable[[Iterable[str]], None] = lambda _: None
 
     def __attrs_post_init__(self) -> None:
         self._next = self._clock()
@@ -74,10 +75,10 @@ class Expiry:
         for one in files:
             if one.since >= oldest and excess <= 0:
                 break
-            self._disk.unlink(one.path)
             excess -= one.bytes
             gone.append(one)
         if gone:
+            self._remove(gone)
             self._on_expired()
         return sum(one.bytes for one in gone)
 
@@ -90,11 +91,27 @@ class Expiry:
         for one in self._oldest_first():
             if enough():
                 break
-            self._disk.unlink(one.path)
+            self._remove([one])
             removed += 1
         if removed:
             self._on_expired()
         return removed
+
+    def _remove(self, files: Sequence[_File]) -> None:
+        names = [one.path.name for one in files]
+        noted = self._note(names)
+        for one in files:
+            self._disk.unlink(one.path)
+        if not noted:
+            self._note(names)
+
+    def _note(self, names: Sequence[str]) -> bool:
+        """Say that they go; a disk that is full must not prevent that they do."""
+        try:
+            self._before(names)
+        except OSError:
+            return False
+        return True
 
     def _oldest_first(self) -> list[_File]:
         found: list[_File] = []

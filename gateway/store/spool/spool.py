@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -51,7 +51,8 @@ class Spool:
     """The thread, and its interface in the reactor.
 
     *on_published* is called in the spool's own thread, and so is *on_expired*,
-    when the archive has dropped files.
+    when the archive has dropped files; *before_expiry* is called with their names
+    before.
 
     *on_done* is called in the reactor's thread for each segment that is published,
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
@@ -73,6 +74,7 @@ class Spool:
     _on_expired: Callable[[], None] = lambda: None
     _also_reserved: Callable[[], int] = lambda: 0
     _on_look: Callable[[], None] = lambda: None
+    _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _threads: Threads = field(factory=RealThreads)
@@ -96,6 +98,7 @@ class Spool:
             self._on_expired,
             self._clock,
             self._wall_clock,
+            self._before_expiry,
         )
         self._journal: Journal | None = None
         self._ended: Deferred[None] | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
+from gateway.store.spool.expired import Expired, ExpiredRecord, decode
 from gateway.store.spool.expiry import Expiry
 
 HOUR = 3600.0
@@ -132,3 +135,38 @@ def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
     old.rename(path)
     Expiry(tmp_path, RealDisk(), HOUR, None, lambda: None).run(0)
     assert path.exists()
+
+
+def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
+    """By node, so that it is told from what somebody removes; also when the disk is full,
+    which must not keep a file."""
+    archive, state = tmp_path / "archive", tmp_path / "state"
+    archive.mkdir()
+    record = ExpiredRecord(state, RealDisk())
+    said: list[tuple[list[str], int]] = []
+
+    def before(names: Iterable[str]) -> None:
+        said.append((sorted(names), len(list(archive.iterdir()))))
+        if len(said) == 1:
+            raise OSError(errno.ENOSPC, "no room")
+        record.note(said[-1][0])
+
+    names = [file_name(node, lsn, lsn + 9) for node, lsn in (("a", 1), ("a", 11))]
+    names.append(file_name("b", 5, 6))
+    for name in names:
+        (archive / name).write_bytes(b"x")
+    expiry = Expiry(archive, RealDisk(), HOUR, None, lambda: None, before=before)
+    left = iter([False, False, False, True])
+    assert expiry.make_room(lambda: next(left)) == 3
+    assert [count for _, count in said] == [3, 2, 2, 1]
+    assert {one.parent.name: decode(one.read_bytes()) for one in state.glob("*/*")} == {
+        "a": Expired(20),
+        "b": Expired(6),
+    }
+    again = ExpiredRecord(state, RealDisk())
+    again.note(names)
+    again.note(["no name of ours"])
+    assert decode((state / "a/expired").read_bytes()) == Expired(20)
+    (state / "a/expired").write_bytes(b"damaged")
+    ExpiredRecord(state, RealDisk()).note(names[:1])
+    assert decode((state / "a/expired").read_bytes()) == Expired(10)

@@ -1,0 +1,342 @@
+"""Verifies the chain of a node's spool files: each names the digest of the one before it
+(`gateway.store.digests`), so a file that was removed, exchanged or changed is evident.
+
+The files of spool, archive and `poison/` are read, in order of lsn.  What must be there
+besides is known from the catalog and the mark.  The head of the chain may be gone: what
+retention has removed is written down (`gateway.store.spool.expired`), and with `spool.after:
+delete` the Spark job removes what it has committed.
+
+Whoever can write to the directory can also make another chain; only a link that was kept
+elsewhere tells (*links*).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from gateway.audit.lake import Problem
+from gateway.audit.ranges import Ranges
+from gateway.store import digests, mark
+from gateway.store.directories import Directories
+from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.lake import committed
+from gateway.store.spool import catalog_lines, expired
+
+__all__ = ["Chain", "Chains", "verify_chains"]
+
+_LOOKS = 4
+_PAUSE_SECONDS = 0.3
+
+
+@dataclass(slots=True)
+class Chain:
+    """What was found of one node's files."""
+
+    node: str
+    files: int = 0
+    first: int = 0
+    """The first lsn of the oldest file with a link; 0 if there is none."""
+    last: int = 0
+    """The last lsn of the newest file; 0 if there is none."""
+    link: str = ""
+    """SHA-256 of the newest file."""
+    notes: list[str] = field(default_factory=list)
+    """What is as it should be, and worth knowing."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Chains:
+    """Of all nodes."""
+
+    chains: list[Chain]
+    unknown: list[str] = field(default_factory=list)
+    """Links that were asked for, and are in none of them."""
+
+    @property
+    def whole(self) -> bool:
+        """Nothing was removed, exchanged or changed."""
+        return not self.unknown and not any(one.problems for one in self.chains)
+
+
+@dataclass(slots=True)
+class _File:
+    """A file as it is."""
+
+    file: SpoolFile
+    link: str
+    """SHA-256 of its bytes."""
+    previous: str | None
+    """What it says of the file before it."""
+    has_digests: bool
+    """It says something of itself: no earlier version wrote it."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is written down of one node's files."""
+
+    entries: dict[str, catalog_lines.Entry] = field(default_factory=dict)
+    """The catalog's, by name."""
+    published: int = 0
+    """The last lsn that is in a file."""
+    link: str = ""
+    """Of the file that ends with it."""
+    gone: Ranges = field(default_factory=Ranges)
+    """Lsns whose files may be gone."""
+
+
+def verify_chains(
+    directories: Directories,
+    *,
+    node: str | None = None,
+    links: Iterable[str] = (),
+    deleting: bool = False,
+    pause: Callable[[float], None] = time.sleep,
+) -> Chains:
+    """Verify the chains of all nodes, or of one.  Raises OSError.
+
+    *links* must be in one of them.  *deleting*: the Spark job deletes what it has
+    committed.  A file that is on its way may look gone, so a fault is looked at afresh,
+    *pause* (seconds) later.
+    """
+    reader = _Reader(directories)
+    wanted = list(links)
+    for look in range(_LOOKS):
+        if look:
+            pause(_PAUSE_SECONDS)
+        found = _look(reader, directories, node, wanted, deleting=deleting)
+        if found.whole:
+            break
+    return found
+
+
+def _look(
+    reader: _Reader,
+    directories: Directories,
+    node: str | None,
+    links: Sequence[str],
+    *,
+    deleting: bool,
+) -> Chains:
+    # First what must be there, so that it is there by now.
+    known = _known(directories, deleting=deleting)
+    files = reader.files()
+    names = sorted(known.keys() | files.keys())
+    chains: list[Chain] = []
+    seen: set[str] = set()
+    for name in names:
+        if node not in (None, name):
+            continue
+        judge = _Judge(name, known.get(name, _Known()), directories.spool)
+        chains.append(judge.judge(list(reader.read(files.get(name, [])))))
+        seen |= judge.links
+    return Chains(chains, [link for link in links if link.lower() not in seen])
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads each file once, wherever it goes meanwhile."""
+
+    directories: Directories
+    _read: dict[tuple[str, int, int, int], _File] = field(default_factory=dict)
+
+    @property
+    def _places(self) -> tuple[Path, ...]:
+        """In the order in which files move."""
+        root = self.directories
+        return root.spool, root.archive, root.root / "poison"
+
+    def files(self) -> dict[str, list[SpoolFile]]:
+        """Those of each node, in order of lsn; one that moves meanwhile is there once."""
+        found: dict[str, dict[str, SpoolFile]] = {}
+        for place in self._places:
+            for node, files in spool_files(place).items():
+                found.setdefault(node, {}).update({one.path.name: one for one in files})
+        return {
+            node: sorted(files.values(), key=lambda one: (one.first, one.last))
+            for node, files in found.items()
+        }
+
+    def read(self, files: Iterable[SpoolFile]) -> Iterator[_File]:
+        """What they are; those that are gone are left out.  Raises OSError."""
+        for file in files:
+            for place in self._places:
+                with contextlib.suppress(FileNotFoundError):
+                    yield self._one(file, place / file.path.name)
+                    break
+
+    def _one(self, file: SpoolFile, path: Path) -> _File:
+        stat = path.stat()
+        key = path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns
+        if key not in self._read:
+            link = digests.of_file(path)
+            metadata = _metadata(path)
+            self._read[key] = _File(
+                SpoolFile(path, file.node, file.first, file.last),
+                link,
+                digests.said(metadata, digests.PREVIOUS_KEY),
+                digests.PAYLOADS_KEY in metadata,
+            )
+        return self._read[key]
+
+
+def _metadata(path: Path) -> dict[bytes, bytes]:
+    try:
+        return pq.read_metadata(path).metadata or {}
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception:  # a damaged footer makes pyarrow raise anything
+        return {}
+
+
+def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
+    """Each node's catalog, mark and expired files.  Raises OSError."""
+    found: dict[str, _Known] = {}
+    # The mark is behind the catalog, so it comes first.
+    for path in directories.state.glob(f"*/{mark.NAME}"):
+        with contextlib.suppress(FileNotFoundError):
+            if (marked := mark.decode(path.read_bytes())) is not None:
+                one = found.setdefault(path.parent.name, _Known())
+                one.published, one.link = marked.published, marked.link
+    for path in directories.journal.glob("*/catalog"):
+        with contextlib.suppress(FileNotFoundError):
+            one = found.setdefault(path.parent.name, _Known())
+            for entry in catalog_lines.entries(path.read_bytes()):
+                one.entries[entry.name] = entry
+    gone: dict[str, list[tuple[int, int]]] = {}
+    for path in directories.state.glob(f"*/{expired.NAME}"):
+        with contextlib.suppress(FileNotFoundError):
+            if (read := expired.decode(path.read_bytes())) is not None:
+                gone.setdefault(path.parent.name, []).append((1, read.last))
+    if deleting:
+        for node, spans in committed(directories.lake).items():
+            gone.setdefault(node, []).extend(spans)
+    for node, spans in gone.items():
+        found.setdefault(node, _Known()).gone = Ranges.of(spans)
+    return found
+
+
+@dataclass(slots=True)
+class _Judge:
+    """Judges one node's files."""
+
+    node: str
+    known: _Known
+    spool: Path
+    links: set[str] = field(default_factory=set)
+    """Those that the chain has."""
+
+    def judge(self, files: Sequence[_File]) -> Chain:
+        chain = Chain(self.node, len(files))
+        begun: _File | None = None
+        before: _File | None = None
+        for one in files:
+            self._judge_bytes(one, chain)
+            if begun is None and one.has_digests:
+                begun = one
+                self._judge_begin(one, before, chain)
+            elif begun is not None:
+                self._judge_link(before, one, chain)
+            before = one
+        if begun is not None and before is not None:
+            chain.first = begun.file.first
+            chain.last, chain.link = before.file.last, before.link
+            self.links |= {one.link for one in files[files.index(begun) :]}
+        elif before is not None:
+            chain.last, chain.link = before.file.last, before.link
+        self._judge_end(chain, files)
+        return chain
+
+    def _judge_bytes(self, one: _File, chain: Chain) -> None:
+        """Whether it is as it was written."""
+        entry = self.known.entries.get(one.file.path.name)
+        wanted = entry.sha256 if entry is not None else ""
+        who = "the catalog"
+        if not wanted and one.file.last == self.known.published:
+            wanted, who = self.known.link, "the mark"
+        if wanted and wanted != one.link:
+            why = f"changed or exchanged: {who} says {wanted}, it is {one.link}"
+            chain.problems.append(Problem(str(one.file.path), why))
+
+    def _judge_begin(self, one: _File, before: _File | None, chain: Chain) -> None:
+        """The oldest file with a link."""
+        first, last = one.file.first, one.file.first - 1
+        if one.previous is not None:
+            self.links.add(one.previous)
+        if before is not None:
+            older = f"files up to lsn {before.file.last} have no digests: an earlier"
+            chain.notes.append(f"{older} version wrote them")
+            if one.previous not in (None, before.link):
+                chain.problems.append(self._changed(before, one))
+        elif one.previous != digests.NOTHING and last > 0:
+            self._judge_gap(1, last, one, chain)
+        elif one.previous != digests.NOTHING:
+            why = f"the first file of all says that {one.previous} was before it"
+            chain.problems.append(Problem(str(one.file.path), why))
+        elif last > 0:
+            chain.notes.append(f"no file was before lsn {first}")
+
+    def _judge_link(self, before: _File | None, one: _File, chain: Chain) -> None:
+        """Whether *one* was written behind *before*."""
+        assert before is not None
+        if one.previous == before.link:
+            return
+        path = str(one.file.path)
+        if one.file.first > before.file.last + 1:
+            self._judge_gap(before.file.last + 1, one.file.first - 1, one, chain)
+        elif not one.has_digests:
+            why = "exchanged: it has no digests, and files before it have"
+            chain.problems.append(Problem(path, why))
+        elif one.previous is None:
+            why = "the chain is broken before it: the gateway did not know that file"
+            chain.problems.append(Problem(path, why))
+        elif not any(str(before.file.path) == each.file for each in chain.problems):
+            chain.problems.append(self._changed(before, one))
+
+    def _changed(self, before: _File, one: _File) -> Problem:
+        entry = self.known.entries.get(before.file.path.name)
+        if entry is not None and entry.sha256 == before.link:
+            why = f"exchanged: it says that {one.previous} was before it, and not"
+            return Problem(str(one.file.path), f"{why} {before.file.path.name}")
+        why = f"changed or exchanged: {one.file.path.name}, which follows it, says"
+        return Problem(
+            str(before.file.path), f"{why} {one.previous}, it is {before.link}"
+        )
+
+    def _judge_gap(
+        self, first: int, last: int, one: _File | None, chain: Chain
+    ) -> None:
+        """Files with lsns from *first* to *last* are not there, before *one*."""
+        missing = Ranges.of([(first, last)]) - self.known.gone
+        if not len(missing):
+            chain.notes.append(f"lsn {first} to {last} are not kept any longer")
+            return
+        where = str(self.spool) if one is None else f"before {one.file.path.name}"
+        for start, end in missing:
+            what = f"removed: what had lsn {start} to {end} is in no place"
+            named = [
+                entry.name
+                for entry in self.known.entries.values()
+                if start <= entry.last and entry.first <= end
+            ]
+            chain.problems.append(
+                Problem(", ".join(named[:4]) or where, f"{what}, {where}")
+            )
+
+    def _judge_end(self, chain: Chain, files: Sequence[_File]) -> None:
+        """Whether files are missing behind the newest."""
+        ends = [
+            entry.last
+            for entry in self.known.entries.values()
+            if not (self.spool / entry.hidden).exists()
+        ]
+        last = max([self.known.published, *ends])
+        if last > chain.last:
+            self._judge_gap(chain.last + 1, last, None, chain)

@@ -1,0 +1,272 @@
+"""Compares payloads with the digests that were written with them (`gateway.store.digests`):
+those in the archive's files, and those in the tables.
+
+Rows leave their file when they go to the tables, but the lsns of a file and the digest of
+its payloads are known: from the file, while spool or archive has it, else from the
+catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
+hashed again.  In the tables a payload is the text of `body`, or `payload` where that is
+null.  A `body` of type VARIANT is not what was sent; such rows can not be compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gateway.audit.counts import GREATEST, Ints
+from gateway.audit.files import runs_in
+from gateway.audit.lake import TABLES, Problem, Unusable, visible
+from gateway.store import digests
+from gateway.store.directories import Directories
+from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.names import parse_file_name
+from gateway.store.spool import catalog_lines
+from gateway.store.spool.catalog_lines import Entry
+
+__all__ = ["Payloads", "compare_payloads"]
+
+_CACHE_BYTES = 256 * 2**20
+
+
+@dataclass(slots=True)
+class Payloads:
+    """What was compared."""
+
+    archived: int = 0
+    """Files of the archive that were read."""
+    in_tables: int = 0
+    """Files whose rows, in the tables, have the digest of the file."""
+    events: int = 0
+    """So many rows."""
+    unknown: int = 0
+    """Files whose rows can not be compared: `body` is VARIANT, or there is no digest."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def compare_payloads(directories: Directories, *, node: str | None = None) -> Payloads:
+    """Of all nodes, or of one.  Raises OSError."""
+    found = Payloads()
+    entries = _entries(directories.journal)
+    known: dict[tuple[str, int, int], str] = {
+        parsed: entry.payloads
+        for entry in entries.values()
+        if entry.payloads and (parsed := parse_file_name(entry.name))
+    }
+    for name, files in spool_files(directories.archive).items():
+        for file in files if node in (None, name) else ():
+            _compare_file(file, entries.get(file.path.name), known, found)
+    for file in _all(spool_files(directories.spool)):
+        known.setdefault((file.node, file.first, file.last), _said(file.path))
+    tables = _Tables(directories.lake)
+    for (name, first, last), wanted in sorted(known.items()):
+        if node in (None, name):
+            _compare_rows(tables, SpoolFile(Path(), name, first, last), wanted, found)
+    return found
+
+
+def _entries(journal: Path) -> dict[str, Entry]:
+    """Of all catalogs, by name of the file."""
+    found: dict[str, Entry] = {}
+    for path in sorted(journal.glob("*/catalog")):
+        with contextlib.suppress(FileNotFoundError):
+            for entry in catalog_lines.entries(path.read_bytes()):
+                found[entry.name] = entry
+    return found
+
+
+def _all(files: dict[str, list[SpoolFile]]) -> Iterator[SpoolFile]:
+    for some in files.values():
+        yield from some
+
+
+def _compare_file(
+    file: SpoolFile,
+    entry: Entry | None,
+    known: dict[tuple[str, int, int], str],
+    found: Payloads,
+) -> None:
+    try:
+        runs_in(file, entry)
+        known.setdefault((file.node, file.first, file.last), _said(file.path))
+    except FileNotFoundError:
+        return  # retention was quicker
+    except Unusable as why:
+        found.problems.append(Problem(str(file.path), str(why)))
+    found.archived += 1
+
+
+def _said(path: Path) -> str:
+    try:
+        metadata = pq.read_metadata(path).metadata
+    except PermissionError:
+        raise
+    except Exception:  # gone, or damaged: somebody else tells that
+        return ""
+    return digests.said(metadata, digests.PAYLOADS_KEY) or ""
+
+
+def _compare_rows(
+    tables: _Tables, file: SpoolFile, wanted: str, found: Payloads
+) -> None:
+    rows = tables.rows(file)
+    if rows is None:
+        return  # not, or not all, in the tables: the audit's other half says so
+    payloads = rows.payloads()
+    if payloads is None or not wanted:
+        found.unknown += 1
+        return
+    digest = digests.PayloadDigest()
+    digest.add(payloads)
+    if digest.hexdigest() == wanted:
+        found.in_tables += 1
+        found.events += len(payloads)
+        return
+    why = (
+        f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of "
+        f"their spool file: SHA-256 {digest.hexdigest()}, not {wanted}"
+    )
+    found.problems.append(Problem(", ".join(rows.paths), why))
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A row group of the tables."""
+
+    path: Path
+    group: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class _Loaded:
+    nodes: pa.Array
+    lsns: Ints
+    payloads: pa.Array | None
+    """None: they can not be told."""
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one spool file, in pieces."""
+
+    lsns: list[Ints]
+    parts: list[pa.Array | None]
+    paths: list[str]
+
+    def payloads(self) -> pa.Array | None:
+        """In order of lsn; None if they can not be told."""
+        parts = [part for part in self.parts if part is not None]
+        if len(parts) < len(self.parts):
+            return None
+        order = np.argsort(np.concatenate(self.lsns), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
+
+
+class _Tables:
+    """The row groups of all tables, by lsn; some of them in memory."""
+
+    def __init__(self, lake: Path) -> None:
+        self._pieces: list[_Piece] = []
+        for table in TABLES:
+            for path, _ in sorted(visible(lake / table)):
+                self._pieces += _pieces(path)
+        self._first = np.array([piece.first for piece in self._pieces], np.int64)
+        self._last = np.array([piece.last for piece in self._pieces], np.int64)
+        self._memory: OrderedDict[int, _Loaded] = OrderedDict()
+        self._bytes = 0
+
+    def rows(self, file: SpoolFile) -> _Rows | None:
+        """Those with the lsns of a file; None if not each is there once."""
+        touched = np.flatnonzero(
+            (self._first <= file.last) & (file.first <= self._last)
+        )
+        rows = _Rows([], [], [])
+        for number in touched.tolist():
+            loaded = self._load(number)
+            mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
+            mine &= pc.equal(loaded.nodes, file.node).to_numpy(zero_copy_only=False)
+            if mine.any():
+                rows.lsns.append(loaded.lsns[mine])
+                part = loaded.payloads
+                rows.parts.append(None if part is None else part.filter(pa.array(mine)))
+                rows.paths.append(str(self._pieces[number].path))
+        if not rows.lsns:
+            return None
+        lsns = np.sort(np.concatenate(rows.lsns))
+        whole = np.arange(file.first, file.last + 1)
+        return rows if np.array_equal(lsns, whole) else None
+
+    def _load(self, number: int) -> _Loaded:
+        if number in self._memory:
+            self._memory.move_to_end(number)
+            return self._memory[number]
+        loaded = _load(self._pieces[number])
+        self._memory[number] = loaded
+        self._bytes += loaded.bytes
+        while self._bytes > _CACHE_BYTES and len(self._memory) > 1:
+            _, gone = self._memory.popitem(last=False)
+            self._bytes -= gone.bytes
+        return loaded
+
+
+def _pieces(path: Path) -> Iterable[_Piece]:
+    """Nothing of what can not be read: somebody else tells that."""
+    try:
+        metadata = pq.read_metadata(path)
+    except PermissionError:
+        raise
+    except Exception:
+        return []
+    names = metadata.schema.names
+    if "lsn" not in names:
+        return []
+    column = next(
+        at
+        for at in range(metadata.num_columns)
+        if metadata.schema.column(at).path == "lsn"
+    )
+    found = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(column).statistics
+        first, last = 1, GREATEST
+        if statistics is not None and statistics.has_min_max:
+            first, last = statistics.min, statistics.max
+        found.append(_Piece(path, group, first, last))
+    return found
+
+
+def _load(piece: _Piece) -> _Loaded:
+    try:
+        with pq.ParquetFile(piece.path, page_checksum_verification=True) as file:
+            there = set(file.schema_arrow.names)
+            wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
+            rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
+    except PermissionError:
+        raise
+    except Exception:
+        return _Loaded(pa.array([], pa.string()), np.array([], np.int64), None, 0)
+    nodes = rows["node"].cast(pa.string()).combine_chunks()
+    lsns = rows["lsn"].combine_chunks().to_numpy(zero_copy_only=False)
+    return _Loaded(nodes, lsns, _payloads(rows), rows.nbytes)
+
+
+def _payloads(rows: pa.Table) -> pa.Array | None:
+    """As they were sent: the text of `body`, else `payload`; None if one has neither."""
+    found = pa.nulls(len(rows), pa.large_binary())
+    for name in ("body", "payload"):
+        if name in rows.column_names and not pa.types.is_struct(rows[name].type):
+            column = rows[name].combine_chunks()
+            if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
+                column = column.cast(pa.binary())
+            found = pc.coalesce(found, column.cast(pa.large_binary()))
+    return None if found.null_count else found

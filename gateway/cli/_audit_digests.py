@@ -1,0 +1,122 @@
+"""The parts of `gateway audit` that look at digests: `--chain`, `--content`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.audit.chain import Chain, verify_chains
+from gateway.audit.content import find_resent
+from gateway.audit.lake import Problem
+from gateway.audit.payloads import compare_payloads
+from gateway.store.directories import Directories
+
+__all__ = ["Part", "chain", "content", "payloads"]
+
+
+@dataclass(slots=True)
+class Part:
+    """What one of them found."""
+
+    name: str
+    """In the JSON."""
+    plain: dict[str, Any]
+    """For programs."""
+    lines: list[str]
+    """For people."""
+    fault: str = ""
+    """Why it is not complete, in a few words."""
+
+
+def chain(
+    places: Directories, *, node: str | None, links: Iterable[str], deleting: bool
+) -> Part:
+    """Whether spool files were removed, exchanged or changed."""
+    found = verify_chains(places, node=node, links=links, deleting=deleting)
+    lines = [line for one in found.chains for line in _lines(one)]
+    lines += [f"problem: link {link} is in no chain" for link in found.unknown]
+    broken = [one.node for one in found.chains if one.problems]
+    faults = [f"the chain of {', '.join(broken)} is broken"] if broken else []
+    faults += [f"{len(found.unknown)} links are in no chain"] if found.unknown else []
+    plain = {
+        "whole": found.whole,
+        "unknown_links": found.unknown,
+        "nodes": [
+            {
+                "node": one.node,
+                "files": one.files,
+                "first": one.first,
+                "last": one.last,
+                "link": one.link,
+                "notes": one.notes,
+                "problems": _problems(one.problems),
+            }
+            for one in found.chains
+        ],
+    }
+    return Part("chain", plain, lines, "; ".join(faults))
+
+
+def _lines(one: Chain) -> Iterable[str]:
+    for note in one.notes:
+        yield f"note: chain of {one.node}: {note}"
+    for problem in one.problems:
+        yield f"problem: {problem.file}: {problem.why}"
+    if one.link:
+        span = f"lsn {one.first or '?'} to {one.last}"
+        yield f"chain: {one.node}: {one.files} files, {span}, link {one.link}"
+
+
+def content(places: Directories) -> Part:
+    """Which events came twice: no fault of ours."""
+    found = find_resent(places.lake)
+    told = (
+        f"note: {found.copies} of {found.placed} events that name their place in a file"
+        " are there again: their sender sent them again"
+    )
+    lines = [
+        *_told(found.problems),
+        *(f"resent: {one}" for one in found.examples),
+        told,
+    ]
+    plain = {
+        "placed": found.placed,
+        "copies": found.copies,
+        "examples": found.examples,
+        "problems": _problems(found.problems),
+    }
+    return Part("content", plain, lines)
+
+
+def payloads(places: Directories, *, node: str | None) -> Part:
+    """Whether archive and tables have the payloads that were published."""
+    found = compare_payloads(places, node=node)
+    told = (
+        f"payloads: {found.archived} files of the archive are read; the tables have the"
+        f" {found.events} payloads of {found.in_tables} files as they were published"
+    )
+    lines = [*_told(found.problems), told]
+    if found.unknown:
+        lines.append(
+            f"note: the rows of {found.unknown} files can not be compared: their file has"
+            " no digest, or body is VARIANT"
+        )
+    plain = {
+        "archived": found.archived,
+        "in_tables": found.in_tables,
+        "events": found.events,
+        "unknown": found.unknown,
+        "problems": _problems(found.problems),
+    }
+    count = len(found.problems)
+    fault = f"{count} files with other payloads" if count else ""
+    return Part("payloads", plain, lines, fault)
+
+
+def _told(problems: Iterable[Problem]) -> list[str]:
+    return [f"problem: {one.file}: {one.why}" for one in problems]
+
+
+def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [{"file": one.file, "why": one.why} for one in problems]

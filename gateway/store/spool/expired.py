@@ -1,0 +1,76 @@
+"""How far each node's files have left the archive for good: kept beside its state, so
+that what retention removed is told from what somebody removed.
+
+    state/NODE/expired     {"last": lsn}, as `gateway.store.summed` has it
+
+It is written before the files go; what it speaks of may still be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from attrs import define
+
+from gateway.store import summed
+from gateway.store.disk import Disk
+from gateway.store.names import parse_file_name
+
+__all__ = ["NAME", "Expired", "ExpiredRecord", "decode"]
+
+NAME = "expired"
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """What has left the archive of one node."""
+
+    last: int = 0
+    """Files up to this lsn may be gone."""
+
+
+def decode(data: bytes) -> Expired | None:
+    """What a file says; None if it is damaged."""
+    return summed.decode(data[:-1], Expired)
+
+
+@define(eq=False, slots=False)
+class ExpiredRecord:
+    """Of all nodes, below the directory `state`.  Blocks."""
+
+    _state: Path
+    _disk: Disk
+
+    def __attrs_post_init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def note(self, names: Iterable[str]) -> None:
+        """Files with these names are about to go.  Raises OSError."""
+        last: dict[str, int] = {}
+        for name in names:
+            if (parsed := parse_file_name(name)) is not None:
+                last[parsed[0]] = max(last.get(parsed[0], 0), parsed[2])
+        for node, lsn in last.items():
+            if lsn > self._last(node):
+                self._write(node, lsn)
+
+    def _last(self, node: str) -> int:
+        if node not in self._known:
+            path = self._state / node / NAME
+            found = decode(self._disk.read(path)) if self._disk.exists(path) else None
+            self._known[node] = found.last if found is not None else 0
+        return self._known[node]
+
+    def _write(self, node: str, lsn: int) -> None:
+        directory = self._state / node
+        self._disk.make_directory(directory)
+        new = directory / f".{NAME}"
+        self._disk.unlink(new)
+        with contextlib.closing(self._disk.create(new)) as file:
+            file.write([summed.encode(Expired(lsn))])
+            file.sync()
+        self._disk.rename(new, directory / NAME)
+        self._disk.sync_directory(directory)
+        self._known[node] = lsn

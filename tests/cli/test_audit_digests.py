@@ -1,0 +1,286 @@
+"""`gateway audit` looks at what files hold, and at the chain that they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.store.digests import PAYLOADS_KEY
+from gateway.store.disk import RealDisk
+from gateway.store.mark import Mark, Marker
+from gateway.store.spool.expired import ExpiredRecord
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def flip(path: Path, at: int) -> None:
+    """One bit of a file, which keeps its times."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def rewrite(path: Path, *, payloads: bytes | None = None) -> None:
+    """Another payload in the first row; with its digest if that is given."""
+    with pq.ParquetFile(path) as file:
+        table, metadata = file.read(), dict(file.metadata.metadata)
+    rows = table.to_pylist()
+    rows[0]["payload"] = b"forged"
+    new = table.from_pylist(rows, schema=table.schema)
+    metadata = {k: v for k, v in metadata.items() if k.startswith(b"gateway.")}
+    if payloads is not None:
+        metadata[PAYLOADS_KEY] = payloads
+    with pq.ParquetWriter(path, new.schema, write_page_checksum=True) as writer:
+        writer.write_table(new)
+        writer.add_key_value_metadata(metadata)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("where", ["head", "payloads", "middle", "footer", "tail"])
+def test_a_flipped_bit_in_the_spool_is_not_complete(
+    system: Any, gateway: Run, where: str
+) -> None:
+    """Wherever it is, and whether Spark could read the file or not."""
+    path = system.node().publish(count=2000)
+    size = path.stat().st_size
+    offset = pq.ParquetFile(path).metadata.row_group(0).column(12).data_page_offset
+    at = {"head": 0, "payloads": offset + 60, "middle": size // 2}
+    assert gateway("audit")[0] == 0
+    flip(path, {**at, "footer": size - 200, "tail": size - 1}[where])
+    status, out, _ = gateway("audit")
+    assert status == 1
+    assert f"problem: {path}: " in out
+    assert f"{path}, which should have them, is damaged" in out
+    assert out.splitlines()[-1].startswith("INCOMPLETE: ")
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_other_payloads_in_the_spool_are_not_complete(
+    system: Any, gateway: Run, honest: bool
+) -> None:
+    """A whole, readable file with the right lsns; its own digest tells, or the catalog."""
+    path = system.node().publish(b"one", b"two")
+    digest = hashlib.sha256(b"forgedtwo")
+    for number in (6, 3, 2):
+        digest.update(number.to_bytes(8, "little"))
+    rewrite(path, payloads=None if honest else digest.hexdigest().encode())
+    status, out, _ = gateway("audit")
+    who = "it says" if honest else "the catalog says"
+    assert status == 1
+    assert "its payloads were changed" in out
+    assert who in out
+
+
+def test_files_of_earlier_versions_are_fine(system: Any, gateway: Run) -> None:
+    """They have no digests, and neither has their line of the catalog."""
+    node = system.node()
+    path = node.publish(b"one", b"two")
+    rewrite(path, payloads=b"")
+    (node.journal / "catalog").unlink()
+    assert gateway("audit")[0] == 0
+
+
+@pytest.mark.parametrize("body", [False, True])
+def test_payloads_are_followed_into_the_tables(
+    system: Any, gateway: Run, body: bool
+) -> None:
+    """By the digest of their file, in the archive or only in the catalog."""
+    node = system.node()
+    first, second = node.publish(count=50), node.publish(count=60)
+    for path in (first, second):
+        into_tables(system, path, body=body)
+        path.rename(node.archive / path.name)
+    (node.archive / second.name).unlink()
+    status, out, _ = gateway("audit", "--content")
+    assert status == 0, out
+    assert "the 110 payloads of 2 files as they were published" in out
+    (table,) = system.root.rglob(f"part-{second.name}")
+    rows = pq.read_table(table).to_pylist()
+    rows[7]["body" if body else "payload"] = "{}" if body else b"{}"
+    schema = pq.read_schema(table)
+    pq.write_table(pq.read_table(table).from_pylist(rows, schema=schema), table)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert f"{table}: the payloads of gw-1 lsn 51 to 110 are not those" in out
+    assert json.loads(gateway("audit", "--content", "--json")[1])["complete"] is False
+
+
+def into_tables(system: Any, path: Path, *, body: bool) -> None:
+    """As the Spark job: JSON as text in `body`; out of order, in two files."""
+    table = pq.read_table(path, columns=["node", "lsn", "payload"])
+    table = table.set_column(0, "node", table["node"].cast("string"))
+    if body:
+        text = table["payload"].cast("string")
+        table = table.set_column(2, "body", text)
+    target = system.root / "lake/events/protocol=plain/date=2026-01-01"
+    target.mkdir(parents=True, exist_ok=True)
+    half = len(table) // 2
+    order = list(range(len(table) - 1, half - 1, -1))
+    pq.write_table(table.take(order), target / f"part-{path.name}")
+    pq.write_table(table.slice(0, half), target / f"part-2-{path.name}")
+
+
+def test_a_changed_file_in_the_archive_is_found(system: Any, gateway: Run) -> None:
+    """With --content; the tables have its events, so that nothing is missing."""
+    node = system.node()
+    path = node.take(node.publish(count=500))
+    assert gateway("audit", "--content")[0] == 0
+    flip(path, path.stat().st_size // 2)
+    assert gateway("audit")[0] == 0
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert f"problem: {path}: " in out
+
+
+# -- the chain -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(system: Any) -> list[Path]:
+    """Three files in the archive and two in the spool, all in order."""
+    node = system.node()
+    made = [node.publish(count=10) for _ in range(5)]
+    return [node.take(path) for path in made[:3]] + made[3:]
+
+
+def test_a_chain_is_whole(files: list[Path], gateway: Run) -> None:
+    """The newest link is told; a link that was kept is found, another one is not."""
+    status, out, _ = gateway("audit", "--chain", "--link", sha256(files[1]))
+    assert status == 0
+    assert f"chain: gw-1: 5 files, lsn 1 to 50, link {sha256(files[4])}" in out
+    other = "5f" * 32
+    status, out, _ = gateway("audit", "--chain", "--link", other)
+    assert status == 1
+    assert f"problem: link {other} is in no chain" in out
+    assert gateway("audit", "--link", other)[0] == 2
+    assert gateway("audit", "--chain", "--link", "5f")[0] == 2
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+@pytest.mark.parametrize("which", [0, 1, 3])
+def test_a_removed_file_is_named(
+    system: Any, files: list[Path], gateway: Run, which: int, catalog: bool
+) -> None:
+    """By the catalog, or at least by its lsns."""
+    files[which].unlink()
+    if not catalog:
+        (system.root / "journal/gw-1/catalog").unlink()
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 1
+    assert f"removed: what had lsn {10 * which + 1} to {10 * which + 10} is" in out
+    assert (f"problem: {files[which].name}: removed" in out) == catalog
+    assert out.splitlines()[-1].endswith("the chain of gw-1 is broken")
+
+
+def test_the_newest_file_is_missed(files: list[Path], gateway: Run) -> None:
+    """No file says so; the catalog does."""
+    files[4].unlink()
+    _, out, _ = gateway("audit", "--chain")
+    assert f"problem: {files[4].name}: removed: what had lsn 41 to 50" in out
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+@pytest.mark.parametrize("which", [0, 2, 3])
+def test_a_changed_file_is_named(
+    system: Any, files: list[Path], gateway: Run, which: int, catalog: bool
+) -> None:
+    """By its line of the catalog, or by the link in the file after it."""
+    rewrite(files[which])
+    if not catalog:
+        (system.root / "journal/gw-1/catalog").unlink()
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 1
+    faults = [line for line in out.splitlines() if "changed or exchanged" in line]
+    assert [str(files[which]) in line for line in faults] == [True]
+
+
+def test_exchanged_files_are_named(files: list[Path], gateway: Run) -> None:
+    """Two files with each other's names."""
+    aside = files[0].with_name("aside")
+    files[0].rename(aside)
+    files[1].rename(files[0])
+    aside.rename(files[1])
+    _, out, _ = gateway("audit", "--chain")
+    for path in files[:2]:
+        assert f"problem: {path}: changed or exchanged: the catalog says" in out
+
+
+def test_what_retention_removed_is_told_as_such(
+    system: Any, files: list[Path], gateway: Run
+) -> None:
+    """The chain begins at the oldest file that is there."""
+    record = ExpiredRecord(system.root / "state", RealDisk())
+    record.note([path.name for path in files[:2]])
+    for path in files[:2]:
+        path.unlink()
+    status, out, _ = gateway("audit", "--chain", "--link", sha256(files[2]))
+    assert status == 0, out
+    assert "note: chain of gw-1: lsn 1 to 20 are not kept any longer" in out
+    assert "chain: gw-1: 3 files, lsn 21 to 50, link" in out
+    files[2].unlink()
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 1
+    assert "removed: what had lsn 21 to 30 is in no place" in out
+
+
+def test_the_job_may_delete_what_it_has_committed(
+    system: Any, files: list[Path], gateway: Run, tmp_path: Path
+) -> None:
+    """With `spool.after: delete`; what no table has may not be gone."""
+    ledger = system.root / "lake/.gateway/events.json"
+    ledger.parent.mkdir()
+    ledger.write_text(json.dumps({"committed": {"gw-1": [[1, 30]]}}))
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"node: gw-1\ndata_dir: {system.root}\nspool: {{after: delete}}\n"
+        "listeners: [{name: beats, protocol: lumberjack, listen: 'tcp:127.0.0.1:0'}]\n"
+    )
+    for path in files[:3]:
+        path.unlink()
+    words = ["audit", "--chain", "--config", config]
+    status, out, _ = gateway(*words, where=False)
+    assert status == 0, out
+    assert "lsn 1 to 30 are not kept any longer" in out
+    files[3].unlink()
+    assert gateway(*words, where=False)[0] == 1
+
+
+def test_a_chain_begins_behind_files_of_earlier_versions(
+    system: Any, gateway: Run
+) -> None:
+    """They have no digests, which is told."""
+    node = system.node()
+    old = node.publish(count=3)
+    with pq.ParquetFile(old) as file:
+        table = file.read().replace_schema_metadata(None)
+    pq.write_table(table, old)
+    (node.journal / "catalog").unlink()
+    system.node().publish(count=4)
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 0, out
+    assert "files up to lsn 3 have no digests" in out
+    assert "chain: gw-1: 2 files, lsn 4 to 7" in out
+
+
+def test_a_chain_that_the_gateway_lost_is_told(system: Any, gateway: Run) -> None:
+    """Somebody removed the newest file and all that knew its link."""
+    node = system.node()
+    node.take(node.publish(count=3))
+    newest = node.publish(count=4)
+    into_tables(system, newest, body=False)
+    newest.unlink()
+    (node.journal / "catalog").unlink()
+    Marker(system.root / "state/gw-1", RealDisk()).write(Mark(7, 7, 7), now=True)
+    assert system.node().publish(count=1).name.endswith("8.parquet")
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 1
+    assert "removed: what had lsn 4 to 7 is in no place" in out
