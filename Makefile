@@ -27,9 +27,9 @@ $(VENV)/.run $(VENV)/.test $(VENV)/.check: pyproject.toml examples/syslog/pyproj
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
 		-e '.[$(EXTRAS)]' $(PLUGINS) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
 	@touch $@
-$(VENV)/.run:   EXTRAS = spark
-$(VENV)/.test:  EXTRAS = spark,test
-$(VENV)/.check: EXTRAS = spark,test,check
+$(VENV)/.run:   EXTRAS = spark,demo
+$(VENV)/.test:  EXTRAS = spark,demo,test
+$(VENV)/.check: EXTRAS = spark,demo,test,check
 $(VENV)/.test $(VENV)/.check: PLUGINS = -e examples/syslog
 
 demo: $(VENV)/.run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
-from gateway.demo import tables
+from gateway.demo import tables, traffic
 from gateway.store.directories import Directories
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def report(processes: Processes, console: Console) -> bool:
     processes.spark.stop()
     setup = processes.setup
     _show_tables(setup.data / "lake", console)
+    _show_traffic(setup, console)
     complete = _prove(setup, acknowledged, processes.acknowledged_ids(), console)
     _show_places(setup, console)
     return complete
@@ -57,6 +58,26 @@ def _show_tables(lake: Path, console: Console) -> None:
             f"{row['message']}"[:96],
             markup=False,
         )
+
+
+def _show_traffic(setup: Setup, console: Console) -> None:
+    """Two questions to the tables, answered; the second as a picture."""
+    lake, picture = setup.data / "lake", setup.directory / "traffic.svg"
+    console.rule("[bold]who talks most, and how often it fails")
+    for one in traffic.talkers(lake):
+        console.print(
+            f"  {one.host:<20} {one.requests:>9,} requests   "
+            f"{one.errors / one.requests:>6.1%} errors"
+        )
+    found = traffic.traffic(lake)
+    if found is None:
+        return
+    try:
+        traffic.draw(found, picture)
+    except ImportError:
+        console.print("  No picture: pip install matplotlib")
+    else:
+        console.print(f"  over time: {picture}", soft_wrap=True)
 
 
 def _prove(

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["event_rows", "rows_by_listener", "sample"]
+__all__ = ["event_rows", "files", "rows_by_listener", "sample"]
 
 
 def event_rows(lake: Path) -> int:
     """How many events are in `events` and `quarantine`; reads only file footers."""
     import pyarrow.parquet as pq
 
-    files = (*_files(lake / "events"), *_files(lake / "quarantine"))
-    return sum(pq.read_metadata(path).num_rows for path in files)
+    paths = (*files(lake / "events"), *files(lake / "quarantine"))
+    return sum(pq.read_metadata(path).num_rows for path in paths)
 
 
 def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:
@@ -24,7 +24,7 @@ def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:
 
     found: list[tuple[str, str, int]] = []
     for table in ("events", "quarantine", "stats"):
-        parts = [pq.read_table(f, columns=["listener"]) for f in _files(lake / table)]
+        parts = [pq.read_table(f, columns=["listener"]) for f in files(lake / table)]
         if not parts:
             continue
         everything = pa.concat_tables(parts)
@@ -40,10 +40,11 @@ def sample(lake: Path, count: int = 3) -> Sequence[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     columns = ["node", "lsn", "listener", "event_time", "host", "message"]
-    for path in _files(lake / "events"):
+    for path in files(lake / "events"):
         return list(pq.read_table(path, columns=columns).slice(0, count).to_pylist())
     return []
 
 
-def _files(table: Path) -> Sequence[Path]:
+def files(table: Path) -> Sequence[Path]:
+    """The Parquet files of a table, in order."""
     return sorted(table.glob("**/*.parquet")) if table.exists() else []
