@@ -271,8 +271,16 @@ class Journal:
             self._withdrawn += 1
         self._held -= len(batch.body)
         batch.body = b""
+        if self._nothing_waits and "commit" in self._holds:
+            self.hold("commit", None)  # else nothing would ever be tried again
         self._make_room()
         return True
+
+    @property
+    def _nothing_waits(self) -> bool:
+        """No batch is left for the disk: all that were submitted are stored or gone."""
+        with self._condition:
+            return len(self._queue) == self._withdrawn
 
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
@@ -307,6 +315,8 @@ class Journal:
             self._room.pop(0).callback(None)
 
     def _failed(self, why: OSError) -> None:
+        if self._nothing_waits:
+            return  # the next batch finds out whether the disk still fails
         self.hold("commit", f"the journal can not be written: {why}")
 
     def _ended(self, left: list[_Waiting]) -> None:

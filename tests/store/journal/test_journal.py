@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,35 @@ def test_withdrawn_after_a_failed_commit(
     world.until_stored(1)
     world.stop()
     assert [stored.batch for stored in world.stored] == [later]
+
+
+@pytest.mark.parametrize("when", ["held", "before it is told"])
+def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(
+    start: Callable[..., Running], make: Make, when: str
+) -> None:
+    """With nothing left to try again, the next batch must be let in to try."""
+    world = start(wait=True)
+    world.disk.fail = [("write", errno.ENOSPC)] * 1000
+    batches = [make(b"first"), make(b"second")]
+    world.submit(*batches)
+    world.journal.start()
+    while len(world.disk.fail) == 1000:
+        time.sleep(0.001)
+    if when == "held":
+        world.turns.run(lambda: world.journal.full)
+    room: list[None] = []
+    world.journal.when_room().addCallback(room.append)
+    for batch in batches:
+        while not world.journal.withdraw(batch):
+            time.sleep(0.001)
+    world.disk.fail = []
+    while not world.turns.idle:
+        world.turns.turn()
+    assert not world.journal.full
+    assert room == [None]
+    world.submit(make(b"later"))
+    world.until_stored(1)
+    world.stop()
 
 
 def test_received_at_is_the_wall_clocks(
