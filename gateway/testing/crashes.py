@@ -19,9 +19,10 @@ from pathlib import Path
 
 from gateway.testing.disk import Change, Directory, Inode, Moment, RecordingDisk
 
-__all__ = ["crashes"]
+__all__ = ["crashes", "random_content", "random_names"]
 
 _BLOCKS = (512, 4096)
+_TORN = 0.6  # of the power cuts that lose something
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,6 +67,35 @@ def crashes(
             seen.add(key)
             what = "; ".join(c.story for c in choice if c.story)
             yield f"after step {moment.number} ({moment.step}): {what}", disk
+
+
+def random_names(directory: Directory, chance: random.Random) -> dict[str, int]:
+    """What one power cut leaves of a directory."""
+    kept = _random_subset(len(directory.changes), chance)
+    return directory.names([directory.changes[i] for i in kept])
+
+
+def random_content(inode: Inode, chance: random.Random) -> bytes:
+    """What one power cut leaves of a file."""
+    changes = inode.changes
+    risky = [i for i, change in enumerate(changes) if not change.settled]
+    lost = set(risky) - {risky[i] for i in _random_subset(len(risky), chance)}
+    last = max(lost, default=-1)
+    torn: tuple[Change, ...] = ()
+    if lost and chance.random() < _TORN:
+        torn = chance.choice([(), *(parts for _, parts in _torn(changes[last]))])
+    left: list[Change] = []
+    for i, change in enumerate(changes):
+        left += torn if i == last else () if i in lost else (change,)
+    return inode.content(left)
+
+
+def _random_subset(count: int, chance: random.Random) -> list[int]:
+    """Most often all, none, or those up to one of them."""
+    how = chance.randrange(4)
+    if how < 3:
+        return list(range((0, count, chance.randint(0, count))[how]))
+    return [i for i in range(count) if chance.random() < 0.5]
 
 
 def _choices(moment: Moment, most: int) -> Iterator[_Choice]:

@@ -1,0 +1,12 @@
+"""A deterministic simulation of the gateway: one process, one thread, one seed.
+
+    scheduler   the threads of a life, and time, which the seed moves
+    disk        tears, forgets names, runs full, fails, hangs
+    life        one life of the gateway, from its start to a kill, a power cut, a stop
+    senders     send, wait, and send again what was not acknowledged
+    spark       takes files between any two steps
+    judge       what was promised, held against every acknowledgement and every file
+    world       all of it, in the order that the seed chooses
+
+`python -m simulation` runs seeds for a minute; `SEED=…` replays one and prints its history.
+"""

@@ -1,0 +1,363 @@
+"""A disk in memory that outlives the gateway's lives, and does to them what disks do.
+
+    kill        everything that was written is there, synced or not
+    power cut   of what was not synced any part: writes torn, zeros, names undone
+    full        no room at all, for a while, or less and less of it
+    fails       calls raise EIO, for a while; a failed sync leaves its data in doubt
+    hangs       a call returns when the world says so
+    rots        synced bytes change
+
+Each life has a `Session` of its own: what is left of a dead one can do no more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.store.disk import File
+from gateway.testing.crashes import random_content, random_names
+from gateway.testing.disk import Change, Directory, Inode, NameChange
+from simulation.scheduler import Killed, Scheduler
+
+__all__ = ["Faults", "Session", "SimulatedDisk"]
+
+
+class Faults:
+    """What is wrong with the disk just now; times are by the world's clock."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.calls: frozenset[str] = frozenset()
+        """Calls that may fail …"""
+        self.probability = 0.0
+        """… so often …"""
+        self.until = 0.0
+        """… for so long."""
+        self.hang = 0.0
+        """How long the next call takes."""
+        self.taken = 0
+        """Bytes that somebody else has taken."""
+        self.struck = 0
+
+    def strikes(self, call: str, now: float) -> bool:
+        """Whether this call fails."""
+        if now >= self.until or call not in self.calls:
+            return False
+        if self._chance.random() >= self.probability:
+            return False
+        self.struck += 1
+        return True
+
+    def end(self) -> None:
+        """The disk is as good as new."""
+        self.until = self.hang = 0.0
+        self.taken = 0
+
+
+class SimulatedDisk:
+    """What is on it."""
+
+    def __init__(self, chance: random.Random, clock: Callable[[], float]) -> None:
+        self._chance = chance
+        self.wall_clock = clock
+        self.faults = Faults(chance)
+        self.capacity = 1 << 30
+        self.inodes: dict[int, Inode] = {}
+        self.contents: dict[int, bytearray] = {}
+        """What each holds, unsynced bytes too."""
+        self.changed: dict[int, float] = {}
+        self.directories: dict[Path, Directory] = {}
+        self.names: dict[Path, dict[str, int]] = {}
+        """What is in each, unsynced names too."""
+        self.used = 0
+        self._last = 0
+
+    def create(self) -> int:
+        """A new inode."""
+        self._last += 1
+        self.inodes[self._last] = Inode()
+        self.contents[self._last] = bytearray()
+        self.changed[self._last] = self.wall_clock()
+        return self._last
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents."""
+        for each in (*reversed(path.parents), path):
+            self.directories.setdefault(each, Directory())
+            self.names.setdefault(each, {})
+
+    def find(self, path: Path) -> int:
+        """The inode of a name."""
+        number = self.names.get(path.parent, {}).get(path.name)
+        if number is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return number
+
+    def read(self, path: Path) -> bytes:
+        """All of it, for the world itself."""
+        return bytes(self.contents[self.find(path)])
+
+    def change(self, number: int, change: Change) -> None:
+        """Not durable yet."""
+        inode, content = self.inodes[number], self.contents[number]
+        self.inodes[number] = replace(inode, changes=(*inode.changes, change))
+        before = len(content)
+        if change.data is None:
+            del content[change.at :]
+            content.extend(bytes(change.at - len(content)))
+        else:
+            content.extend(bytes(max(0, change.at - len(content))))
+            content[change.at : change.at + len(change.data)] = change.data
+        self.used += len(content) - before
+
+    def change_names(self, directory: Path, change: NameChange) -> None:
+        """Not durable yet."""
+        now = self.directories[directory]
+        self.directories[directory] = replace(now, changes=(*now.changes, change))
+        names = self.names[directory]
+        if change.gone is not None:
+            del names[change.gone]
+        if change.name is not None:
+            names[change.name] = change.inode
+            self.changed[change.inode] = self.wall_clock()
+        self._collect(*({change.inode} if change.name is None else ()))
+
+    def _collect(self, *numbers: int) -> None:
+        """Forget inodes that no name leads to, now or after a power cut."""
+        for number in numbers:
+            self.used -= len(self.contents[number])
+            self.contents[number] = bytearray()
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Atomic; not durable yet."""
+        number = self.find(old)
+        replaced = self.names[new.parent].get(new.name)
+        if old.parent == new.parent:
+            self.change_names(new.parent, NameChange(new.name, number, old.name))
+        else:
+            self.change_names(new.parent, NameChange(new.name, number))
+            now = self.directories[old.parent]
+            change = NameChange(None, number, old.name)
+            self.directories[old.parent] = replace(now, changes=(*now.changes, change))
+            del self.names[old.parent][old.name]
+        if replaced is not None:
+            self._collect(replaced)
+
+    def unlink(self, path: Path) -> None:
+        """Not durable yet."""
+        self.change_names(path.parent, NameChange(None, self.find(path), path.name))
+
+    def sync_directory(self, path: Path) -> None:
+        """Names are durable."""
+        self.directories[path] = Directory(dict(self.names[path]))
+
+    def power_cut(self) -> int:
+        """Lose what may be lost; returns how many changes were at risk."""
+        at_risk = 0
+        for path, directory in sorted(self.directories.items()):
+            at_risk += len(directory.changes)
+            names = random_names(directory, self._chance)
+            self.directories[path] = Directory(names)
+            self.names[path] = dict(names)
+        linked = {n for names in self.names.values() for n in names.values()}
+        for number, inode in sorted(self.inodes.items()):
+            if number not in linked:
+                del self.inodes[number], self.contents[number], self.changed[number]
+                continue
+            if inode.changes:
+                at_risk += len(inode.changes)
+                content = random_content(inode, self._chance)
+                self.inodes[number] = Inode(content, (), inode.modified)
+                self.contents[number] = bytearray(content)
+            elif len(self.contents[number]) != len(inode.base):
+                self.contents[number] = bytearray(inode.base)
+        self.used = sum(map(len, self.contents.values()))
+        return at_risk
+
+    def durable(self, path: Path) -> bytes:
+        """What a power cut would leave for sure of a file; nothing if not its name."""
+        directory = self.directories[path.parent]
+        number = directory.durable.get(path.name)
+        return b"" if number is None else self.inodes[number].base
+
+
+class Session:
+    """The disk as one life has it; implements `gateway.store.disk.Disk`."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        scheduler: Scheduler,
+        tell: Callable[[str], None],
+        public: Callable[[Path], None],
+    ) -> None:
+        """*public* is told of each name that is made by renaming."""
+        self.disk = disk
+        self._scheduler = scheduler
+        self._tell = tell
+        self._public = public
+
+    def step(self, call: str, path: Path) -> None:
+        """Others may run before a call; it may hang, fail, or find its process dead."""
+        scheduler, faults = self._scheduler, self.disk.faults
+        hang, faults.hang = faults.hang, 0.0
+        scheduler.pause(hang)
+        if scheduler.dead:
+            raise Killed
+        if faults.strikes(call, scheduler.clock()):
+            self._tell(f"{call} {path.name} fails")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        self._tell(f"{call} {path.name}")
+
+    def create(self, path: Path) -> File:
+        """See `Disk`."""
+        self.step("create", path)
+        if path.name in self.disk.names[path.parent]:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        number = self.disk.create()
+        self.disk.change_names(path.parent, NameChange(path.name, number))
+        return _SimulatedFile(self, number, path)
+
+    def open(self, path: Path) -> File:
+        """See `Disk`."""
+        self.step("open", path)
+        return _SimulatedFile(self, self.disk.find(path), path)
+
+    def read(self, path: Path) -> bytes:
+        """See `Disk`."""
+        self.step("read", path)
+        return self.disk.read(path)
+
+    def read_around(self, path: Path) -> bytes:
+        """See `Disk`."""
+        self.step("read around", path)
+        return self.disk.read(path)
+
+    def names(self, directory: Path) -> list[str]:
+        """See `Disk`."""
+        self.step("names", directory)
+        return sorted(self.disk.names[directory])
+
+    def size(self, path: Path) -> int:
+        """See `Disk`."""
+        return len(self.disk.contents[self.disk.find(path)])
+
+    def modified(self, path: Path) -> float:
+        """See `Disk`."""
+        return self.disk.inodes[self.disk.find(path)].modified
+
+    def changed(self, path: Path) -> float:
+        """See `Disk`."""
+        return self.disk.changed[self.disk.find(path)]
+
+    def is_file(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.name in self.disk.names.get(path.parent, {})
+
+    def exists(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path in self.disk.directories or self.is_file(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See `Disk`."""
+        self.step("rename", old)
+        self.disk.rename(old, new)
+        self._public(new)
+
+    def unlink(self, path: Path) -> None:
+        """See `Disk`."""
+        self.step("unlink", path)
+        if self.is_file(path):
+            self.disk.unlink(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        self.step("sync_directory", path)
+        self.disk.sync_directory(path)
+
+    def make_directory(self, path: Path) -> None:
+        """See `Disk`."""
+        self.step("make_directory", path)
+        self.disk.make_directory(path)
+
+    def set_times(self, path: Path, seconds: float) -> None:
+        """See `Disk`."""
+        self.step("set_times", path)
+        number = self.disk.find(path)
+        self.disk.inodes[number] = replace(self.disk.inodes[number], modified=seconds)
+
+    def free(self, path: Path) -> int:
+        """See `Disk`."""
+        disk = self.disk
+        return max(0, disk.capacity - disk.used - disk.faults.taken)
+
+
+class _SimulatedFile:
+    """Open in one life."""
+
+    def __init__(self, session: Session, number: int, path: Path) -> None:
+        self._session, self._number, self._path = session, number, path
+        self._doubted = self._closed = False
+
+    @property
+    def _disk(self) -> SimulatedDisk:
+        return self._session.disk
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        """See `File`."""
+        data = b"".join(chunks)
+        try:
+            self._step("write")
+        except OSError:
+            half = len(data) // 2
+            self._append(data[:half], ())
+            raise
+        room = self._session.free(self._path)
+        if len(data) > room:
+            self._append(data[:room], ())
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        seams, at = [], 0
+        for chunk in chunks:
+            at += len(chunk)
+            seams.append(at)
+        self._append(data, tuple(seams[:-1]))
+
+    def _append(self, data: bytes, seams: tuple[int, ...]) -> None:
+        if data:
+            at = len(self._disk.contents[self._number])
+            self._disk.change(self._number, Change(at, data, seams))
+
+    def sync(self) -> None:
+        """See `File`."""
+        assert not self._doubted, f"{self._path} is synced again after a failure"
+        try:
+            self._step("sync")
+        except OSError:
+            self._doubted = True
+            inode = self._disk.inodes[self._number]
+            self._disk.inodes[self._number] = inode.after_failed_sync()
+            raise
+        self._disk.inodes[self._number] = self._disk.inodes[self._number].synced()
+
+    def rewrite(self, data: bytes) -> None:
+        """See `File`."""
+        self._step("write")
+        self._disk.change(self._number, Change(0, data))
+
+    def truncate(self, size: int) -> None:
+        """See `File`."""
+        self._step("truncate")
+        self._disk.change(self._number, Change(size, None))
+
+    def close(self) -> None:
+        """See `File`."""
+        self._closed = True
+
+    def _step(self, call: str) -> None:
+        assert not self._closed, f"{self._path} is closed"
+        self._session.step(call, self._path)

@@ -1,0 +1,395 @@
+"""One seed's world: every step is chosen by its random numbers, and by nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from twisted.logger import globalLogPublisher
+
+from gateway.config import model
+from gateway.store import disk as disk_module
+from gateway.store.directories import Directories
+from gateway.store.journal import log
+from gateway.store.spool import parquet
+from gateway.testing.settings import options_of
+from simulation.disk import SimulatedDisk
+from simulation.files import write_lines
+from simulation.judge import Broken, Judge
+from simulation.life import Life
+from simulation.scheduler import Killed
+from simulation.senders import PlainSender
+from simulation.spark import Spark
+
+__all__ = ["Outcome", "World", "simulate"]
+
+_EPOCH = 1_763_700_000.0
+_CALLS = (
+    "create", "write", "sync", "rename", "unlink", "sync_directory", "truncate",
+    "set_times", "read", "names",
+)  # fmt: skip
+_DRAIN_SECONDS = 900.0
+_DRAIN_STEPS = 60_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """How the gateway of this seed is configured."""
+
+    journal: model.Journal
+    spool: model.Spool
+    acknowledge_when_published: bool
+    checkpoint_bytes: int
+    remembering: bool
+    real_files: bool
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> Settings:
+        """Small limits, so that all of them are reached."""
+        pick = chance.choice
+        return cls(
+            journal=options_of(
+                model.Journal,
+                commit_interval=pick((0.0, 0.002, 0.02)),
+                segment_bytes=pick((2_000, 20_000, 1 << 20)),
+                memory_bytes=pick((30_000, 1 << 20)),
+            ),
+            spool=options_of(
+                model.Spool,
+                roll_interval=pick((0.2, 1.0, 5.0)),
+                roll_events=pick((3, 20, 1000)),
+                compression=pick(("zstd", "none")),
+                max_bytes=pick((20_000, 100_000, 1 << 24)),
+                retention=pick((5.0, 60.0, 3600.0)),
+                archive_bytes=pick((None, 10_000)),
+            ),
+            acknowledge_when_published=chance.random() < 0.25,
+            checkpoint_bytes=pick((1, 4_000, 1 << 20)),
+            remembering=chance.random() < 0.5,
+            real_files=chance.random() < 0.2,
+        )
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    steps: int
+    lives: int
+    events: int
+    files: int
+    digest: str
+    """Of the whole history: equal for equal histories."""
+    history: list[str]
+    """All of it, or its last lines."""
+    broken: str | None
+    """The promise that was broken."""
+
+
+class World:
+    """See the module's text."""
+
+    def __init__(self, seed: int, *, steps: int, keep: int | None) -> None:
+        """*keep*: so many lines of history; None: all."""
+        self.seed = seed
+        self.chance = chance = random.Random(seed)
+        self.now = 0.0
+        self._wall = _EPOCH
+        self.history: list[str] = []
+        self._keep = keep
+        self._digest = hashlib.sha256()
+        self.steps = 0
+        self._most_steps = steps
+        self.directories = Directories.under(Path("/gw"))
+        self.settings = Settings.drawn(chance)
+        self.disk = SimulatedDisk(chance, self.wall_clock)
+        self.disk.make_directory(self.directories.root)
+        self.judge = Judge(
+            self.disk, self.directories, remembering=self.settings.remembering
+        )
+        self.senders = [PlainSender(self, f"s{n}") for n in range(chance.randint(1, 4))]
+        self.spark = Spark(self, archives=chance.random() < 0.7)
+        self.life: Life | None = None
+        self.lives = 0
+        self._start_at = 0.0
+        self._node = "gw"
+        self._rates = self._draw_rates()
+        self.tell(f"seed {seed}: {self.settings}")
+
+    # -- time and history -------------------------------------------------------
+
+    def clock(self) -> float:
+        """Monotonic."""
+        return self.now
+
+    def wall_clock(self) -> float:
+        """Somebody may set it."""
+        return self._wall + self.now
+
+    def tell(self, text: str) -> None:
+        """One line of history."""
+        line = f"{self.steps:6} {self.now:10.4f} {text}"
+        self._digest.update(line.encode() + b"\n")
+        self.history.append(line)
+        if self._keep is not None and len(self.history) > 2 * self._keep:
+            del self.history[: -self._keep]
+
+    # -- the run ----------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """All of it."""
+        broken = None
+        try:
+            with self._patched():
+                try:
+                    while self.steps < self._most_steps:
+                        self._step(self._rates)
+                    self._drain()
+                finally:
+                    if self.life is not None:
+                        self.life.kill()
+        except Broken as why:
+            broken = str(why)
+            self.tell(f"BROKEN: {why}")
+        return Outcome(
+            self.seed,
+            self.steps,
+            self.lives,
+            len(self.judge.rows),
+            len(self.judge.files),
+            self._digest.hexdigest(),
+            self.history,
+            broken,
+        )
+
+    @contextlib.contextmanager
+    def _patched(self) -> Iterator[None]:
+        """What has no seam of its own: salts, the pause of patient reads, files."""
+        salts = SimpleNamespace(randbits=self.chance.getrandbits)
+        pauses = SimpleNamespace(sleep=self._sleep)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(patch.object(log, "secrets", salts))
+            stack.enter_context(patch.object(disk_module, "time", pauses))
+            if not self.settings.real_files:
+                stack.enter_context(patch.object(parquet, "write", write_lines))
+            globalLogPublisher.addObserver(self._logged)
+            stack.callback(globalLogPublisher.removeObserver, self._logged)
+            yield
+
+    def _sleep(self, seconds: float) -> None:
+        assert self.life is not None
+        self.life.scheduler.pause(seconds)
+
+    def _logged(self, event: dict[str, Any]) -> None:
+        """A failure that nobody expected; one of a dead life's is none."""
+        failure = event.get("log_failure")
+        if failure is not None and not failure.check(Killed):
+            self._failed.append(str(failure))
+
+    # -- one step ---------------------------------------------------------------
+
+    def _draw_rates(self) -> dict[Callable[[], None], float]:
+        """How often what happens; each seed leaves some of it out."""
+        chance = self.chance
+        self._failed: list[str] = []
+
+        def maybe(rate: float) -> float:
+            return rate * chance.choice((0.0, 0.3, 1.0, 3.0))
+
+        return {
+            self._send: 10.0,
+            self._disconnect: maybe(0.3),
+            self._pass_a_moment: 3.0,
+            self._pass_time: maybe(0.6) + 0.05,
+            self._spark_looks: maybe(0.7) + 0.02,
+            self._spark_cleans: maybe(0.5) + 0.02,
+            self._fail: maybe(0.05),
+            self._hang: maybe(0.1),
+            self._fill: maybe(0.05),
+            self._set_clock: maybe(0.02),
+            self._kill: maybe(0.05),
+            self._cut_power: maybe(0.1),
+            self._stop: maybe(0.05),
+        }
+
+    def _step(self, rates: dict[Callable[[], None], float]) -> None:
+        self.steps += 1
+        life = self.life
+        if life is None:
+            if self.now >= self._start_at:
+                self._begin()
+            else:
+                self.now = self._start_at
+            return
+        ready = life.scheduler.ready()
+        if ready and self.chance.random() < 0.8:
+            task = self.chance.choice(ready)
+            life.scheduler.step(task)
+            if (why := task.failed) is not None:
+                if isinstance(why, Broken):
+                    raise why
+                raise Broken(f"{task.name} died of {why!r}") from why
+            self._look()
+            return
+        [do] = self.chance.choices(list(rates), list(rates.values()))
+        do()
+
+    def _look(self) -> None:
+        """At what must hold at every moment."""
+        life = self.life
+        assert life is not None
+        if self._failed:
+            raise Broken(f"logged: {self._failed[0]}")
+        if life.ended is not None:
+            self.tell(f"{life.number} ended: {life.ended}")
+            self._over()
+
+    def _begin(self) -> None:
+        self.lives += 1
+        self.tell(f"life {self.lives} of {self._node}")
+        self.life = Life(self, self.lives, self._node)
+
+    def _over(self) -> None:
+        if self.life is not None:
+            self.life.kill()
+        self.life = None
+        self._start_at = self.now + self.chance.choice((0.0, 0.1, 2.0))
+
+    # -- what may happen ----------------------------------------------------------
+
+    def _send(self) -> None:
+        self._act(fresh=True)
+
+    def _act(self, *, fresh: bool) -> None:
+        life = self.life
+        if life is not None and life.ready and not life.stopping:
+            sender = self.chance.choice(self.senders)
+            life.reactor.callFromThread(self._in_turn, life, sender, fresh)
+
+    def _in_turn(self, life: Life, sender: PlainSender, fresh: bool) -> None:
+        if not life.stopping:
+            sender.act(life, fresh=fresh)
+
+    def _disconnect(self) -> None:
+        sender = self.chance.choice(self.senders)
+        if self.life is not None and self.life.ready:
+            self.life.reactor.callFromThread(sender.disconnect)
+
+    def _pass_a_moment(self) -> None:
+        """To when the next one wakes, or a few milliseconds."""
+        life = self.life
+        later = self.now + self.chance.choice((0.0005, 0.005, 0.05))
+        wake = life.scheduler.wake_at() if life is not None else None
+        if wake is not None and self.now < wake < self.now + 2.0:
+            later = wake
+        self.now = max(self.now, later)
+
+    def _pass_time(self) -> None:
+        self.now += self.chance.choice((0.3, 1.0, 5.0, 30.0))
+
+    def _spark_looks(self) -> None:
+        self.spark.look()
+
+    def _spark_cleans(self) -> None:
+        self.spark.clean()
+
+    def _fail(self) -> None:
+        faults, chance = self.disk.faults, self.chance
+        faults.calls = frozenset(chance.sample(_CALLS, chance.randint(1, 4)))
+        faults.probability = chance.choice((0.1, 0.5, 1.0))
+        faults.until = self.now + chance.choice((0.01, 0.5, 10.0))
+        self.tell(
+            f"disk: {sorted(faults.calls)} fail, {faults.probability:.0%}, until "
+            f"{faults.until:.3f}"
+        )
+
+    def _hang(self) -> None:
+        self.disk.faults.hang = self.chance.choice((0.05, 2.0, 20.0))
+        self.tell(f"disk: hangs for {self.disk.faults.hang} s")
+
+    def _fill(self) -> None:
+        faults = self.disk.faults
+        free = max(0, self.disk.capacity - self.disk.used)
+        left = self.chance.choice((0, 100, 5_000, 100_000, 5_000_000, free))
+        faults.taken = max(0, free - left)
+        self.tell(f"disk: {free - faults.taken} bytes are free")
+
+    def _set_clock(self) -> None:
+        by = self.chance.choice((-7200.0, -60.0, -1.0, 1.0, 60.0, 7200.0))
+        self._wall += by
+        self.tell(f"clock: {by:+} s")
+
+    def _kill(self) -> None:
+        self.tell("kill -9")
+        self._over()
+
+    def _cut_power(self) -> None:
+        self._over()
+        self.tell(f"power cut: {self.disk.power_cut()} changes at risk")
+
+    def _stop(self) -> None:
+        life = self.life
+        if life is not None and life.ready and not life.stopping:
+            self.tell("stop")
+            life.reactor.callFromThread(life.stop)
+
+    # -- the end ------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Faults cease: everything must be acknowledged and published, soon."""
+        self.tell("faults cease")
+        self.disk.faults.end()
+        calm = {
+            self._ask_again: 5.0,
+            self._pass_a_moment: 5.0,
+            self._pass_time: 0.5,
+            self._spark_looks: 1.0,
+            self._spark_cleans: 1.0,
+        }
+        begun, most = self.now, self.steps + _DRAIN_STEPS
+        while not self._drained:
+            self._step(calm)
+            if self.now - begun > _DRAIN_SECONDS or self.steps > most:
+                raise Broken(f"it does not drain: {self._why_not_drained()}")
+        memories = {}
+        if self.settings.remembering and self.life is not None:
+            memories[self.life.node] = set(self.life.ledger.known)
+        self.judge.ends(memories)
+
+    def _ask_again(self) -> None:
+        self._act(fresh=False)
+
+    @property
+    def _drained(self) -> bool:
+        return not self._why_not_drained()
+
+    def _why_not_drained(self) -> str:
+        life = self.life
+        if life is None or not life.ready or life.storage is None or life.stopping:
+            return "it does not run"
+        if waiting := [one.name for one in self.senders if not one.idle]:
+            return f"{waiting} wait; journal: {life.storage.journal.why_full}"
+        storage = life.storage
+        if storage.journal.oldest_wait_seconds:
+            return "batches wait for the disk"
+        if storage.spool.published_lsn < storage.journal.durable_lsn:
+            return f"published up to {storage.spool.published_lsn} only"
+        if storage.spool.backlog_bytes:
+            return "sealed segments are not published"
+        return ""
+
+
+def simulate(seed: int, *, steps: int = 2000, keep: int | None = 200) -> Outcome:
+    """Run one seed.
+
+    What breaks it in an unforeseen way is a broken promise, too.
+    """
+    return World(seed, steps=steps, keep=keep).run()

@@ -1,0 +1,105 @@
+"""Seeds of the simulation (tests/plugins/simulation) keep every promise, and replay."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.store.journal import log
+from gateway.store.spool import publisher
+from gateway.store.spool.catalog import Catalog
+from simulation import disk
+from simulation.world import simulate
+
+ROOT = Path(__file__).parents[2]
+GROUP = 25
+GROUPS = 40 if os.environ.get("CI") else 8
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_no_seed_breaks_a_promise(group: int) -> None:
+    """Whatever happens to it, in whatever order, every promise is kept."""
+    broken = {
+        seed: outcome.broken
+        for seed in range(group * GROUP, (group + 1) * GROUP)
+        if (outcome := simulate(seed, keep=0)).broken
+    }
+    assert not broken, "SEED=… make simulate prints what happened"
+
+
+def digest(seed: int, hash_seed: str) -> str:
+    """Of a seed's history, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "simulation"],
+        env={
+            **os.environ,
+            "SEED": str(seed),
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'plugins'}",
+        },
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def test_one_seed_has_one_history() -> None:
+    """Byte by byte, in every process; another seed has another."""
+    assert digest(7, "1") == digest(7, "2")
+    assert digest(7, "1") != digest(8, "1")
+
+
+def do_nothing(*_: Any, **__: Any) -> None:
+    """A call that lies."""
+
+
+def lose_syncs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(disk._SimulatedFile, "sync", do_nothing)
+
+
+def lose_directory_syncs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(disk.Session, "sync_directory", do_nothing)
+
+
+def forget_the_catalog(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Catalog, "add", do_nothing)
+
+
+def publish_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Catalog, "find", do_nothing)
+    patch.setattr(publisher.Publisher, "_unpublished_part", lambda self, each: each)
+
+
+def number_from_one(patch: pytest.MonkeyPatch) -> None:
+    original = log.Log.__attrs_post_init__
+
+    def begin(self: Any) -> None:
+        original(self)
+        self.next_lsn = 1
+
+    patch.setattr(log.Log, "__attrs_post_init__", begin)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lose_syncs,
+        lose_directory_syncs,
+        forget_the_catalog,
+        publish_again,
+        number_from_one,
+    ],
+)
+def test_what_breaks_a_promise_is_found(
+    monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    """A gateway, or a disk, that does not do what it says is caught by a few seeds."""
+    break_it(monkeypatch)
+    assert any(simulate(seed, keep=0).broken for seed in range(40))
