@@ -27,7 +27,7 @@ from gateway.protocols.pravega.errors import (
     Sealed,
     SegmentNotFound,
 )
-from gateway.protocols.pravega.events import MOST_EVENTS, cut
+from gateway.protocols.pravega.events import MOST_EVENTS, EventScan
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged
@@ -48,9 +48,12 @@ from gateway.protocols.pravega.wire import (
     SetupAppend,
 )
 
-__all__ = ["Appends"]
+__all__ = ["LARGE", "Appends"]
 
 _PADDING, _PARTIAL = -1, -2
+
+LARGE = 1 << 16
+"""A message of more bytes is taken in several steps, of which each may end the turn."""
 
 
 @dataclass(slots=True)
@@ -66,6 +69,8 @@ class _Rest:
     request_id: int
     at: int = 0
     """Where in `data` the rest begins."""
+    scan: EventScan | None = None
+    """Looks for the end of the next part."""
 
 
 @define(eq=False, slots=False)
@@ -86,6 +91,8 @@ class Appends:
         self._block: AppendBlock | None = None
         self._rest: _Rest | None = None
         self.replies = Replies(self._state, self._writers)
+        self.cost = 0.0
+        """What `go_on` costs a turn, beside its change; its user resets it to 0."""
         self.now = 0
         """Milliseconds since the epoch; to be set before `take`."""
 
@@ -141,31 +148,41 @@ class Appends:
         data = message.data if block is None else _joined_events(block, message)
         if message.events <= 0:
             raise Refusal(f"append of {message.events} events")
-        self._rest = _Rest(
-            self._writer(message.writer),
-            data,
-            message.events,
-            message.last_event,
-            message.request_id,
+        writer, request_id = self._writer(message.writer), message.request_id
+        if len(data) > LARGE:
+            self._rest = _Rest(
+                writer, data, message.events, message.last_event, request_id
+            )
+            return None
+        return self._append(
+            writer, message.last_event, data, request_id, events=message.events
         )
-        return self.go_on()
 
     def go_on(self) -> Change | None:
-        """Store the rest of an append, or the next part of it."""
+        """Look for the end of the next part of a large append; store it once it is found."""
         rest = self._rest
         assert rest is not None, "an append is unfinished"
-        data, events, at = rest.data, rest.events, rest.at
-        found = cut(data, at) if events > MOST_EVENTS else None
-        if found is None or found[1] == len(data):
+        scan = rest.scan = rest.scan or EventScan(rest.data, rest.at)
+        done = scan.step()
+        self.cost += scan.cost
+        if not done:
+            return None
+        found, rest.scan = scan.found, None
+        rows, end = found or (1, len(rest.data))
+        data, events = rest.data[rest.at : end], rows
+        if end == len(rest.data) or rest.events <= MOST_EVENTS:
+            if end < len(rest.data):
+                rows = 1
+            data, events = rest.data[rest.at :], rest.events
             self._rest = None
-            data = data[at:]
-        else:
-            events, rest.at = found
-            rest.events -= events
-            data = data[at : rest.at]
-        left = 0 if self._rest is None else rest.events
+        rest.at, rest.events = end, rest.events - events
         change = self._append(
-            rest.writer, rest.last_event - left, data, rest.request_id, events=events
+            rest.writer,
+            rest.last_event - rest.events,
+            data,
+            rest.request_id,
+            events=events,
+            rows=rows,
         )
         if rest.writer.failed:
             self._rest = None
@@ -197,6 +214,7 @@ class Appends:
         *,
         events: int = 1,
         offset: int | None = None,
+        rows: int | None = None,
     ) -> Change | None:
         if number < writer.sent:
             raise Refusal(f"event number {number} after {writer.sent}")
@@ -209,7 +227,7 @@ class Appends:
             self._acknowledge_again(writer, number, events, request_id)
             return None
         try:
-            change = self._store(writer, number, data, events, offset)
+            change = self._store(writer, number, data, events, offset, rows)
         except Fenced:
             raise Refusal(
                 f"another connection writes with the writer id {writer.id.hex()}",
@@ -229,7 +247,13 @@ class Appends:
         return change
 
     def _store(
-        self, writer: Writer, number: int, data: bytes, events: int, offset: int | None
+        self,
+        writer: Writer,
+        number: int,
+        data: bytes,
+        events: int,
+        offset: int | None,
+        rows: int | None,
     ) -> Change:
         if writer.last == NEVER:
             self._limits.check_numbers(self._state.numbers + 1)
@@ -238,15 +262,17 @@ class Appends:
             if held > self._limits.transaction_bytes:
                 what = f"{held} bytes in open transactions and large events"
                 raise self._limits.over("transaction_bytes", what)
+        new = _unstored(data, writer.last, number, events)
         return self._state.append(
             writer.segment,
             writer.id,
             number,
-            _unstored(data, writer.last, number, events),
+            new,
             self.now,
             claimed=events,
             last=writer.last,
             offset=offset,
+            rows=rows if len(new) == len(data) else None,
         )
 
     def _is_current(self, writer: Writer) -> bool:

@@ -15,7 +15,9 @@ from array import array
 
 __all__ = [
     "MOST_EVENTS",
+    "STEP_EVENTS",
     "EventCounter",
+    "EventScan",
     "count_events",
     "count_rows",
     "cut",
@@ -26,7 +28,14 @@ __all__ = [
 MOST_EVENTS = 1 << 15
 """An append of more is stored in parts, each of them acknowledged."""
 
+STEP_EVENTS = 1 << 13
+"""So many are counted in one step: some 2 ms."""
+
 _HEADER = 8
+_WALKED, _COMPARED = 0.25, 0.01
+"""What an event costs a turn that is counted alone, or with others of its size."""
+_PIECE = 1 << 18
+"""Bytes that are looked at together for one size."""
 _EVENT = struct.Struct(">Q")
 _TOO_LONG = 1 << 32
 """A header, read as one number, that is not below this has another type than 0."""
@@ -138,43 +147,81 @@ def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
     return (payloads, seqs) if at == end else None
 
 
-class EventCounter:
-    """Counts events in bytes that come in pieces, cut anywhere."""
+class EventScan:
+    """`cut`, in steps that are each short enough for a turn."""
 
-    __slots__ = ("_begun", "_broken", "_head", "_left")
+    __slots__ = ("_at", "_count", "_data", "cost")
 
-    def __init__(self) -> None:
-        self._begun = 0
-        self._head = b""
-        """The first bytes of an incomplete header."""
-        self._left = 0
-        """How many bytes of the last event have not come."""
-        self._broken = False
+    def __init__(self, data: bytes, at: int) -> None:
+        self.cost = 0.0
+        """What the last step cost, in units of `gateway.protocols.turn`."""
+        self._data = data
+        self._at = at
+        self._count = 0
+
+    def step(self) -> bool:
+        """Go on; true: `found` is known."""
+        data, at = self._data, self._at
+        if not self._count and len(data) - at >= _HEADER:
+            size = _HEADER + _EVENT.unpack_from(data, at)[0]
+            piece = data[at : at + MOST_EVENTS * size]
+            if _stride(piece):
+                self._count, self._at = len(piece) // size, at + len(piece)
+                self.cost = _COMPARED * self._count
+                return True
+        most = min(STEP_EVENTS, MOST_EVENTS - self._count)
+        count, self._at = _walk(data, at, most)
+        self._count += count
+        self.cost = _WALKED * count
+        return count < most or self._count == MOST_EVENTS
 
     @property
-    def rows(self) -> int:
-        """How many rows all of it becomes, as in `count_rows`."""
-        whole = not (self._broken or self._head or self._left)
-        return self._begun if whole else 1
+    def found(self) -> tuple[int, int] | None:
+        """See `cut`."""
+        end = len(self._data)
+        whole = self._at == end or (self._at < end and self._count == MOST_EVENTS)
+        return (self._count, self._at) if whole else None
 
-    def feed(self, data: bytes) -> None:
-        """Count the next piece."""
-        if not (self._head or self._left or self._broken):
-            count = count_events(data)
-            if count is not None:
-                self._begun += count
-                return
-        if not self._broken:
-            self._walk(self._head + data if self._head else data)
 
-    def _walk(self, data: bytes) -> None:
-        at, end = self._left, len(data)
-        while at + _HEADER <= end:
-            size = _EVENT.unpack_from(data, at)[0]
-            if size >= _TOO_LONG:
-                self._broken = True
-                return
-            self._begun += 1
-            at += _HEADER + size
-        self._head = data[at:]
-        self._left = max(0, at - end)
+class EventCounter:
+    """Counts events in data that only grows, and may be cut anywhere."""
+
+    __slots__ = ("_at", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._at = 0
+        """Where the next event begins; beyond the end if the last one is not whole, and
+        far beyond it if something is no event."""
+
+    def step(self, data: bytearray) -> bool:
+        """Count some thousands more; true: that is all of them."""
+        at, last = self._at, len(data) - _HEADER
+        if at > last:
+            return True
+        size = _HEADER + _EVENT.unpack_from(data, at)[0]
+        stop = at + min(len(data) - at, _PIECE) // size * size
+        if stop - at >= _STRIDE_EVENTS * size and _stride(bytes(data[at:stop])):
+            self._count += (stop - at) // size
+            self._at = stop
+        else:
+            count, self._at = _walk(data, at, STEP_EVENTS)
+            self._count += count
+        return self._at > last
+
+    def rows(self, data: bytearray) -> int:
+        """How many rows *data* becomes, all of which was counted.
+
+        As `count_rows` says, but however many there are.
+        """
+        return self._count if self._at == len(data) else 1
+
+
+def _walk(data: bytes | bytearray, at: int, most: int) -> tuple[int, int]:
+    """How many events begin from *at* on, and where the next one does."""
+    unpack_from, last = _EVENT.unpack_from, len(data) - _HEADER
+    count = 0
+    while at <= last and count < most:
+        at += _HEADER + unpack_from(data, at)[0]
+        count += 1
+    return count, at

@@ -59,12 +59,18 @@ class StagedData:
     @property
     def rows(self) -> int:
         """How many rows the merge will make of it."""
-        return self._counter.rows
+        while not self.count():
+            pass
+        return self._counter.rows(self.data)
 
     def add(self, data: bytes) -> None:
         """Append *data*."""
-        self._counter.feed(data)
         self.data += data
+        self.count()
+
+    def count(self) -> bool:
+        """Look for events, as far as a turn allows; true: all are counted."""
+        return self._counter.step(self.data)
 
     def read(self, offset: int, size: int) -> bytes:
         """At most *size* bytes from *offset* on."""

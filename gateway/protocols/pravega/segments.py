@@ -152,13 +152,15 @@ class Segments:
         claimed: int,
         last: int,
         offset: int | None = None,
+        rows: int | None = None,
     ) -> Change:
         """Append data of a writer; *number* is that of its last event.
 
         *claimed* is the number of events as the writer counts.  *last* is the writer's
         last number as its connection knows it: if that is not the stored one, another
         connection has written since (`Fenced`).  *offset*, if given, must be the length
-        of the segment (`ConditionFailed`).  Also raises `SegmentNotFound`, `Sealed`.
+        of the segment (`ConditionFailed`).  *rows* is what `count_rows` says of *data*, if
+        that is known already.  Also raises `SegmentNotFound`, `Sealed`.
         """
         segment = self.data(name)
         if segment.sealed:
@@ -167,7 +169,10 @@ class Segments:
             raise Fenced
         if offset is not None and offset != segment.length:
             raise ConditionFailed
-        count = 0 if segment.staged is not None else count_rows(data)
+        if segment.staged is not None:
+            count = 0
+        else:
+            count = count_rows(data) if rows is None else rows
         record = records.Append(
             name, segment.length, writer, number, claimed, count, memoryview(data)
         )

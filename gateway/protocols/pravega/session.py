@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import reads
-from gateway.protocols.pravega.appends import Appends
+from gateway.protocols.pravega.appends import LARGE, Appends
 from gateway.protocols.pravega.codec import REQUESTS, Message, decode, encode
 from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
@@ -114,6 +114,8 @@ class Session:
         self._appends.now = self._requests.now = now
         appends = self._appends
         for code, payload in self._frames.feed(data):
+            if len(payload) > LARGE:
+                yield self._part_done(BYTE * len(payload))
             waiting = self._replies.held_bytes
             message = decode(code, payload)
             step = self._take(message)
@@ -124,11 +126,31 @@ class Session:
                 self.cost += _BYTE * len(payload)
                 self.control += len(payload) // _CONTROL_BYTES
             self.cost += _REPLY_BYTE * max(self._replies.held_bytes - waiting, 0)
-            yield b"" if step is None else step
-            while appends.unfinished:
-                yield appends.go_on() or b""
+            if appends.unfinished:
+                yield from self._append_large()
+            else:
+                yield b"" if step is None else step
             if self._replies.held_bytes > _SEND_BYTES and (due := self.due()):
                 yield due
+
+    def _append_large(self) -> Iterator[Step]:
+        """Store a large append, of which every part may have a turn of its own."""
+        appends = self._appends
+        yield self._part_done(BYTE * appends.held_bytes)
+        while appends.unfinished:
+            change = appends.go_on()
+            cost, appends.cost = appends.cost, 0.0
+            if change is None:
+                yield self._part_done(cost)
+            else:
+                self.cost += cost
+                yield change
+
+    def _part_done(self, cost: float) -> Step:
+        """A step that does nothing, within a message: the turn may end."""
+        self.cost += cost
+        self.control -= 1
+        return b""
 
     def due(self) -> bytes:
         """The replies that may be sent now, which are forgotten here."""

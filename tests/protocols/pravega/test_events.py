@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols.pravega.events import (
-    EventCounter,
+    MOST_EVENTS,
+    STEP_EVENTS,
+    EventScan,
     count_events,
     count_rows,
+    cut,
     equal_payloads,
     split,
 )
@@ -78,21 +81,51 @@ def test_what_is_no_events(events: list[bytes], data: st.DataObject) -> None:
 def test_pieces_cut_anywhere(events: list[bytes], tail: bytes, cuts: list[int]) -> None:
     """A transaction's rows are those of all of its bytes, however they came."""
     data = b"".join(struct.pack(">II", 0, len(each)) + each for each in events) + tail
-    counter, at = EventCounter(), 0
-    for cut in (*cuts, len(data)):
-        counter.feed(data[at : at + cut])
-        at += cut
-    assert counter.rows == count_rows(data)
+    staged, at = StagedData(), 0
+    for size in (*cuts, len(data)):
+        staged.add(data[at : at + size])
+        at += size
+    assert staged.rows == count_rows(data)
 
 
 @pytest.mark.parametrize("kind", [1, -1, 1 << 24])
 def test_a_type_that_is_not_an_events(block: Callable[..., bytes], kind: int) -> None:
     """One other header, and it is all bytes and no events, for good."""
-    counter = EventCounter()
-    counter.feed(block(b"a"))
-    counter.feed(struct.pack(">ii", kind, 0))
-    counter.feed(block(b"b"))
-    assert counter.rows == 1
+    staged = StagedData(block(b"a"))
+    staged.add(struct.pack(">ii", kind, 0))
+    staged.add(block(b"b"))
+    assert staged.rows == 1
+
+
+@pytest.mark.parametrize("sizes", [(5,), (5, 6)])
+def test_events_are_counted_a_bit_at_a_time(
+    block: Callable[..., bytes], sizes: tuple[int, ...]
+) -> None:
+    """Of one size or of many, in an append or in a transaction; the same in the end."""
+    data = block(*map(bytes, sizes)) * 100_000
+    staged, scan = StagedData(data), EventScan(data, 0)
+    steps = 1
+    while not staged.count():
+        steps += 1
+    assert steps > 3
+    assert staged.rows == len(sizes) * 100_000
+    steps = 1
+    while not scan.step():
+        steps += 1
+    assert steps == (1 if len(sizes) == 1 else MOST_EVENTS // STEP_EVENTS)
+    assert scan.found == cut(data, 0)
+    assert scan.found is not None
+    assert scan.found[0] == MOST_EVENTS
+
+
+@given(EVENTS, st.binary(max_size=3))
+def test_a_scan_finds_what_a_cut_does(several: list[bytes], tail: bytes) -> None:
+    """Whole events or not."""
+    data = b"".join(struct.pack(">II", 0, len(each)) + each for each in several) + tail
+    scan = EventScan(data, 0)
+    while not scan.step():
+        pass
+    assert scan.found == cut(data, 0)
 
 
 def test_staged_bytes_are_read_anywhere(block: Callable[..., bytes]) -> None:

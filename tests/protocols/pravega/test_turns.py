@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.events import MOST_EVENTS, STEP_EVENTS
 from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.wire import (
     NEVER,
@@ -173,3 +174,48 @@ def test_small_appends_to_a_long_name(make_store: Callable[..., Any]) -> None:
     peer.send(*(_append(number, b"x") for number in range(120, 300)))
     store.store()
     assert "long name" in peer.refused
+
+
+@pytest.mark.parametrize("claimed", [1, 200_000])
+def test_a_large_append_is_counted_in_turns(
+    make_store: Callable[..., Any], claimed: int
+) -> None:
+    """Events of different sizes are walked one by one: some thousands in each turn.
+
+    These steps are no messages of their own.
+    """
+    store = make_store(unacknowledged_bytes=1 << 25, control_messages=3)
+    peer = store.peer()
+    peer.setup()
+    data = (bytes(8) + bytes(7) + b"\1x") * 100_000
+    connection = peer.connection
+    connection.stepwise = True
+    connection.deliver(encode(AppendBlockEnd(W, len(data), data, claimed, claimed, 9)))
+    while connection.turn_due:
+        connection.take_turn()
+    walked = 200_000 if claimed > 1 else MOST_EVENTS
+    assert connection.turns >= walked // (2 * STEP_EVENTS)
+    assert connection.refused is None
+    store.store()
+    batches = [one.batch for one in store.journal.stored if one.batch.count]
+    assert sum(batch.count for batch in batches) == claimed
+    assert peer.got[-1].last_event == claimed
+
+
+def test_a_message_of_many_megabytes_is_taken_in_turns(
+    make_store: Callable[..., Any],
+) -> None:
+    """It is copied more than once, and no turn has two of these copies."""
+    store = make_store(unacknowledged_bytes=1 << 25)
+    peer = store.peer()
+    peer.setup()
+    connection = peer.connection
+    connection.stepwise = True
+    data = bytes(1 << 23)
+    connection.deliver(encode(AppendBlockEnd(W, len(data), data, 1, 1, 9)))
+    before = len(store.journal.submitted)
+    while len(store.journal.submitted) == before:
+        connection.take_turn()
+    assert connection.turns == 2  # beyond the one that brought it
+    store.store()
+    assert peer.got[-1].last_event == 1
