@@ -73,7 +73,7 @@ class Publisher:
     """Of the newest file that was published: what the next one refers to."""
 
     def __attrs_post_init__(self) -> None:
-        self._newest = 0.0
+        self._newest = max((entry.modified for entry in self._catalog), default=0.0)
         self._damaged: set[Path] = set()
         """Segments that could not be read as they were written; they are kept."""
         self._complete: tuple[Entry, Counter[str]] | None = None
@@ -86,6 +86,8 @@ class Publisher:
         known = {entry.hidden: entry for entry in self._catalog}
         for name in self._disk.names(self._spool):
             if name in known:
+                if modified := known[name].modified:  # no sync has covered its time
+                    self._disk.set_times(self._spool / name, modified)
                 self._disk.rename(self._spool / name, self._spool / known[name].name)
             elif name.startswith(".") and self._is_ours(name[1:]):
                 self._disk.unlink(self._spool / name)
@@ -216,7 +218,9 @@ class Publisher:
                     events=one.events,
                 )
         payloads, link = written.digest.hexdigest(), sink.sha256.hexdigest()
-        entry = msgspec.structs.replace(entry, payloads=payloads, sha256=link)
+        entry = msgspec.structs.replace(
+            entry, payloads=payloads, sha256=link, modified=self._newest
+        )
         return entry, written.flaws
 
     def _is_ours(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -174,6 +175,31 @@ def test_modification_times_never_run_backwards(place: Any) -> None:
     again.recover([])
     again.publish(place.sealed(b"c"))
     assert (place.spool / place.public()[2]).stat().st_mtime == 1000.0
+
+
+def test_times_do_not_run_backwards_over_restarts(place: Any) -> None:
+    """Though every file was taken, and the machine boots in 1970; nor do they go on
+    beyond what a wrong clock once said."""
+    place.publisher().publish(place.sealed(b"a"))
+    for now in (3.0, 4.0, 1001.0):
+        for path in place.spool.iterdir():
+            path.unlink()
+        place.now = now
+        place.catalog = Catalog(place.journal, place.disk)
+        place.publisher().publish(place.sealed(b"b"))
+        [path] = place.spool.iterdir()
+        assert path.stat().st_mtime == max(1000.0, now)
+
+
+def test_a_hidden_file_becomes_public_with_its_own_time(place: Any) -> None:
+    """A power cut may keep the file and lose its time."""
+    place.publisher().publish(place.sealed(b"a"))
+    path = place.spool / FIRST.replace("3.parquet", "1.parquet")
+    hidden = path.rename(place.spool / f".{path.name}")
+    os.utime(hidden, (5.0, 5.0))
+    place.catalog = Catalog(place.journal, place.disk)
+    place.publisher().recover([])
+    assert path.stat().st_mtime == 1000.0
 
 
 def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None:
