@@ -62,7 +62,7 @@ from gateway.net import (
 from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
-from gateway.store.disk import Disk, RealDisk
+from gateway.store.disk import Disk, RealDisk, what_to_do
 from gateway.store.journal import Commit, Loss, segment
 from gateway.store.lock import Locked
 from gateway.store.orphans import Orphan
@@ -155,7 +155,8 @@ class Gateway(MultiService):
             Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
             segment.OtherFormat, Unreadable, Unusable,
         ) as why:  # fmt: skip
-            self._terminal.leave(f"gateway can not start: {why}")
+            advice = what_to_do(why) if isinstance(why, OSError) else ""
+            self._terminal.leave(f"gateway can not start: {why}{advice}")
         super().privilegedStartService()
 
     def startService(self) -> None:

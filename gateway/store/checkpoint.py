@@ -147,7 +147,7 @@ class Checkpoint:
                 "package that brings it (an entry point in the group "
                 "gateway.protocols), or move the file away to forget what it remembers"
             )
-        content = self._disk.read(path)
+        content, _ = read_patiently(self._disk, path)
         data = _decode(path, name, content)
         try:
             self._memories[name].restore(data)

@@ -15,12 +15,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Disk", "File", "RealDisk", "read_patiently", "replace_file"]
+__all__ = ["Disk", "File", "RealDisk", "read_patiently", "replace_file", "what_to_do"]
 
 _IOV_MAX = 1024
 _SECTOR = 4096
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
+_ADVICE = {
+    errno.EISDIR: "a file belongs there: move the directory away",
+    errno.ENOTDIR: "a directory belongs there: move the file away",
+    errno.ENOSPC: "make room on that disk; delete nothing in journal/, spool/, state/",
+    errno.EDQUOT: "make room, or raise the quota",
+    errno.EROFS: "mount it for writing; if the system did this, dmesg says why",
+    errno.EACCES: "let the daemon's user read and write there",
+    errno.EPERM: "let the daemon's user read and write there",
+    errno.EIO: "the disk fails: dmesg says more; copy data_dir to another one, as it is",
+}
 
 
 class File(Protocol):
@@ -234,6 +244,12 @@ class RealDisk:
         """See `Disk`."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+
+def what_to_do(why: OSError) -> str:
+    """The second half of a sentence about a call that failed; empty if nobody knows."""
+    advice = _ADVICE.get(why.errno or 0)
+    return f".  What to do: {advice}" if advice else ""
 
 
 def replace_file(disk: Disk, path: Path, chunks: Sequence[bytes]) -> File:

@@ -101,7 +101,8 @@ def examine(
     Everything up to lsn *given* was published, and up to *durable* acknowledged.
     """
     found = Recovered(next_lsn=given + 1)
-    names = [name for name in disk.names(directory) if disk.is_file(directory / name)]
+    there = disk.names(directory)
+    names = [name for name in there if disk.is_file(directory / name)]
     in_order = segment.in_order(names)
     firsts = [first for first, _, _ in in_order]
     if given:
@@ -123,7 +124,7 @@ def examine(
         except segment.InvalidSegment as why:
             aside += _set_aside(path, firsts, str(why), disk, found)
     if (missing := _expected(found, aside)) <= durable:
-        _keep_place(directory, missing, durable, names, disk, found)
+        _keep_place(directory, missing, durable, there, disk, found)
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
     found.later(partial(disk.sync_directory, directory))

@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from gateway.store.disk import Disk, File, replace_file
+from gateway.store.disk import Disk, File, read_patiently, replace_file
 from gateway.store.journal import segment
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
 from gateway.store.summed import encode
@@ -48,7 +48,8 @@ class Catalog:
         """
         self.path = directory / CATALOG[0]
         self._disk = disk
-        lines = parse(disk.read(self.path)) if disk.exists(self.path) else []
+        there = disk.exists(self.path)
+        lines = parse(read_patiently(disk, self.path)[0]) if there else []
         try:
             known, repairs = mend(lines, node, names, published)
         except Damaged as why:
