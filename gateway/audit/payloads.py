@@ -69,6 +69,7 @@ def compare_payloads(directories: Directories, *, node: str | None = None) -> Pa
     for (name, first, last), wanted in sorted(known.items()):
         if node in (None, name):
             _compare_rows(tables, SpoolFile(Path(), name, first, last), wanted, found)
+    found.problems += tables.problems
     return found
 
 
@@ -155,6 +156,9 @@ class _Loaded:
     bytes: int
 
 
+_NOTHING = _Loaded(pa.array([], pa.string()), np.array([], np.int64), None, 0)
+
+
 @dataclass(slots=True)
 class _Rows:
     """The rows of one spool file, in pieces."""
@@ -176,6 +180,8 @@ class _Tables:
     """The row groups of all tables, by lsn; some of them in memory."""
 
     def __init__(self, lake: Path) -> None:
+        self.problems: list[Problem] = []
+        """Of files whose lsns may be read, and their payloads can not."""
         self._pieces: list[_Piece] = []
         for table in TABLES:
             for path, _ in sorted(visible(lake / table)):
@@ -210,7 +216,17 @@ class _Tables:
         if number in self._memory:
             self._memory.move_to_end(number)
             return self._memory[number]
-        loaded = _load(self._pieces[number])
+        piece = self._pieces[number]
+        try:
+            loaded = _load(piece)
+        except PermissionError:
+            raise
+        except FileNotFoundError:
+            loaded = _NOTHING  # compacted meanwhile
+        except Exception as why:
+            loaded = _NOTHING
+            text = f"it can not be read: {why}"
+            self.problems.append(Problem(str(piece.path), text))
         self._memory[number] = loaded
         self._bytes += loaded.bytes
         while self._bytes > _CACHE_BYTES and len(self._memory) > 1:
@@ -246,15 +262,10 @@ def _pieces(path: Path) -> Iterable[_Piece]:
 
 
 def _load(piece: _Piece) -> _Loaded:
-    try:
-        with pq.ParquetFile(piece.path, page_checksum_verification=True) as file:
-            there = set(file.schema_arrow.names)
-            wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
-            rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
-    except PermissionError:
-        raise
-    except Exception:
-        return _Loaded(pa.array([], pa.string()), np.array([], np.int64), None, 0)
+    with pq.ParquetFile(piece.path, page_checksum_verification=True) as file:
+        there = set(file.schema_arrow.names)
+        wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
+        rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
     nodes = rows["node"].cast(pa.string()).combine_chunks()
     lsns = rows["lsn"].combine_chunks().to_numpy(zero_copy_only=False)
     return _Loaded(nodes, lsns, _payloads(rows), rows.nbytes)

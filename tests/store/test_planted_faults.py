@@ -16,7 +16,7 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -28,6 +28,7 @@ import pytest
 
 from gateway import config
 from gateway.audit import audit
+from gateway.audit.payloads import compare_payloads
 from gateway.daemon.service import Gateway
 from gateway.store import disk, mark, storage
 from gateway.store.directories import Directories
@@ -116,13 +117,14 @@ class Place:
         opened.publisher.close()
         opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
 
-    def complete(self) -> bool:
-        """What the audit says; what it can not read is not complete."""
+    def complete(self, *, content: bool = False) -> bool:
+        """What the audit says, with `--content` too; what can not be read is not."""
         try:
             report = audit(self.directories, served="gw-1", pause=lambda _: None)
+            changed = content and compare_payloads(self.directories).problems
         except OSError:
             return False
-        return report.complete
+        return report.complete and not changed
 
     def rows(self) -> list[tuple[int, bytes]]:
         """What a reader of tables and spool gets, and no more."""
@@ -136,14 +138,14 @@ class Place:
                     path,
                     columns=["lsn", "payload"],
                     partitioning=None,
-                    page_checksum_verification=True,
+                    page_checksum_verification="lake" not in path.parts,
                 )
                 found += zip(*(c.to_pylist() for c in table.columns), strict=True)
         return sorted(found)
 
 
-def send(daemon: Daemon) -> None:
-    """As clients of all four protocols do."""
+def send(daemon: Daemon, listeners: Iterable[dict[str, Any]]) -> None:
+    """As clients of these protocols do, twelve events each."""
     running = [
         subprocess.Popen(
             [
@@ -154,10 +156,10 @@ def send(daemon: Daemon) -> None:
             env=environment(),
             stdout=subprocess.DEVNULL,
         )
-        for each in LISTENERS
+        for each in listeners
         for protocol in [each["protocol"]]
     ]
-    assert [each.wait() for each in running] == [0] * len(LISTENERS)
+    assert not any(each.wait() for each in running)
 
 
 def take(data: Path, path: Path) -> None:
@@ -165,7 +167,7 @@ def take(data: Path, path: Path) -> None:
     table = pq.read_table(path, columns=["node", "lsn", "payload"])
     target = data / "lake/events/protocol=plain/date=2026-01-01"
     target.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, target / f"part-{path.name}", write_page_checksum=True)
+    pq.write_table(table, target / f"part-{path.name}")
     path.rename(data / "archive" / path.name)
 
 
@@ -174,7 +176,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Events in all places: in tables and archive, in the spool, in the open segment."""
     home = tmp_path_factory.mktemp("whole")
     with Daemon(home, {"listeners": LISTENERS}) as daemon:
-        send(daemon)
+        for part in (LISTENERS[:2], LISTENERS[2:]):
+            send(daemon, part)
+            daemon.settled(24)
         daemon.settled(48)
         (daemon.data / "outbox/bad.ndjson").write_bytes(b"{no row\n")
         left = daemon.data / "outbox/.bad-bad.ndjson.reason"
@@ -183,7 +187,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
         take(daemon.data, path)
     slow = {"listeners": LISTENERS, "spool": {"roll_interval": "1h"}}
     with Daemon(home, slow) as daemon:
-        send(daemon)
+        send(daemon, LISTENERS)
         marked = daemon.data / "state/gw-1/mark"
         daemon.eventually(
             lambda: (
@@ -298,8 +302,9 @@ def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
     for file in whole.files():
         place = whole.copy(tmp_path / "data")
         path = place.data / file
+        content = file.parts[0] == "lake"  # of the tables nothing else reads payloads
         FAULTS[fault](path)
-        before = fault != "unreadable" and place.complete()
+        before = fault != "unreadable" and place.complete(content=content)
         try:
             with starting():
                 place.start(path if fault == "unreadable" else None)
@@ -311,7 +316,7 @@ def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
             wrong.append(f"{file}: {traceback.format_exc()}")
             continue
         fine = place.rows() == rows
-        if not fine and (before or place.complete()):
+        if not fine and (before or place.complete(content=content)):
             lsns = Counter(lsn for lsn, _ in place.rows())
             missing = sorted({lsn for lsn, _ in rows} - set(lsns))
             twice = [lsn for lsn, n in lsns.items() if n > 1]
@@ -320,7 +325,7 @@ def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
 
 
 def test_the_operator_finds_a_row_for_every_file(whole: Place) -> None:
-    """And in it what to expect of each fault; no row is of a file that there is not."""
+    """And in it what to expect of each fault."""
     page = Path(__file__).parents[2] / "docs/operations.md"
     _, _, section = page.read_text().partition("### When a file is damaged, gone")
     table = section.partition("\n### ")[0]
@@ -335,5 +340,3 @@ def test_the_operator_finds_a_row_for_every_file(whole: Place) -> None:
     files = [str(file) for file in whole.files()]
     for file in files:
         assert any(fnmatch(file, kind) for kind in kinds), f"no row for {file}"
-    for kind in kinds:
-        assert any(fnmatch(file, kind) for file in files), f"no file is {kind}"

@@ -8,7 +8,6 @@ It is written before the files go; what it speaks of may still be there.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import msgspec
 from attrs import define
 
 from gateway.store import summed
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, replace_file
 from gateway.store.names import parse_file_name
 
 __all__ = ["NAME", "Expired", "ExpiredRecord", "decode"]
@@ -66,11 +65,6 @@ class ExpiredRecord:
     def _write(self, node: str, lsn: int) -> None:
         directory = self._state / node
         self._disk.make_directory(directory)
-        new = directory / f".{NAME}"
-        self._disk.unlink(new)
-        with contextlib.closing(self._disk.create(new)) as file:
-            file.write([summed.encode(Expired(lsn))])
-            file.sync()
-        self._disk.rename(new, directory / NAME)
-        self._disk.sync_directory(directory)
+        line = summed.encode(Expired(lsn))
+        replace_file(self._disk, directory / NAME, [line]).close()
         self._known[node] = lsn
