@@ -26,7 +26,7 @@ from gateway.protocol import Context, Protocol
 from gateway.store.directories import Directories
 from gateway.testing import FakeConnection, ManualJournal
 
-__all__ = ["FakeDaemon", "Row", "lend", "rows_of"]
+__all__ = ["FakeDaemon", "Row", "lend", "listener_of", "rows_of"]
 
 _EPOCH = 1_700_000_000
 
@@ -137,7 +137,7 @@ class FakeDaemon:
         self.journal = ManualJournal(
             first_lsn=last.lsn + last.batch.count if last else 1
         )
-        self.listener = _listener(protocol, data_dir, options or {}, limits or {})
+        self.listener = listener_of(protocol, data_dir, options or {}, limits or {})
         self.context = lend(
             protocol,
             data_dir,
@@ -199,7 +199,7 @@ class FakeDaemon:
         return data
 
 
-def _listener(
+def listener_of(
     protocol: Protocol,
     folder: Path,
     options: Mapping[str, object],

@@ -3,7 +3,9 @@
     scheduler   the threads of a life, and time, which the seed moves
     disk        tears, forgets names, runs full, fails, hangs
     life        one life of the gateway, from its start to a kill, a power cut, a stop
-    senders     send, wait, and send again what was not acknowledged
+    network     slices, delays, breaks connections
+    clients     the real clients of the four protocols, which send again
+    senders     hand batches to the journal themselves, some without events
     spark       takes files between any two steps
     judge       what was promised, held against every acknowledgement and every file
     world       all of it, in the order that the seed chooses

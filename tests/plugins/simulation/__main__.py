@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
+
+from twisted.logger import globalLogBeginner
 
 from simulation.world import simulate
 
@@ -50,6 +53,8 @@ def many(begin: int) -> int:
 
 
 if __name__ == "__main__":
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+    gc.freeze()
     if seed := os.environ.get("SEED"):
         sys.exit(one(int(seed)))
     sys.exit(many(int(os.environ.get("FIRST_SEED", time.time_ns() // 1000))))

@@ -1,31 +1,46 @@
 """What the gateway promises, held against every acknowledgement and every file.
 
-At each acknowledgement  the batch is in what the last sync made durable
-At each new file         it is whole, its rows are in no other file, its name is new
-At each start            no lsn is given again, nothing is lost, memories know all
-At the end               every lsn is there once, every acknowledged batch in its place,
-                         no batch in part or more often than it was sent, and the
-                         batches of a connection in their order
+When something is durable  the last sync has made it so, and its lsns are new
+At each acknowledgement    it is of what is durable, or public with `ack: spool`
+At each new file           it is whole, its rows are in no other file, its name is new
+At each start              no lsn is given again, nothing is lost, memories know all
+At the end                 every lsn is there once, everything acknowledged is in its
+                           place, no batch is there in part or more often than its
+                           protocol may double it, and connections keep their order
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from gateway.event import LOST, Stored
+from gateway.event import Decode, Stored
 from gateway.store.directories import Directories
 from gateway.store.spool import parse_file_name
 from simulation.disk import SimulatedDisk
 from simulation.files import Row, rows_of
 
-__all__ = ["Broken", "Judge"]
+__all__ = ["Broken", "Event", "Judge"]
+
+_EVENT = re.compile(rb"([a-z]\d+)/(\d+)/(\d+)/(\d+)")
+_ONCE = frozenset("vwr")
+"""Senders whose protocol stores each event exactly once, by their names' first letter."""
+_WHOLE = frozenset("plo")
+"""Those whose batches are stored whole or not at all."""
 
 
 class Broken(Exception):
-    """A promise that was not kept."""
+    """A promise that was not kept; whoever catches it can not hide it."""
+
+    raised: ClassVar[list[str]] = []
+    """Since the world began."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.raised.append(text)
 
 
 class Place(NamedTuple):
@@ -35,51 +50,93 @@ class Place(NamedTuple):
     lsn: int
 
 
+class Event(NamedTuple):
+    """What every payload says of itself."""
+
+    sender: str
+    batch: int
+    number: int
+    """Its place in the batch, from 0."""
+    count: int
+    """How many events the batch has."""
+
+    @classmethod
+    def of(cls, payload: bytes) -> Event:
+        """The event with this payload."""
+        found = _EVENT.search(payload)
+        if found is None:
+            raise Broken(f"nobody sent {payload!r}")
+        sender, *numbers = found.groups()
+        return cls(sender.decode(), *map(int, numbers))
+
+
 class Judge:
     """Raises `Broken`."""
 
     def __init__(
-        self, disk: SimulatedDisk, directories: Directories, *, remembering: bool
+        self,
+        disk: SimulatedDisk,
+        directories: Directories,
+        decoders: Mapping[str, Decode],
+        *,
+        remembering: bool,
+        acknowledge_when_published: bool,
     ) -> None:
         self._disk = disk
-        self._remembering = remembering
         self._directories = directories
-        self.sent: Counter[bytes] = Counter()
-        """How often each batch was sent, by its body."""
-        self.order: dict[str, list[bytes]] = defaultdict(list)
-        """The batches of each session, as they were submitted."""
-        self.durable: dict[Place, tuple[bytes, int]] = {}
-        """Batches that became durable: body and count, by their first event's place."""
+        self._decoders = decoders
+        self._remembering = remembering
+        self._when_published = acknowledge_when_published
+        self.copies: Counter[tuple[str, int]] = Counter()
+        """How often a batch was sent at most, where it was acknowledged."""
+        self.durable: dict[Place, Event] = {}
+        """Events of which a node has said that they are durable."""
+        self._durable_events: set[Event] = set()
         self.metadata: dict[str, set[bytes]] = defaultdict(set)
-        """Batches without events that became durable, by node."""
-        self.acknowledged: set[bytes] = set()
+        """Plain batches without events that became durable, by node."""
+        self.acknowledged = 0
+        """Batches that their senders know to be durable."""
         self.files: dict[str, bytes] = {}
         """Every file that was ever public."""
         self.rows: dict[Place, Row] = {}
+        self._public: set[Event] = set()
         self.last: dict[str, int] = defaultdict(int)
         """The newest lsn that became durable, by node."""
 
     # -- as it happens --------------------------------------------------------
 
-    def submits(self, session: str, body: bytes) -> None:
-        """A sender hands a batch over."""
-        self.sent[body] += 1
-        self.order[session].append(body)
-
     def becomes_durable(self, node: str, stored: Stored) -> None:
         """The journal says so: a power cut in this moment must leave it."""
         batch, lsn = stored.batch, stored.lsn
+        protocol = batch.origin.protocol
         if batch.count == 0 and not self._remembering:
             return  # nobody needs it, so nothing keeps it
         if not (Place(node, lsn) in self.rows or self._is_durable(node, batch.body)):
             raise Broken(f"{node} {lsn} is acknowledged, and no sync covers it")
         if batch.count == 0:
-            self.metadata[node].add(batch.body)
+            if protocol == "plain":
+                self.metadata[node].add(batch.body)
             return
         if lsn <= self.last[node]:
             raise Broken(f"{node} {lsn} is given again")
         self.last[node] = lsn + batch.count - 1
-        self.durable[Place(node, lsn)] = (batch.body, batch.count)
+        self._keep(node, stored)
+
+    def recovers(self, node: str, stored: Stored) -> None:
+        """A start takes this batch for stored, whether anybody heard so or not."""
+        batch, lsn = stored.batch, stored.lsn
+        if batch.count:
+            self.last[node] = max(self.last[node], lsn + batch.count - 1)
+            self._keep(node, stored)
+
+    def _keep(self, node: str, stored: Stored) -> None:
+        batch, lsn = stored.batch, stored.lsn
+        decode = self._decoders[batch.origin.protocol]
+        for n, payload in enumerate(decode(batch.body).each()):
+            place, event = Place(node, lsn + n), Event.of(payload)
+            if self.durable.setdefault(place, event) != event:
+                raise Broken(f"{place} was {self.durable[place]} and is {event}")
+            self._durable_events.add(event)
 
     def _is_durable(self, node: str, body: bytes) -> bool:
         directory = self._directories.journal_of(node)
@@ -88,14 +145,16 @@ class Judge:
             for name in reversed(self._disk.directories[directory].durable)
         )
 
-    def acknowledges(self, node: str, stored: Stored, *, published: bool) -> None:
-        """A sender hears of it; *published*: only what is in a file may be."""
-        batch, lsn = stored.batch, stored.lsn
-        self.acknowledged.add(batch.body)
-        if published and batch.count:
-            for n in range(batch.count):
-                if Place(node, lsn + n) not in self.rows:
-                    raise Broken(f"{node} {lsn + n} is acknowledged, and in no file")
+    def hears(self, sender: str, batch: int, count: int, copies: int) -> None:
+        """A sender's batch is acknowledged; it was sent *copies* times at most."""
+        self.acknowledged += 1
+        self.copies[sender, batch] = copies
+        # Of what a start found in the journal, who resumes is told at once.
+        published = self._when_published and sender[0] not in _ONCE
+        safe = self._public if published else self._durable_events
+        for n in range(count):
+            if Event(sender, batch, n, count) not in safe:
+                raise Broken(f"{sender}/{batch}/{n} is acknowledged too early")
 
     def becomes_public(self, path: Path) -> None:
         """A file got its name."""
@@ -113,35 +172,35 @@ class Judge:
             raise Broken(f"{name} is torn")
         if [row.lsn for row in rows] != list(range(first, last + 1)):
             raise Broken(f"{name} has the lsns {[row.lsn for row in rows]}")
-        for row in rows:
-            place = Place(node, row.lsn)
-            if place in self.rows:
-                raise Broken(f"{node} {row.lsn} is in two files, {name} is the second")
-            self.rows[place] = row
         number = self._disk.find(path)
         if self._disk.inodes[number].base != content:
             raise Broken(f"{name} is public before its bytes are durable")
         self.files[name] = content
+        for row in rows:
+            place = Place(node, row.lsn)
+            if place in self.rows:
+                raise Broken(f"{node} {row.lsn} is in two files, {name} is the second")
+            if row.flaw is not None:
+                raise Broken(f"{node} {row.lsn} is {row.flaw}")
+            self.rows[place] = row
+            self._public.add(Event.of(row.payload))
 
-    def starts(
-        self,
-        node: str,
-        next_lsn: int,
-        losses: Iterable[object],
-        known: set[bytes] | None,
-    ) -> None:
-        """A life of this node begins; *known* is what its memory knows, if it has one."""
+    def starts(self, node: str, next_lsn: int, losses: Iterable[object]) -> None:
+        """A life of this node begins."""
         if next_lsn <= self.last[node]:
             raise Broken(
                 f"{node} goes on at {next_lsn}, and {self.last[node]} is taken"
             )
         if lost := list(losses):
             raise Broken(f"{node} starts with losses: {lost}")
-        if known is None:
-            return
-        for place, (body, _) in self.durable.items():
-            if place.node == node and body not in known:
-                raise Broken(f"{node} has forgotten {body[:20]!r} at {place.lsn}")
+
+    def remembers(self, node: str, known: set[bytes]) -> None:
+        """The memory of plain batches, at a start: their bodies."""
+        heads = {_head(body) for body in known}
+        for place, event in self.durable.items():
+            plain = place.node == node and event.sender.startswith("p")
+            if plain and (event.sender, event.batch) not in heads:
+                raise Broken(f"{node} has forgotten {event} at {place.lsn}")
         if forgotten := self.metadata[node] - known:
             raise Broken(f"{node} has forgotten {sorted(forgotten)}")
 
@@ -159,60 +218,66 @@ class Judge:
     # -- at the end -----------------------------------------------------------
 
     def ends(self, memories: Mapping[str, set[bytes]]) -> None:
-        """Everything has drained; *memories* are what each node knows."""
-        by_node: dict[str, list[Row]] = defaultdict(list)
+        """Everything has drained; *memories* are what nodes know of plain batches."""
+        by_node: dict[str, list[tuple[Event, Row]]] = defaultdict(list)
         for place in sorted(self.rows):
-            by_node[place.node].append(self.rows[place])
-        for place, (body, count) in self.durable.items():
-            found = [
-                self.rows.get(Place(place.node, place.lsn + n)) for n in range(count)
-            ]
-            if b",".join(row.payload if row else b"?" for row in found) != body:
-                raise Broken(f"{place} was acknowledged and is not there: {found}")
-        copies: Counter[bytes] = Counter()
-        sessions: dict[str, list[bytes]] = defaultdict(list)
-        for node, rows in by_node.items():
-            lsns = [row.lsn for row in rows]
+            row = self.rows[place]
+            by_node[place.node].append((Event.of(row.payload), row))
+        for place, event in self.durable.items():
+            row = self.rows.get(place)
+            if row is None or Event.of(row.payload) != event:
+                raise Broken(f"{event} was durable at {place} and is not there: {row}")
+        copies: Counter[tuple[str, int]] = Counter()
+        for node, found in by_node.items():
+            lsns = [row.lsn for _, row in found]
             if lsns != list(range(1, len(lsns) + 1)):
                 raise Broken(f"{node} has holes: {lsns}")
-            for session, body in whole_batches(rows):
-                copies[body] += 1
-                sessions[session].append(body)
-            known = {body for body in memories.get(node, ()) if is_data(body)}
-            stored = {body for _, body in whole_batches(rows)}
-            if node in memories and known != stored:
-                raise Broken(f"{node} knows {known ^ stored} and its files do not")
-        for body, count in copies.items():
-            if count > self.sent[body]:
-                raise Broken(f"{body!r} is there {count} times")
-        for session, bodies in sessions.items():
-            order = {body: n for n, body in enumerate(self.order[session])}
-            numbers = [order.get(body, -1) for body in bodies]
-            if numbers != sorted(numbers) or -1 in numbers:
-                raise Broken(f"{session} is out of order: {numbers}")
+            _check_order(found)
+            heads = _check_whole(found)
+            copies.update(heads)
+            if node in memories:
+                plain = {head for head in heads if head[0].startswith("p")}
+                known = {_head(body) for body in memories[node] if _has_events(body)}
+                if known != plain:
+                    raise Broken(f"{node} and its files differ: {known ^ plain}")
+        for head, count in copies.items():
+            if count > (1 if head[0][0] in _ONCE else self.copies.get(head, count)):
+                raise Broken(f"{head} is there {count} times")
 
 
-def is_data(body: bytes) -> bool:
-    """Whether a batch has events."""
-    return int(body.split(b"/")[3]) > 0
+def _head(body: bytes) -> tuple[str, int]:
+    event = Event.of(body)
+    return event.sender, event.batch
 
 
-def whole_batches(rows: list[Row]) -> list[tuple[str, bytes]]:
-    """Session and body of each batch that these rows are, one after the other."""
-    found = []
+def _has_events(body: bytes) -> bool:
+    return Event.of(body).count > 0
+
+
+def _check_order(found: list[tuple[Event, Row]]) -> None:
+    """By connection; by sender, where each event is stored once."""
+    last: dict[str, tuple[int, int]] = {}
+    for event, row in found:
+        key = event.sender if event.sender[0] in _ONCE else row.session
+        here = (event.batch, event.number)
+        if last.get(key, (0, 0)) >= here and key in last:
+            raise Broken(f"{event} of {key} at {row.lsn} comes after {last[key]}")
+        last[key] = here
+
+
+def _check_whole(found: list[tuple[Event, Row]]) -> list[tuple[str, int]]:
+    """Sender and number of each batch that these rows are, as often as it is there."""
+    heads = []
     at = 0
-    while at < len(rows):
-        head = rows[at]
-        if head.flaw == LOST:
+    while at < len(found):
+        event, row = found[at]
+        if event.sender[0] in _WHOLE:
+            some = [each[:3] for each, _ in found[at : at + event.count]]
+            if some != [(event.sender, event.batch, n) for n in range(event.count)]:
+                raise Broken(f"{event} at {row.lsn} begins a batch in part: {some}")
+            at += event.count
+        else:
             at += 1
-            continue
-        count = int(head.payload.split(b"/")[3])
-        some = rows[at : at + count]
-        body = b",".join(row.payload for row in some)
-        inside = [row.payload.split(b"/")[:3] for row in some]
-        key = head.payload.split(b"/")[:2]
-        if inside != [[*key, b"%d" % n] for n in range(count)]:
-            raise Broken(f"a batch in part at {head.lsn}: {body!r}")
-        found.append((head.session, body))
-        at += count
-    return found
+        if event.sender[0] in _WHOLE or event.number == 0:
+            heads.append((event.sender, event.batch))
+    return heads

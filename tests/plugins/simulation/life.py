@@ -1,4 +1,4 @@
-"""One life of the gateway: its storage and its threads, from the start to the end."""
+"""One life of the gateway: storage, protocols and threads, from the start to the end."""
 
 from __future__ import annotations
 
@@ -9,21 +9,36 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from gateway.event import Batch, Stored
-from gateway.interfaces import NotStored
+from gateway.config import Listener
+from gateway.event import Batch, Decode, Stored
+from gateway.interfaces import Memory, NotStored, Refusal
+from gateway.net.memory import MemoryBudget
+from gateway.protocol import Context, Port, Protocol, Service
+from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.store.checkpoint import Unreadable
+from gateway.store.journal import Journal
 from gateway.store.orphans import publish_orphans
 from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.testing import FakeConnection
+from gateway.testing.plugins import listener_of
 from simulation.disk import Session
 from simulation.files import split
-from simulation.scheduler import Reactor, Scheduler
+from simulation.judge import Broken
+from simulation.scheduler import Killed, Reactor, Scheduler
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 __all__ = ["Ledger", "Life"]
 
-DECODERS = {"plain": split}
+PROTOCOLS: tuple[Protocol, ...] = (
+    lumberjack.protocol, pomelo.protocol, pravega.protocol, rsio.protocol,
+)  # fmt: skip
+DECODERS: dict[str, Decode] = {
+    "plain": split,
+    **{each.name: each.decoder([]) for each in PROTOCOLS},
+}
+_DRAIN_SECONDS = 10.0
 
 
 class Ledger:
@@ -39,7 +54,8 @@ class Ledger:
 
     def replay(self, stored: Stored) -> None:
         """See `Memory`."""
-        self.known[stored.batch.body] = None
+        if stored.batch.origin.protocol == "plain":
+            self.known[stored.batch.body] = None
 
     def start(self) -> None:
         """Nothing to submit."""
@@ -50,6 +66,20 @@ class Ledger:
     def snapshot(self) -> Deferred[bytes]:
         """See `Memory`."""
         return succeed(b"\n".join(self.known))
+
+
+class Witness:
+    """A protocol's memory, and who hears of what the journal gives back to it."""
+
+    def __init__(self, memory: Memory, tell: Callable[[Stored], None]) -> None:
+        self.restore, self.start, self.stop = memory.restore, memory.start, memory.stop
+        self.snapshot = memory.snapshot
+        self._replay, self._tell = memory.replay, tell
+
+    def replay(self, stored: Stored) -> None:
+        """See `Memory`."""
+        self._tell(stored)
+        self._replay(stored)
 
 
 class Life:
@@ -66,6 +96,10 @@ class Life:
         self.disk = Session(world.disk, self.scheduler, self.tell, self._public)
         self.ledger = Ledger()
         self.storage: Storage | None = None
+        self.ports: dict[str, Port] = {}
+        """By protocol."""
+        self.connections: list[FakeConnection] = []
+        self._services: list[Service] = []
         self.scheduler.thread("reactor", self._run).start()
 
     def tell(self, text: str) -> None:
@@ -116,25 +150,71 @@ class Life:
             compression=settings.spool.compression,
         ):
             self.tell(f"orphan {orphan.node}: {orphan.events} events, {orphan.problem}")
-        storage.recover({"ledger": self.ledger} if settings.remembering else {})
+        self.memory = MemoryBudget(storage.journal.reserve)
+        memories: dict[str, Memory] = {}
+        if settings.remembering:
+            memories["ledger"] = self.ledger
+        listeners = self._serve(memories)
+        storage.recover(memories)
+        world.judge.starts(self.node, storage.journal.durable_lsn + 1, storage.losses)
+        if settings.remembering:
+            world.judge.remembers(self.node, set(self.ledger.known))
         storage.start()
-        world.judge.starts(
-            self.node,
-            storage.journal.durable_lsn + 1,
-            storage.losses,
-            set(self.ledger.known) if settings.remembering else None,
-        )
+        for service, listener in zip(self._services, listeners, strict=True):
+            self.ports[listener.protocol] = next(iter(service.ports(listener)))
+        for memory in memories.values():
+            memory.start()
+        for service in self._services:
+            service.start()
         self._check()
         self.ready = True
         self.tell(f"ready at {storage.journal.durable_lsn + 1}")
 
-    def _check(self) -> None:
+    def _serve(self, memories: dict[str, Memory]) -> list[Listener]:
+        world, listeners = self.world, []
+        for protocol in PROTOCOLS:
+            if protocol.name not in world.settings.protocols:
+                continue
+            listener = listener_of(protocol, world.directories.root, {}, {})
+            service = protocol.service(
+                Context(
+                    node=self.node,
+                    listeners=[listener],
+                    journal=self.journal,
+                    reactor=self.reactor,
+                    decode=DECODERS[protocol.name],
+                    feeds={},
+                    data_dir=world.directories.root,
+                    directories=world.directories,
+                    address=lambda _: "127.0.0.1:1",
+                )
+            )
+            if service.memory is not None:
+                memories[protocol.name] = Witness(service.memory, self._recovered)
+            self._services.append(service)
+            listeners.append(listener)
+        return listeners
+
+    @property
+    def journal(self) -> Journal:
+        """Once there is one."""
         assert self.storage is not None
-        self.storage.journal.check()
+        return self.storage.journal
+
+    def _recovered(self, stored: Stored) -> None:
+        self.world.judge.recovers(self.node, stored)
+
+    def _check(self) -> None:
+        self.journal.check()
         self.reactor.callLater(1.0, self._check)
 
     def _fatal(self, why: str) -> None:
         self.ended = f"fatal: {why}"
+
+    def refused(self, why: Refusal) -> None:
+        """By a server; no client of ours gives a reason, but to be slow or large."""
+        if why.key is None and not self.stopping:
+            raise Broken(f"refused: {why}")
 
     def _durable(self, group: list[Stored]) -> None:
         for stored in group:
@@ -146,30 +226,36 @@ class Life:
 
     def submit(self, batch: Batch, stored: Callable[[Stored], None]) -> None:
         """In a turn of the reactor."""
-        assert self.storage is not None
-        journal = self.storage.journal
-        self.world.judge.submits(batch.origin.session, batch.body)
-        done = journal.submit(batch)
-        done.addCallback(self._acknowledged, stored)
-        done.addErrback(self._not_stored)
-
-    def _acknowledged(self, stored: Stored, tell: Callable[[Stored], None]) -> None:
-        settings = self.world.settings
-        self.world.judge.acknowledges(
-            self.node, stored, published=settings.acknowledge_when_published
-        )
-        tell(stored)
+        self.journal.submit(batch).addCallbacks(stored, self._not_stored)
 
     def _not_stored(self, why: Failure) -> None:
         why.trap(NotStored)
         self.tell("not stored")
 
+    def soon(self, call: Callable[..., object], *args: object) -> None:
+        """Call after what the reactor does now."""
+        self.reactor.callFromThread(call, *args)
+
     def stop(self) -> None:
         """As after SIGTERM; in a turn of the reactor."""
-        assert self.storage is not None
         self.stopping = True
+        self._drain_until = self.reactor.seconds() + _DRAIN_SECONDS
+        for connection in list(self.connections):
+            connection.drain()
+        self._drain()
+
+    def _drain(self) -> None:
+        open_ = [one for one in self.connections if not (one.closed or one.aborted)]
+        if open_ and self.reactor.seconds() < self._drain_until:
+            self.reactor.callLater(0.1, self._drain)
+            return
+        for connection in open_:
+            connection.lose()
+        for service in self._services:
+            service.close()
+        assert self.storage is not None
         done = Deferred.fromCoroutine(self.storage.stop())
-        done.addCallback(lambda _: self._stopped())
+        done.addCallbacks(lambda _: self._stopped(), lambda why: why.trap(Killed))
 
     def _stopped(self) -> None:
         self.ended = "stopped"

@@ -22,8 +22,11 @@ _COUNTS = (0, 1, 1, 1, 2, 3, 5)
 class _Unacknowledged:
     body: bytes
     count: int
+    number: int
     batch: Batch | None = None
     """As it was sent on this connection; None: it was not yet."""
+    copies: int = 0
+    """How often it was sent."""
 
 
 class PlainSender:
@@ -43,11 +46,19 @@ class PlainSender:
         """Everything is acknowledged."""
         return not self._waiting
 
-    def act(self, life: Life, *, fresh: bool) -> None:
+    def act(self, *, fresh: bool) -> None:
+        """In a turn of the reactor."""
+        life = self._world.life
+        if life is not None and life.ready and not life.stopping:
+            life.reactor.callFromThread(self._act, life, fresh)
+
+    def _act(self, life: Life, fresh: bool) -> None:
         """Send, on a new connection if the old one's gateway is gone; *fresh* events?"""
+        if life.stopping:
+            return
         if life is not self._life:
             self._connect(life)
-        if life.storage is None or life.storage.journal.full:
+        if life.journal.full:
             return
         for one in self._waiting:
             if one.batch is None:
@@ -59,10 +70,15 @@ class PlainSender:
 
     def disconnect(self) -> None:
         """The connection breaks; what the journal has not taken is withdrawn."""
-        life, self._life = self._life, None
-        if life is not None and life.ready and life.storage is not None:
+        life = self._world.life
+        if life is not None and life.ready:
+            life.reactor.callFromThread(self._disconnect, life)
+
+    def _disconnect(self, life: Life) -> None:
+        if life is self._life:
+            self._life = None
             for one in self._waiting:
-                if one.batch is not None and life.storage.journal.withdraw(one.batch):
+                if one.batch is not None and life.journal.withdraw(one.batch):
                     life.tell(f"{self.name} withdraws {one.body[:12]!r}")
 
     def _connect(self, life: Life) -> None:
@@ -83,15 +99,21 @@ class PlainSender:
             % (self.name.encode(), self._number, n, count, b"x" * size)
             for n in range(max(count, 1))
         )
-        return _Unacknowledged(body, count)
+        return _Unacknowledged(body, count, self._number)
 
     def _send(self, life: Life, one: _Unacknowledged) -> None:
         assert self._origin is not None
         one.batch = batch = Batch(self._origin, 0, one.count, one.body, len(one.body))
         life.tell(f"{self._origin.session} sends {one.body[:12]!r} of {one.count}")
 
+        one.copies += 1
+
         def stored(_: Stored) -> None:
             if one.batch is batch and one in self._waiting:
                 self._waiting.remove(one)
+                life.soon(self._hears, one)
 
         life.submit(batch, stored)
+
+    def _hears(self, one: _Unacknowledged) -> None:
+        self._world.judge.hears(self.name, one.number, one.count, one.copies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import random
 from collections.abc import Callable, Iterator
@@ -12,18 +13,24 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from gateway.config import model
+from gateway.protocols import backoff
+from gateway.protocols.pravega import server as pravega_server
+from gateway.protocols.pravega.controller import catalog
 from gateway.store import disk as disk_module
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool import parquet
 from gateway.testing.settings import options_of
+from simulation.clients import KINDS, ClientSender
 from simulation.disk import SimulatedDisk
 from simulation.files import write_lines
 from simulation.judge import Broken, Judge
-from simulation.life import Life
+from simulation.life import DECODERS, Life
+from simulation.network import Network
 from simulation.scheduler import Killed
 from simulation.senders import PlainSender
 from simulation.spark import Spark
@@ -47,6 +54,7 @@ class Settings:
     spool: model.Spool
     acknowledge_when_published: bool
     checkpoint_bytes: int
+    protocols: tuple[str, ...]
     remembering: bool
     real_files: bool
 
@@ -54,6 +62,8 @@ class Settings:
     def drawn(cls, chance: random.Random) -> Settings:
         """Small limits, so that all of them are reached."""
         pick = chance.choice
+        names = ("lumberjack", "pomelo", "pravega", "rsio")
+        protocols = tuple(name for name in names if chance.random() < 0.5)
         return cls(
             journal=options_of(
                 model.Journal,
@@ -72,7 +82,9 @@ class Settings:
             ),
             acknowledge_when_published=chance.random() < 0.25,
             checkpoint_bytes=pick((1, 4_000, 1 << 20)),
-            remembering=chance.random() < 0.5,
+            protocols=protocols,
+            remembering=chance.random() < 0.5
+            or bool({"pravega", "rsio"} & {*protocols}),
             real_files=chance.random() < 0.2,
         )
 
@@ -112,17 +124,25 @@ class World:
         self.settings = Settings.drawn(chance)
         self.disk = SimulatedDisk(chance, self.wall_clock)
         self.disk.make_directory(self.directories.root)
+        settings = self.settings
         self.judge = Judge(
-            self.disk, self.directories, remembering=self.settings.remembering
+            self.disk,
+            self.directories,
+            DECODERS,
+            remembering=settings.remembering,
+            acknowledge_when_published=settings.acknowledge_when_published,
         )
-        self.senders = [PlainSender(self, f"s{n}") for n in range(chance.randint(1, 4))]
+        self.outside = Clock()
+        """The clients' time; it passes with ours."""
+        self.network = Network(self)
+        self.senders: list[PlainSender | ClientSender] = []
         self.spark = Spark(self, archives=chance.random() < 0.7)
         self.life: Life | None = None
         self.lives = 0
         self._start_at = 0.0
         self._node = "gw"
         self._rates = self._draw_rates()
-        self.tell(f"seed {seed}: {self.settings}")
+        self.tell(f"seed {seed}: {settings}")
 
     # -- time and history -------------------------------------------------------
 
@@ -149,6 +169,7 @@ class World:
         broken = None
         try:
             with self._patched():
+                self._make_senders()
                 try:
                     while self.steps < self._most_steps:
                         self._step(self._rates)
@@ -170,6 +191,15 @@ class World:
             broken,
         )
 
+    def _make_senders(self) -> None:
+        chance, protocols = self.chance, self.settings.protocols
+        kinds = [kind for kind, (name, _) in KINDS.items() if name in protocols]
+        for n in range(chance.randint(1, 5)):
+            kind = chance.choice(["p", *kinds])
+            name = f"{kind}{n}"
+            plain = kind == "p"
+            self.senders.append((PlainSender if plain else ClientSender)(self, name))
+
     @contextlib.contextmanager
     def _patched(self) -> Iterator[None]:
         """What has no seam of its own: salts, the pause of patient reads, files."""
@@ -178,6 +208,11 @@ class World:
         with contextlib.ExitStack() as stack:
             stack.enter_context(patch.object(log, "secrets", salts))
             stack.enter_context(patch.object(disk_module, "time", pauses))
+            stack.enter_context(patch.object(backoff, "random", self.chance))
+            numbers = SimpleNamespace(urandom=self.chance.randbytes)
+            stack.enter_context(patch.object(catalog, "os", numbers))
+            names = SimpleNamespace(hex="0" * 32)
+            stack.enter_context(patch.object(pravega_server, "uuid4", lambda: names))
             if not self.settings.real_files:
                 stack.enter_context(patch.object(parquet, "write", write_lines))
             globalLogPublisher.addObserver(self._logged)
@@ -206,7 +241,9 @@ class World:
 
         return {
             self._send: 10.0,
-            self._disconnect: maybe(0.3),
+            self._carry: 12.0,
+            self._disconnect: maybe(0.1),
+            self._cut: maybe(0.1),
             self._pass_a_moment: 3.0,
             self._pass_time: maybe(0.6) + 0.05,
             self._spark_looks: maybe(0.7) + 0.02,
@@ -227,7 +264,7 @@ class World:
             if self.now >= self._start_at:
                 self._begin()
             else:
-                self.now = self._start_at
+                self._advance(self._start_at)
             return
         ready = life.scheduler.ready()
         if ready and self.chance.random() < 0.8:
@@ -241,14 +278,16 @@ class World:
             return
         [do] = self.chance.choices(list(rates), list(rates.values()))
         do()
+        self._look()
 
     def _look(self) -> None:
         """At what must hold at every moment."""
-        life = self.life
-        assert life is not None
         if self._failed:
             raise Broken(f"logged: {self._failed[0]}")
-        if life.ended is not None:
+        if Broken.raised:
+            raise Broken(Broken.raised[0])
+        life = self.life
+        if life is not None and life.ended is not None:
             self.tell(f"{life.number} ended: {life.ended}")
             self._over()
 
@@ -269,19 +308,22 @@ class World:
         self._act(fresh=True)
 
     def _act(self, *, fresh: bool) -> None:
-        life = self.life
-        if life is not None and life.ready and not life.stopping:
-            sender = self.chance.choice(self.senders)
-            life.reactor.callFromThread(self._in_turn, life, sender, fresh)
-
-    def _in_turn(self, life: Life, sender: PlainSender, fresh: bool) -> None:
-        if not life.stopping:
-            sender.act(life, fresh=fresh)
+        self.chance.choice(self.senders).act(fresh=fresh)
 
     def _disconnect(self) -> None:
         sender = self.chance.choice(self.senders)
-        if self.life is not None and self.life.ready:
-            self.life.reactor.callFromThread(sender.disconnect)
+        if isinstance(sender, PlainSender):
+            sender.disconnect()
+
+    def _carry(self) -> None:
+        self.network.carry()
+
+    def _cut(self) -> None:
+        self.network.cut()
+
+    def _advance(self, to: float) -> None:
+        self.now = to
+        self.outside.advance(to - self.outside.seconds())
 
     def _pass_a_moment(self) -> None:
         """To when the next one wakes, or a few milliseconds."""
@@ -290,10 +332,13 @@ class World:
         wake = life.scheduler.wake_at() if life is not None else None
         if wake is not None and self.now < wake < self.now + 2.0:
             later = wake
-        self.now = max(self.now, later)
+        self._advance(later)
 
     def _pass_time(self) -> None:
-        self.now += self.chance.choice((0.3, 1.0, 5.0, 30.0))
+        self._advance(self.now + self.chance.choice((0.3, 1.0, 5.0, 30.0)))
+
+    def _pass_a_second(self) -> None:
+        self._advance(self.now + 1.0)
 
     def _spark_looks(self) -> None:
         self.spark.look()
@@ -347,10 +392,12 @@ class World:
         """Faults cease: everything must be acknowledged and published, soon."""
         self.tell("faults cease")
         self.disk.faults.end()
+        self.network.calm = True
         calm = {
             self._ask_again: 5.0,
-            self._pass_a_moment: 5.0,
-            self._pass_time: 0.5,
+            self._carry: 20.0,
+            self._pass_a_moment: 2.0,
+            self._pass_a_second: 0.1,
             self._spark_looks: 1.0,
             self._spark_cleans: 1.0,
         }
@@ -390,6 +437,12 @@ class World:
 def simulate(seed: int, *, steps: int = 2000, keep: int | None = 200) -> Outcome:
     """Run one seed.
 
-    What breaks it in an unforeseen way is a broken promise, too.
+    Garbage is collected at its end only: what is logged of it belongs to no step.
     """
-    return World(seed, steps=steps, keep=keep).run()
+    Broken.raised.clear()
+    gc.disable()
+    try:
+        return World(seed, steps=steps, keep=keep).run()
+    finally:
+        gc.enable()
+        gc.collect()

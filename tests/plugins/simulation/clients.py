@@ -1,0 +1,181 @@
+"""The real clients of the four protocols, which connect and send again by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from gateway.protocols.backoff import Backoff
+from gateway.protocols.lumberjack import client as lumberjack
+from gateway.protocols.lumberjack.writer import Writer as LumberjackWriter
+from gateway.protocols.pomelo.client import Client as PomeloClient
+from gateway.protocols.pomelo.client import Disconnected
+from gateway.protocols.pravega.client import DraftWriter, V17Writer
+from gateway.protocols.pravega.writer import Writer as PravegaWriter
+from gateway.protocols.rsio.client.on_twisted import connect
+from gateway.protocols.rsio.client.sender import Sender as RsioSender
+from gateway.protocols.sender import Sender
+from simulation.network import Target
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = ["KINDS", "ClientSender"]
+
+_WINDOW = 4
+
+
+def lumberjack_v2(world: World, target: Target, name: str) -> Any:
+    """A Beats shipper."""
+    return lumberjack.Client(
+        target,
+        clock=world.outside,
+        writer=LumberjackWriter(
+            pipelining=world.chance.choice((1, 2)),
+            compression=world.chance.choice((0, 3)),
+            slow_start=False,
+        ),
+    )
+
+
+def lumberjack_v1(world: World, target: Target, name: str) -> Any:
+    """logstash-forwarder."""
+    writer = LumberjackWriter(v1=True, pipelining=1, slow_start=False)
+    return lumberjack.Client(target, clock=world.outside, writer=writer)
+
+
+def pravega(world: World, target: Target, name: str) -> Any:
+    """An event writer of wire version 17."""
+    writer = V17Writer(world.chance.randbytes(16), f"sim/{name}/0.#epoch.0")
+    return Sender(target, PravegaWriter(writer, window=20), clock=world.outside)
+
+
+def pravega_draft(world: World, target: Target, name: str) -> Any:
+    """One of 2016."""
+    writer = DraftWriter(world.chance.randbytes(16), f"draft-{name}")
+    return Sender(target, PravegaWriter(writer, window=20), clock=world.outside)
+
+
+def pomelo(world: World, target: Target, name: str) -> Any:
+    """A game's client."""
+    return _Requests(world, target)
+
+
+def rsio(world: World, target: Target, name: str) -> Any:
+    """A publisher that says who it is."""
+    clock = world.outside
+    return RsioSender(lambda: connect(target, clock=clock, name=name), clock=clock)
+
+
+class _Requests:
+    """Pomelo requests that are sent again until they are answered with 200."""
+
+    def __init__(self, world: World, target: Target) -> None:
+        self._world = world
+        self._target = target
+        self._backoff = Backoff()
+        self._client: PomeloClient | None = None
+        self._open = False
+        self._waiting: dict[bytes, Deferred[None]] = {}
+
+    def start(self) -> None:
+        """Connect."""
+        client = self._client = PomeloClient(
+            self._target, clock=self._world.outside, on_closed=self._closed
+        )
+        client.connect().addCallbacks(lambda _: self._opened(), lambda _: None)
+
+    def send(self, events: Sequence[bytes]) -> Deferred[None]:
+        """One request for each; fires when all are answered."""
+        done: list[Deferred[None]] = []
+        for event in events:
+            self._waiting[event] = Deferred()
+            done.append(self._waiting[event])
+            self._request(event)
+        last = done[-1]
+        for other in done[:-1]:  # answers come in order
+            other.addErrback(lambda _: None)
+        return last
+
+    def _opened(self) -> None:
+        self._open = True
+        self._backoff.succeeded()
+        for event in list(self._waiting):
+            self._request(event)
+
+    def _request(self, event: bytes) -> None:
+        if self._open and self._client is not None:
+            answer = self._client.request("sim.event", event)
+            answer.addCallbacks(self._answered, _expect, (event,))
+
+    def _answered(self, body: bytes, event: bytes) -> None:
+        if json.loads(body).get("code") == 200 and event in self._waiting:
+            self._waiting.pop(event).callback(None)
+
+    def _closed(self, why: str) -> None:
+        self._open = False
+        self._client = None
+        self._world.outside.callLater(self._backoff.pause(), self.start)
+
+
+def _expect(why: Any) -> None:
+    why.trap(Disconnected)
+
+
+KINDS: dict[str, tuple[str, Callable[[World, Target, str], Any]]] = {
+    "l": ("lumberjack", lumberjack_v2),
+    "o": ("lumberjack", lumberjack_v1),
+    "v": ("pravega", pravega),
+    "w": ("pravega", pravega_draft),
+    "m": ("pomelo", pomelo),
+    "r": ("rsio", rsio),
+}
+"""By the first letter of a sender's name."""
+
+
+class ClientSender:
+    """Gives events to a client, and hears which of them are acknowledged."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        protocol, make = KINDS[name[0]]
+        self._target = Target(world.network, protocol, name)
+        self._client = make(world, self._target, name)
+        self._number = 0
+        self._unacknowledged: set[int] = set()
+        world.outside.callLater(0, self._client.start)
+
+    @property
+    def idle(self) -> bool:
+        """Everything is acknowledged."""
+        return not self._unacknowledged
+
+    def act(self, *, fresh: bool) -> None:
+        """Send more, unless too much waits."""
+        if not fresh or len(self._unacknowledged) >= _WINDOW:
+            return
+        self._number += 1
+        chance = self._world.chance
+        count, size = chance.choice((1, 1, 2, 5)), chance.choice((1, 20, 200, 3000))
+        events = [
+            b'{"id":"%b/%d/%d/%d/%b"}'
+            % (self.name.encode(), self._number, n, count, b"x" * size)
+            for n in range(count)
+        ]
+        self._unacknowledged.add(self._number)
+        self._world.tell(f"{self.name} has {count} events: {self._number}")
+        opened = self._target.connections
+        sent = self._client.send(events)
+        if not isinstance(sent, Deferred):
+            sent = Deferred.fromCoroutine(sent)
+        sent.addCallback(self._acknowledged, self._number, count, opened)
+
+    def _acknowledged(self, _: object, number: int, count: int, opened: int) -> None:
+        self._unacknowledged.discard(number)
+        self._world.tell(f"{self.name} hears of {number}")
+        copies = self._target.connections - opened + 1
+        self._world.judge.hears(self.name, number, count, copies)
