@@ -27,7 +27,7 @@ from gateway.protocols.pravega.errors import (
     Sealed,
     SegmentNotFound,
 )
-from gateway.protocols.pravega.events import MOST_EVENTS, EventScan
+from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged
@@ -159,9 +159,18 @@ class Appends:
         )
 
     def go_on(self) -> Change | None:
-        """Look for the end of the next part of a large append; store it once it is found."""
+        """Look for the end of the next part of a large append; store it once it is found.
+
+        What is staged is counted before and after that, as all of it is by the merge.
+        """
         rest = self._rest
         assert rest is not None, "an append is unfinished"
+        if not self._state.count_staged(rest.writer.segment):
+            self.cost += STEP_COST
+            return None
+        if rest.at == len(rest.data):
+            self._rest = None
+            return None
         scan = rest.scan = rest.scan or EventScan(rest.data, rest.at)
         done = scan.step()
         self.cost += scan.cost
@@ -173,8 +182,8 @@ class Appends:
         if end == len(rest.data) or rest.events <= MOST_EVENTS:
             if end < len(rest.data):
                 rows = 1
+            end = len(rest.data)
             data, events = rest.data[rest.at :], rest.events
-            self._rest = None
         rest.at, rest.events = end, rest.events - events
         change = self._append(
             rest.writer,
@@ -191,8 +200,11 @@ class Appends:
     def _append_if_at(
         self, message: ConditionalAppend | ConditionalBlockEnd, data: bytes
     ) -> Change | None:
+        writer = self._writer(message.writer)
+        if len(data) > LARGE:
+            self._rest = _Rest(writer, b"", 0, 0, 0)  # nothing is left but to count
         return self._append(
-            self._writer(message.writer),
+            writer,
             message.event_number,
             data,
             message.request_id,

@@ -15,6 +15,7 @@ from array import array
 
 __all__ = [
     "MOST_EVENTS",
+    "STEP_COST",
     "STEP_EVENTS",
     "EventCounter",
     "EventScan",
@@ -34,6 +35,8 @@ STEP_EVENTS = 1 << 13
 _HEADER = 8
 _WALKED, _COMPARED = 0.25, 0.01
 """What an event costs a turn that is counted alone, or with others of its size."""
+STEP_COST = _WALKED * STEP_EVENTS
+"""What a step of `EventCounter` costs a turn, at most."""
 _PIECE = 1 << 18
 """Bytes that are looked at together for one size."""
 _EVENT = struct.Struct(">Q")

@@ -124,6 +124,14 @@ class Segments:
         """Whether this staged segment was merged, as far as that is remembered."""
         return name in self.merged
 
+    def count_staged(self, name: str) -> bool:
+        """Count events of a staged segment, as far as a turn allows.
+
+        True: all are counted, or there is no such segment.
+        """
+        segment = self.segments.get(name)
+        return segment is None or segment.staged is None or segment.staged.count()
+
     # -- changes ---------------------------------------------------------------
 
     def create(

@@ -17,6 +17,7 @@ from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import LARGE, Appends
 from gateway.protocols.pravega.codec import REQUESTS, Message, decode, encode
 from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.reads import Answer, Read
@@ -33,7 +34,12 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SegmentIsTruncated,
 )
-from gateway.protocols.pravega.wire_segments import ReadSegment, SegmentRead
+from gateway.protocols.pravega.wire_segments import (
+    MergeSegments,
+    MergeSegmentsBatch,
+    ReadSegment,
+    SegmentRead,
+)
 from gateway.protocols.pravega.wire_tables import (
     TableEntriesDeltaRead,
     TableEntriesRead,
@@ -47,6 +53,10 @@ __all__ = ["Session", "Step"]
 _EVENT, _PADDING, _PARTIAL = 0, -1, -2
 #: Those three come only inside of append blocks, which are not cut into frames.
 _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
+
+_MERGES = frozenset(
+    code for code in REQUESTS if REQUESTS[code] in (MergeSegments, MergeSegmentsBatch)
+)
 
 #: With so many bytes of replies, those that are due are sent before more is decoded.
 _SEND_BYTES = 1 << 20
@@ -118,6 +128,8 @@ class Session:
                 yield self._part_done(BYTE * len(payload))
             waiting = self._replies.held_bytes
             message = decode(code, payload)
+            if code in _MERGES:
+                yield from self._count_staged(message)
             step = self._take(message)
             self.cost += BYTE * len(payload)
             if isinstance(message, Appends.MESSAGES):
@@ -126,10 +138,10 @@ class Session:
                 self.cost += _BYTE * len(payload)
                 self.control += len(payload) // _CONTROL_BYTES
             self.cost += _REPLY_BYTE * max(self._replies.held_bytes - waiting, 0)
+            if step is not None or not appends.unfinished:
+                yield step or b""
             if appends.unfinished:
                 yield from self._append_large()
-            else:
-                yield b"" if step is None else step
             if self._replies.held_bytes > _SEND_BYTES and (due := self.due()):
                 yield due
 
@@ -145,6 +157,12 @@ class Session:
             else:
                 self.cost += cost
                 yield change
+
+    def _count_staged(self, message: Message) -> Iterator[Step]:
+        """Count what a merge takes, in as many turns as that needs."""
+        for name in sources(message):
+            while not self._state.count_staged(name):
+                yield self._part_done(STEP_COST)
 
     def _part_done(self, cost: float) -> Step:
         """A step that does nothing, within a message: the turn may end."""

@@ -13,17 +13,20 @@ from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
+    ConditionalBlockEnd,
     KeepAlive,
     SetupAppend,
 )
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     GetStreamSegmentInfo,
+    MergeSegments,
     ReadSegment,
 )
 from gateway.protocols.pravega.wire_tables import ReadTable
 
 W = b"w" * 16
+TXN = "s#transaction.0000000000000000000000000000000a"
 
 
 def _append(number: int, data: bytes = b"") -> AppendBlockEnd:
@@ -219,3 +222,34 @@ def test_a_message_of_many_megabytes_is_taken_in_turns(
     assert connection.turns == 2  # beyond the one that brought it
     store.store()
     assert peer.got[-1].last_event == 1
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_what_is_staged_is_counted_in_turns(
+    make_store: Callable[..., Any], conditional: bool
+) -> None:
+    """By whoever appends it; a merge that comes before that is done does the rest."""
+    store = make_store(
+        unacknowledged_bytes=1 << 25, transaction_bytes=1 << 25, control_messages=20
+    )
+    peer, other = store.peer(), store.peer()
+    peer.ask(CreateSegment(1, TXN, 0, 0))
+    peer.setup(TXN)
+    data = (bytes(8) + bytes(7) + b"\1x") * 100_000
+    append: Any = AppendBlockEnd(W, len(data), data, 1, 1, 9)
+    if conditional:
+        append = ConditionalBlockEnd(W, 1, 0, data, 9)
+    peer.connection.stepwise = other.connection.stepwise = True
+    peer.connection.deliver(encode(append))
+    staged = store.container.state.segments[TXN].staged
+    while not staged.data:
+        peer.connection.take_turn()
+    other.connection.deliver(encode(MergeSegments(2, "s", TXN)))
+    while other.connection.turn_due:
+        other.connection.take_turn()
+    assert other.connection.turns >= 200_000 // (3 * STEP_EVENTS)
+    while peer.connection.turn_due:
+        peer.connection.take_turn()
+    store.store()
+    assert store.journal.stored[-1].batch.count == 200_000
+    assert peer.connection.refused is None
