@@ -28,6 +28,7 @@ MAY: dict[str, set[str]] = {
     "daemon": SHARED | {"admin", "feeds", "net", "store"},
     "spark": SHARED | {"daemon", "store"},
     "audit": SHARED | {"store"},
+    "doctor": SHARED | {"spark", "store"},
 }
 #: A protocol's part of the command line.
 COMMANDS = ("sending.py", "send_command.py", "commands/tap.py", "commands/check.py")

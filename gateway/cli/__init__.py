@@ -32,6 +32,10 @@ COMMANDS: Mapping[str, Command] = {
         "gateway.cli.demo", "the whole path on this machine, and the proof"
     ),
     "check": Command("gateway.cli.check", "validate a configuration"),
+    "doctor": Command(
+        "gateway.cli.doctor",
+        "look at machine and data directory before something fails",
+    ),
     "schema": Command("gateway.cli.schema", "print the configuration's JSON Schema"),
     "send": Command("gateway.cli.send", "send events, as a real client of a protocol"),
     "spool": Command("gateway.cli.spool", "look into the spool: ls, cat, verify"),

@@ -46,7 +46,7 @@ from gateway.interfaces import Memory
 from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal import Segment, segment
 
-__all__ = ["Checkpoint", "Unreadable", "saved_names"]
+__all__ = ["Checkpoint", "Unreadable", "decode_state", "saved_names"]
 
 _MAGIC = b"gwstate\n"
 _VERSION = 1
@@ -148,7 +148,7 @@ class Checkpoint:
                 "gateway.protocols), or move the file away to forget what it remembers"
             )
         content, _ = read_patiently(self._disk, path)
-        data = _decode(path, name, content)
+        data = decode_state(path, name, content)
         try:
             self._memories[name].restore(data)
         except Exception as why:  # whatever a format that is not ours makes of it
@@ -300,7 +300,8 @@ def _encode(name: str, data: bytes) -> list[bytes]:
     return [head, _CRC.pack(_crc(head, text, data)), text, data]
 
 
-def _decode(path: Path, name: str, content: bytes) -> bytes:
+def decode_state(path: Path, name: str, content: bytes) -> bytes:
+    """What the state file of protocol *name* holds.  Raises `Unreadable`."""
     start = _HEAD.size + _CRC.size
     if len(content) < start or not content.startswith(_MAGIC):
         raise _unreadable(path, "it is no state file")

@@ -1,0 +1,123 @@
+"""Looks at TLS: can certificate and key be read, do they belong together, from when until
+when are they valid, and for which names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from gateway.config import Config
+from gateway.config.model import Tls
+from gateway.doctor.look import Look, fail, ok, warn
+
+__all__ = ["SOON", "examine"]
+
+SOON = timedelta(days=30)
+"""A certificate that is valid for less than that is told."""
+
+_RENEW = "renew it; the daemon reads a changed file by itself"
+_OTHERS_READ = 0o044
+
+
+def examine(config: Config, now: datetime | None = None) -> Iterator[Look]:
+    """See `gateway.doctor`."""
+    for listener in config.listeners:
+        if listener.tls is not None:
+            what = f"certificate of {listener.name}"
+            yield from _look(what, listener.tls, now or datetime.now(UTC))
+
+
+def _look(what: str, tls: Tls, now: datetime) -> Iterator[Look]:
+    try:
+        chain = _read(tls.certificate)
+        yield _key(what, tls, chain[0])
+        for number, one in enumerate(chain):
+            role = what if number == 0 else f"{what}, intermediate {number}"
+            yield _valid(role, one, now, tls.certificate)
+        yield _names(what, chain[0])
+        if tls.client_auth != "none" and tls.client_ca is not None:
+            for one in _read(tls.client_ca):
+                yield _valid(f"{what}, client_ca", one, now, tls.client_ca)
+    except _Unusable as why:
+        yield fail(
+            what, str(why), "put a PEM file there that the daemon's user can read"
+        )
+
+
+class _Unusable(Exception):
+    """A file that can not be read as what it should be."""
+
+
+def _read(path: Path) -> list[x509.Certificate]:
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as why:
+        raise _Unusable(f"{path}: {why.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm) as why:
+        raise _Unusable(f"{path}: no certificate in PEM: {why}") from None
+    return found
+
+
+def _key(what: str, tls: Tls, certificate: x509.Certificate) -> Look:
+    path = tls.private_key
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+        mode = path.stat().st_mode
+    except OSError as why:
+        raise _Unusable(f"{path}: {why.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm) as why:
+        raise _Unusable(f"{path}: no key in PEM without a pass phrase: {why}") from None
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(
+        *form
+    ):
+        return fail(
+            f"{what}, key",
+            f"{path} is not the key of {tls.certificate}",
+            "put the two of one issue there; the certificate comes before intermediates",
+        )
+    if mode & _OTHERS_READ:
+        detail = f"{path} can be read by others (mode {mode & 0o777:o})"
+        return warn(f"{what}, key", detail, f"chmod 600 {path}")
+    return ok(f"{what}, key", f"{path} belongs to it")
+
+
+def _valid(what: str, certificate: x509.Certificate, now: datetime, path: Path) -> Look:
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    until = f"valid until {last:%Y-%m-%d %H:%M} UTC"
+    if now < first:
+        detail = f"{path} is valid from {first:%Y-%m-%d %H:%M} UTC on"
+        return fail(what, detail, "wait, or look at this machine's clock")
+    if now > last:
+        return fail(what, f"{path} has expired: {until}", _RENEW)
+    if last - now < SOON:
+        return warn(what, f"{path} is {until}, {(last - now).days} days", _RENEW)
+    return ok(what, until)
+
+
+def _names(what: str, certificate: x509.Certificate) -> Look:
+    names: Sequence[str] = ()
+    try:
+        found = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+        names = [str(one.value) for one in found.value]
+    except (x509.ExtensionNotFound, ValueError):
+        pass
+    if names:
+        return ok(f"{what}, names", f"clients may call it {', '.join(names[:8])}")
+    return warn(
+        f"{what}, names",
+        "it has no alternative names, and clients look at nothing else",
+        "have it issued with the names and addresses by which clients connect",
+    )

@@ -1,0 +1,171 @@
+"""Looks for files that can not be read as they were written: the catalog's lines, journal
+segments, spool files, the small files in `state/`.
+
+They are read with what the start reads them with, and nothing is mended.  Payloads are the
+audit's business (`gateway audit`): here of spool files only the footers are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from gateway.config import Config
+from gateway.doctor.look import Look, fail, ok, warn
+from gateway.store import mark
+from gateway.store.checkpoint import Unreadable, decode_state, saved_names
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.finder import list_names, segment_files
+from gateway.store.journal import segment
+from gateway.store.journal.recovery import DAMAGED
+from gateway.store.names import parse_file_name
+from gateway.store.spool import catalog_lines, expired
+from gateway.store.spool.catalog import CATALOG
+
+__all__ = ["examine"]
+
+_SHOWN = 20
+_AUDIT = "`gateway audit` tells which events are concerned"
+_START = (
+    f"the next start sets it aside, serves the rest and names what is lost; {_AUDIT}"
+)
+
+
+def examine(config: Config) -> Iterator[Look]:
+    """See `gateway.doctor`."""
+    places = Directories.of(config)
+    for what, found, seen in (
+        ("catalog", _catalog, "its lines are whole"),
+        ("journal segments", _segments, "their records can be read"),
+        ("spool files", _spool, "they are whole, by their footers"),
+        ("state", _state, "its small files can be read"),
+    ):
+        looks = list(found(config, places))
+        yield from looks[:_SHOWN]
+        if len(looks) > _SHOWN:
+            yield fail(what, f"and {len(looks) - _SHOWN} more such files", _AUDIT)
+        if not looks:
+            yield ok(what, seen)
+
+
+def _catalog(config: Config, places: Directories) -> Iterator[Look]:
+    path = places.journal_of(config.node) / CATALOG[0]
+    try:
+        lines = catalog_lines.parse(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except OSError as why:
+        advice = "the disk does not give it back: `dmesg`; put back a copy"
+        yield fail("catalog", f"{path}: {why.strerror}", advice)
+        return
+    damaged = [number for number, line in enumerate(lines, 1) if line is None]
+    if not damaged:
+        return
+    names = [*list_names(places.spool), *list_names(places.archive)]
+    published = _marked(places.state_of(config.node)).published
+    try:
+        catalog_lines.mend(lines, config.node, names, published)
+    except catalog_lines.Damaged as why:
+        yield fail("catalog", f"{path}: {why}", "the daemon does not start until then")
+        return
+    numbers = ", ".join(map(str, damaged[:8]))
+    advice = "the next start repairs them from the names of files"
+    yield warn("catalog", f"{path}: line {numbers} damaged", advice)
+
+
+def _marked(state: Path) -> mark.Mark:
+    try:
+        return mark.decode((state / mark.NAME).read_bytes()) or mark.Mark()
+    except OSError:
+        return mark.Mark()
+
+
+def _segments(config: Config, places: Directories) -> Iterator[Look]:
+    journal = places.journal_of(config.node)
+    what = "journal segments"
+    for file in segment_files(journal):
+        try:
+            # One with less than a header is being made, and holds no event yet.
+            if file.path.stat().st_size <= segment.HEADER_BYTES:
+                continue
+            scan = file.scan().survey()
+        except FileNotFoundError:
+            continue  # it was published meanwhile
+        except segment.OtherFormat as why:
+            yield fail(what, f"{file.path}: {why}", "start the version that wrote it")
+        except segment.InvalidSegment as why:
+            yield fail(what, f"{file.path}: {why}", _START)
+        except OSError as why:
+            text = f"the disk does not give it back (`dmesg`); {_START}"
+            yield fail(what, f"{file.path}: {why.strerror}", text)
+        else:
+            for one in scan.damage:
+                last = one.first_lsn + max(one.events, 1) - 1
+                yield fail(
+                    what,
+                    f"{file.path}: {one.length} damaged bytes at {one.offset}, "
+                    f"lsn {one.first_lsn} to {last}",
+                    _START,
+                )
+    for name in sorted(list_names(journal)):
+        if name.endswith(DAMAGED):
+            text = "it was set aside; remove it when nobody wants to look into it"
+            yield warn(what, f"{journal / name}: found damaged earlier", text)
+
+
+def _spool(config: Config, places: Directories) -> Iterator[Look]:
+    for directory in (places.spool, places.archive):
+        for name in sorted(list_names(directory)):
+            path = directory / name
+            if not name.startswith("events-"):
+                continue
+            parsed = parse_file_name(name)
+            if parsed is None:
+                advice = "move it elsewhere: the job would take it for one of ours"
+                yield warn("spool files", f"{path} is not the gateway's", advice)
+            elif (why := _flaw(path, parsed[2] - parsed[1] + 1)) is not None:
+                advice = f"the Spark job moves it to poison/; {_AUDIT}"
+                if directory == places.archive:
+                    advice = "its events are in the tables; it can not be used again"
+                yield fail("spool files", f"{path}: {why}", advice)
+
+
+def _flaw(path: Path, events: int) -> str | None:
+    """Why a file is not what its name promises, by its footer."""
+    try:
+        rows = pq.read_metadata(path).num_rows
+    except FileNotFoundError:
+        return None  # it was taken meanwhile
+    except PermissionError:
+        raise
+    except Exception as why:  # a damaged footer makes pyarrow raise anything
+        return " ".join(str(why).split())[:200]
+    return None if rows == events else f"it has {rows} events, its name says {events}"
+
+
+def _state(config: Config, places: Directories) -> Iterator[Look]:
+    state = places.state_of(config.node)
+    for name, decode in ((mark.NAME, mark.decode), (expired.NAME, expired.decode)):
+        path = state / name
+        try:
+            good = decode(path.read_bytes()) is not None
+        except FileNotFoundError:
+            continue
+        except OSError:
+            good = False
+        if not good:
+            yield warn("state", f"{path} is damaged", "the daemon writes it anew")
+    for name in saved_names(state, RealDisk()):
+        path = state / f"{name}.state"
+        try:
+            decode_state(path, name, path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except Unreadable as why:
+            yield fail("state", str(why), "the daemon does not start until then")
+        except OSError as why:
+            advice = "the disk does not give it back (`dmesg`); put back a copy"
+            yield fail("state", f"{path}: {why.strerror}", advice)

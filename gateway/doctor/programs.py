@@ -1,0 +1,70 @@
+"""Looks for Java and Spark, in versions that the Spark job runs on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from gateway.config import Config
+from gateway.doctor.look import Look, fail, ok, warn
+from gateway.spark import java
+
+__all__ = ["examine"]
+
+_SPARK = (4, 1), (5, 0)
+_INSTALL = "pip install 'gateway[spark]' brings both"
+
+
+def examine(
+    config: Config,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    version: Callable[[str], str] = metadata.version,
+) -> Iterator[Look]:
+    """See `gateway.doctor`.
+
+    Where the configuration has no section `spark`, or its master is elsewhere, the job
+    may run on another machine.
+    """
+    here = "spark" in config.model_fields_set
+    here = here and config.spark.master.startswith("local")
+    amiss = fail if here else _elsewhere
+    yield _java(environ, amiss)
+    yield _spark(version, amiss)
+
+
+def _elsewhere(what: str, detail: str, advice: str) -> Look:
+    return warn(what, detail, f"{advice}, if the job is to run on this machine")
+
+
+def _java(environ: Mapping[str, str], amiss: Callable[[str, str, str], Look]) -> Look:
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            found = java.find(environ, Path(cache))
+    except java.NoJava as why:
+        tried = "; ".join(line.strip() for line in str(why).splitlines()[1:-1])
+        detail = f"no Java {java.OLDEST} or newer: {tried or 'nothing there'}"
+        return amiss("Java", detail, _INSTALL)
+    return ok("Java", str(found))
+
+
+def _spark(
+    version: Callable[[str], str], amiss: Callable[[str, str, str], Look]
+) -> Look:
+    try:
+        found = version("pyspark")
+    except metadata.PackageNotFoundError:
+        return amiss("Spark", "pyspark is not installed", _INSTALL)
+    parts = found.split(".")
+    oldest, before = _SPARK
+    try:
+        good = oldest <= (int(parts[0]), int(parts[1])) < before
+    except (ValueError, IndexError):
+        good = False
+    if good:
+        return ok("Spark", f"pyspark {found}")
+    wanted = f"{oldest[0]}.{oldest[1]} or newer, before {before[0]}"
+    return amiss("Spark", f"pyspark {found}; the job runs on {wanted}", _INSTALL)

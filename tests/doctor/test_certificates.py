@@ -1,0 +1,152 @@
+"""The doctor looks at certificates as clients would, before they do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.config import Config
+from gateway.doctor.certificates import examine
+from gateway.doctor.look import Look
+from gateway.testing.certificates import Authority, Pair
+
+from .conftest import states, the
+
+Make = Callable[..., Config]
+WHAT = "certificate of beats"
+YEAR = dt.timedelta(days=365)
+
+
+@pytest.fixture
+def looks(make: Make) -> Callable[..., list[Look]]:
+    """At a listener with these files."""
+
+    def looks(pair: Pair, more: str = "", now: dt.datetime | None = None) -> list[Look]:
+        tls = f"certificate: {pair.certificate}, private_key: {pair.key}{more}"
+        return list(examine(make(f"tls: {{{tls}}}"), now))
+
+    return looks
+
+
+Looks = Callable[..., list[Look]]
+
+
+def test_no_tls(make: Make) -> None:
+    assert list(examine(make())) == []
+
+
+def test_a_good_certificate(authority: Authority, looks: Looks) -> None:
+    """Its key, how long it is valid, and its names are told."""
+    found = looks(authority.issue("gw", dns=["gw.example"], valid=YEAR))
+    assert states(iter(found)) == {"ok"}
+    assert "gw.example" in the(found, f"{WHAT}, names").detail
+    assert "valid until" in the(found, WHAT).detail
+
+
+def test_the_key_of_another(authority: Authority, looks: Looks) -> None:
+    one, two = authority.issue("one"), authority.issue("two")
+    look = the(looks(Pair(one.certificate, two.key)), f"{WHAT}, key")
+    assert look.state == "fail"
+    assert f"{two.key} is not the key of {one.certificate}" in look.detail
+
+
+def test_a_key_that_others_can_read(authority: Authority, looks: Looks) -> None:
+    pair = authority.issue("gw")
+    pair.key.chmod(0o644)
+    look = the(looks(pair), f"{WHAT}, key")
+    assert (look.state, look.advice) == ("warn", f"chmod 600 {pair.key}")
+
+
+@pytest.mark.parametrize(
+    ("valid", "state", "word"),
+    [(-1 / 48, "fail", "expired"), (20, "warn", "19 days"), (31, "ok", "valid until")],
+)
+def test_how_long_it_is_valid(
+    authority: Authority, looks: Looks, valid: float, state: str, word: str
+) -> None:
+    """Expired; or so soon that somebody should see to it."""
+    look = the(looks(authority.issue("gw", valid=dt.timedelta(days=valid))), WHAT)
+    assert look.state == state
+    assert word in look.detail
+    assert ("renew" in look.advice) == (state != "ok")
+
+
+def test_a_certificate_of_tomorrow(authority: Authority, looks: Looks) -> None:
+    """Or a clock of yesterday."""
+    now = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    look = the(looks(authority.issue("gw", valid=YEAR), now=now), WHAT)
+    assert look.state == "fail"
+    assert "clock" in look.advice
+
+
+def test_an_intermediate_and_an_authority_that_expire(
+    authority: Authority, looks: Looks
+) -> None:
+    """The authority of these tests is valid for a day."""
+    pair = authority.issue("gw", valid=YEAR)
+    with pair.certificate.open("ab") as file:
+        file.write(authority.ca.read_bytes())
+    found = looks(pair, f", client_auth: required, client_ca: {authority.ca}")
+    assert the(found, WHAT).state == "ok"
+    assert the(found, f"{WHAT}, intermediate 1").state == "warn"
+    assert the(found, f"{WHAT}, client_ca").state == "warn"
+
+
+@pytest.mark.parametrize("which", ["certificate", "key"])
+@pytest.mark.parametrize("content", ["", "no PEM", None])
+def test_a_file_that_can_not_be_used(
+    authority: Authority, looks: Looks, which: str, content: str | None, tmp_path: Path
+) -> None:
+    """Empty, no PEM, or no file."""
+    pair = authority.issue("gw")
+    path = getattr(pair, which)
+    path.unlink()
+    if content is None:
+        path.mkdir()
+        path = path / "x"
+        path.touch()
+        pair = pair._replace(**{which: path})
+        found = looks(pair)
+    else:
+        path.write_text(content)
+        found = looks(pair)
+    look = the(found, WHAT)
+    assert look.state == "fail"
+    assert str(path) in look.detail
+    assert "PEM" in look.advice
+
+
+def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
+    """Clients look at alternative names only."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gw")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + YEAR)
+        .sign(key, hashes.SHA256())
+    )
+    pair = Pair(tmp_path / "c.pem", tmp_path / "k.pem")
+    pair.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pair.key.touch(mode=0o600)
+    pair.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    look = the(looks(pair), f"{WHAT}, names")
+    assert look.state == "warn"
+    assert "alternative names" in look.detail

@@ -1,0 +1,185 @@
+"""The doctor looks at the data directory, its file system and the room in it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import Config
+from gateway.doctor import directories
+from gateway.doctor.directories import examine
+
+from .conftest import states, the
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def test_a_good_directory(make: Make, data: Path) -> None:
+    """All is well, and the temporary file is gone."""
+    found = list(examine(make(spool="{max_bytes: 1GiB}")))
+    assert states(iter(found)) == {"ok"}
+    assert list(data.iterdir()) == []
+    assert len(found) == 5
+
+
+def test_a_directory_that_can_be_made(make: Make, tmp_path: Path) -> None:
+    """It is not made."""
+    found = list(examine(make(data_dir=str(tmp_path / "a/b"))))
+    assert the(found, "data directory").state == "ok"
+    assert f"can be made in {tmp_path}" in the(found, "data directory").detail
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_directory_that_can_not_be_written(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Itself, or one in it; nothing is tried then."""
+    config = make()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != data)
+    [look] = examine(config)
+    assert (look.state, look.what) == ("fail", "data directory")
+    assert "chown" in look.advice
+    (data / "spool").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != data / "spool")
+    look = the(examine(config), "data directory")
+    assert look.state == "fail"
+    assert str(data / "spool") in look.detail
+
+
+def test_a_file_in_its_place(make: Make, tmp_path: Path) -> None:
+    config = make()
+    (tmp_path / "data").write_text("")
+    look = the(examine(config), "data directory")
+    assert (look.state, look.advice) == ("fail", "set data_dir to one")
+
+
+def refuse(number: int) -> Callable[..., Any]:
+    def call(*_: object, **__: object) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync", "fsync", "truncate"])
+def test_a_file_system_that_refuses_a_call(
+    make: Make, data: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and what to do; nothing stays."""
+    monkeypatch.setattr(os, call, refuse(errno.EINVAL))
+    look = the(examine(make()), "file system")
+    assert look.state == "fail"
+    assert "Invalid argument" in look.detail
+    assert "local file system" in look.advice
+    assert list(data.iterdir()) == []
+
+
+def test_a_full_file_system(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", refuse(errno.ENOSPC))
+    look = the(examine(make()), "file system")
+    assert (look.state, look.advice) == ("fail", "make room")
+
+
+def test_locks_that_hold_nobody_off(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", lambda fd, operation: None)
+    look = the(examine(make()), "file system")
+    assert look.state == "fail"
+    assert "two daemons" in look.detail
+
+
+def test_a_rename_that_copies(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old name must be gone."""
+    monkeypatch.setattr(Path, "rename", lambda self, to: to.write_bytes(b""))
+    look = the(examine(make()), "file system")
+    assert look.state == "fail"
+    assert "renamed" in look.detail
+    assert list(data.iterdir()) == []
+
+
+def test_a_directory_that_can_not_be_locked(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS."""
+    real = fcntl.flock
+
+    def flock(file: Any, operation: int) -> None:
+        if isinstance(file, int):
+            refuse(errno.EBADF)()
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    look = the(examine(make()), "locks")
+    assert look.state == "warn"
+    assert "do not remove the file lock" in look.advice
+
+
+def test_a_slow_sync(make: Make, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above 100 ms it is told, with the figure."""
+    monkeypatch.setattr(directories, "_write", _wrote)
+    look = the(examine(make()), "sync time")
+    assert look.state == "warn"
+    assert "130.0 ms, 300.0 ms at worst; more than 100 ms" in look.detail
+    assert "disk" in look.advice
+
+
+def _wrote(path: Path) -> list[float]:
+    path.write_bytes(bytes(8 * 4096))
+    return [0.3, 0.12, 0.11, 0.13]
+
+
+def test_a_spool_on_another_file_system(make: Make, data: Path) -> None:
+    """Files could not move to the archive."""
+    devices = {"spool": 1}
+    [look] = directories._together(make(), lambda path: devices.get(path.name, 2))
+    assert look.state == "ok"
+    (data / "spool").mkdir()
+    [look] = directories._together(make(), lambda path: devices.get(path.name, 2))
+    assert look.state == "fail"
+    assert f"mount {data} as a whole" in look.advice
+
+
+@pytest.mark.parametrize(
+    ("free", "inodes", "state", "word"),
+    [
+        (1 << 20, 9, "fail", "make room"),
+        (1 << 31, 0, "fail", "remove files"),
+        (1 << 31, 9, "warn", "lower spool.max_bytes or spool.archive_bytes"),
+        (1 << 35, 9, "ok", ""),
+    ],
+)
+def test_room(
+    make: Make,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free: int,
+    inodes: int,
+    state: str,
+    word: str,
+) -> None:
+    """For the journal at least, and for all that the configuration allows."""
+    real = os.statvfs(data)
+
+    class Stat:
+        f_bavail, f_frsize, f_files, f_favail = free, 1, real.f_files or 1, inodes
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Stat())
+    look = the(examine(make(spool="{archive_bytes: 1GiB}")), "room")
+    assert look.state == state
+    assert word in look.advice

@@ -1,0 +1,183 @@
+"""The doctor looks at clocks, programs and limits of the machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Config
+from gateway.doctor import clocks, limits, programs
+from gateway.doctor.look import Look
+from gateway.store.names import file_name
+
+from .conftest import states, the
+
+Make = Callable[..., Config]
+NOW = 1_800_000_000.0
+
+
+class Clocks:
+    """Both, and how far each goes while somebody sleeps."""
+
+    def __init__(self, wall: float, by: float, monotonic: float) -> None:
+        self._wall, self._by, self._passes, self._monotonic = wall, by, monotonic, 5.0
+
+    def wall(self) -> float:
+        return self._wall
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self._wall += self._by
+        self._monotonic += self._passes
+
+
+def look_at_clocks(
+    config: Config, wall: float, by: float = 0.05, passes: float = 0.05
+) -> list[Look]:
+    made = Clocks(wall, by, passes)
+    return list(
+        clocks.examine(
+            config, wall=made.wall, monotonic=made.monotonic, sleep=made.sleep
+        )
+    )
+
+
+def test_good_clocks(make: Make) -> None:
+    assert states(iter(look_at_clocks(make(), NOW))) == {"ok"}
+    assert states(clocks.examine(make())) == {"ok"}
+
+
+@pytest.mark.parametrize("wall", [0.0, 40.0, 5e9, 1e15])
+def test_a_year_that_can_not_be(make: Make, wall: float) -> None:
+    """1970 after a boot without a battery; or far ahead."""
+    look = the(look_at_clocks(make(), wall), "clock")
+    assert look.state == "fail"
+    assert "NTP" in look.advice
+
+
+def test_a_clock_that_is_set_meanwhile(make: Make) -> None:
+    look = the(look_at_clocks(make(), NOW, by=-60), "monotonic clock")
+    assert (look.state, look.detail) == (
+        "warn", "the clock was set by -60.0 s while we looked"
+    )  # fmt: skip
+
+
+def test_a_monotonic_clock_that_stands(make: Make) -> None:
+    look = the(look_at_clocks(make(), NOW, passes=0), "monotonic clock")
+    assert look.state == "fail"
+    assert "hypervisor" in look.advice
+
+
+def test_a_file_from_the_future(make: Make, tmp_path: Path) -> None:
+    """The clock was ahead once, or is behind now."""
+    path = tmp_path / "data/archive" / file_name("gw-1", 1, 2)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.utime(path, (NOW + 100, NOW + 100))
+    look = the(look_at_clocks(make(), NOW), "times of files")
+    assert look.state == "warn"
+    assert f"{path} is of 2027-01-15" in look.detail
+    assert "100 s from now" in look.detail
+    assert the(look_at_clocks(make(), NOW + 100), "times of files").state == "ok"
+
+
+# -- Java and Spark ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spark", "state"), [("{}", "fail"), ("{master: 'spark://x:7077'}", "warn")]
+)
+def test_no_java(
+    make: Make, monkeypatch: pytest.MonkeyPatch, spark: str, state: str
+) -> None:
+    """It fails where the job is to run here, and is told where it need not."""
+    monkeypatch.setattr(programs.java, "_candidates", lambda environ: [])
+    config = make(spark=spark)
+    look = the(programs.examine(config, environ={}), "Java")
+    assert look.state == state
+    assert "pip install" in look.advice
+
+
+def test_an_old_java_is_named(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/java").touch(mode=0o755)
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"\nMODULES="java.base"\n')
+    found = [("JAVA_HOME", tmp_path)]
+    monkeypatch.setattr(programs.java, "_candidates", lambda environ: found)
+    look = the(programs.examine(make(), environ={}), "Java")
+    assert look.state == "warn", "the configuration has no section spark"
+    assert "Java 11 is too old" in look.detail
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("4.1.0", "ok"), ("3.5.1", "fail"), ("5.0", "fail"), ("x", "fail")]
+)  # fmt: skip
+def test_spark_of_another_version(make: Make, version: str, state: str) -> None:
+    look = the(programs.examine(make(spark="{}"), version=lambda _: version), "Spark")
+    assert look.state == state
+    assert f"pyspark {version}" in look.detail
+
+
+def test_no_spark(make: Make) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    for config, state in ((make(), "warn"), (make(spark="{}"), "fail")):
+        look = the(programs.examine(config, version=version), "Spark")
+        assert look.state == state
+        assert "pip install" in look.advice
+
+
+# -- limits --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hard", "state"),
+    [(100, "fail"), (5000, "warn"), (12_000, "ok"), (resource.RLIM_INFINITY, "ok")],
+)
+def test_file_descriptors(
+    make: Make, monkeypatch: pytest.MonkeyPatch, hard: int, state: str
+) -> None:
+    """Against the sum of limits.connections."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (100, hard))
+    look = the(limits.examine(make()), "file descriptors")
+    assert look.state == state
+    assert (state == "ok") == (not look.advice)
+    assert state == "ok" or "LimitNOFILE=11024" in look.advice
+
+
+@pytest.mark.parametrize(
+    ("meminfo", "cgroup", "state"),
+    [
+        ("MemTotal:       8000000 kB\n", "max\n", "ok"),
+        ("MemTotal:       8000000 kB\n", "600000000\n", "fail"),
+        ("MemTotal:       650000 kB\n", None, "warn"),
+        (None, None, "ok"),
+    ],
+)
+def test_memory(
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    meminfo: str | None,
+    cgroup: str | None,
+    state: str,
+) -> None:
+    """Of the machine or of the container, against journal.memory_bytes."""
+    for name, text in (("_MEMORY", meminfo), ("_CGROUP", cgroup)):
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        monkeypatch.setattr(limits, name, path)
+    look = the(limits.examine(make()), "memory")
+    assert look.state == state
+    assert state == "ok" or "journal.memory_bytes" in look.advice
