@@ -241,7 +241,10 @@ class Session:
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""
         self.step("names", directory)
-        return sorted(self.disk.names[directory])
+        within = (
+            path.name for path in self.disk.directories if path.parent == directory
+        )
+        return sorted({*self.disk.names[directory], *within})
 
     def size(self, path: Path) -> int:
         """See `Disk`."""

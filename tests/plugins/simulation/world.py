@@ -141,6 +141,10 @@ class World:
         self.lives = 0
         self._start_at = 0.0
         self._node = "gw"
+        # Who resumes can not: the old name's state is nobody's then.
+        resumed = {"pravega", "rsio"} & {*settings.protocols}
+        self._renames = chance.choice((0.0, 0.0, 0.2)) if not resumed else 0.0
+        """How often a start has another name for the node."""
         self._rates = self._draw_rates()
         self.tell(f"seed {seed}: {settings}")
 
@@ -292,6 +296,8 @@ class World:
             self._over()
 
     def _begin(self) -> None:
+        if self.chance.random() < self._renames:
+            self._node = "gw-2" if self._node == "gw" else "gw"
         self.lives += 1
         self.tell(f"life {self.lives} of {self._node}")
         self.life = Life(self, self.lives, self._node)
@@ -384,6 +390,7 @@ class World:
         life = self.life
         if life is not None and life.ready and not life.stopping:
             self.tell("stop")
+            life.stopping = True
             life.reactor.callFromThread(life.stop)
 
     # -- the end ------------------------------------------------------------------
@@ -401,15 +408,21 @@ class World:
             self._spark_looks: 1.0,
             self._spark_cleans: 1.0,
         }
+        self._renames = 0.0
+        self._until_drained(calm)
+        self._stop()  # what another node left is published by a start without faults
+        self._step(calm)
+        self._until_drained(calm)
+        assert self.life is not None
+        known = set(self.life.ledger.known)
+        self.judge.ends({self.life.node: known} if self.settings.remembering else {})
+
+    def _until_drained(self, calm: dict[Callable[[], None], float]) -> None:
         begun, most = self.now, self.steps + _DRAIN_STEPS
         while not self._drained:
             self._step(calm)
             if self.now - begun > _DRAIN_SECONDS or self.steps > most:
                 raise Broken(f"it does not drain: {self._why_not_drained()}")
-        memories = {}
-        if self.settings.remembering and self.life is not None:
-            memories[self.life.node] = set(self.life.ledger.known)
-        self.judge.ends(memories)
 
     def _ask_again(self) -> None:
         self._act(fresh=False)
