@@ -55,6 +55,7 @@ class AdminChannel(HTTPChannel):
     streaming = False
     """A page goes on writing to it."""
     _deadline: IDelayedCall | None = None
+    _lost = False
 
     def connectionMade(self) -> None:
         """See IProtocol."""
@@ -64,9 +65,14 @@ class AdminChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         """See IProtocol."""
-        if self._deadline is None and not self._handlingRequest:
-            self._begin()
+        self._begin_if_due()
         super().dataReceived(data)
+        if self._buffer or self.requests:  # a part of the next request came with one
+            self._begin_if_due()
+
+    def _begin_if_due(self) -> None:
+        if self._deadline is None and not (self._handlingRequest or self._lost):
+            self._begin()
 
     def allContentReceived(self) -> None:
         """A request is whole."""
@@ -76,6 +82,7 @@ class AdminChannel(HTTPChannel):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """See IProtocol."""
+        self._lost = True
         self._end()
         super().connectionLost(reason)
 

@@ -60,8 +60,8 @@ class AcceptedConnection(Reading):
 
     __slots__ = (
         "__weakref__", "_account", "_active_at", "_failed", "_output", "_progress",
-        "_received", "_refusing", "_silent", "_stalled_since", "_unfinished", "_unsent",
-        "_unsent_limit",
+        "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unfinished",
+        "_unsent", "_unsent_limit", "_writing",
     )  # fmt: skip
 
     _log = Logger()
@@ -84,6 +84,10 @@ class AcceptedConnection(Reading):
         """Bytes, ever."""
         self._refusing = False
         """It is refused, and waits for the answer."""
+        self._rejected: Refusal | None = None
+        """What is in the log already, before its server comes to refuse for it."""
+        self._writing = False
+        """A write is under way, whose data is not all in the transport's hands."""
         self._progress: tuple[float, int] | None = None
         """When its unfinished input was looked at, and `_received` then."""
 
@@ -300,14 +304,23 @@ class AcceptedConnection(Reading):
 
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
-        if self._closing or self._output > self._unfinished:
+        if self._writing:  # what is written may be an acknowledgement: it goes first
+            self._listener.clock.callLater(0, self.let_go, why)
+        elif self._transport is NO_TRANSPORT:
+            return
+        elif self._closing or self._output > self._unfinished:
             self._listener.reject(self, why, "memory")
             self.abort()
         else:
             self._give_up(why)
 
     def _give_up(self, why: Refusal) -> None:
-        """The server drops what it holds, answers what is complete, and refuses."""
+        """The server drops what it holds, answers what is complete, and refuses.
+
+        That may take as long as the disk does; the log has it at once.
+        """
+        self._listener.reject(self, why, "protocol")
+        self._rejected = why
         give_up = getattr(self._server, "give_up", self.refuse)
         try:
             give_up(why)
@@ -352,11 +365,11 @@ class AcceptedConnection(Reading):
             if unsent > self._unsent_limit:
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
-        if unsent > OUTPUT_BYTES:
-            self._count_output(unsent)
-            if self._closing:
-                return
+        self._writing = True
         (self._tls or self._transport).write(data)
+        self._writing = False
+        if unsent > OUTPUT_BYTES:
+            self._count_output(self.unsent_bytes)
 
     def _cut_off(self, limit: str | int) -> None:
         why = Refusal("peer does not read what we send", limit=limit)
@@ -403,7 +416,8 @@ class AcceptedConnection(Reading):
         """See `interfaces.Connection`."""
         if self._closing or self._refusing:
             return
-        self._listener.reject(self, why, "protocol")
+        if why is not self._rejected:
+            self._listener.reject(self, why, "protocol")
         seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
         if not seconds:
             self._answer_refused(why)

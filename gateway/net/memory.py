@@ -41,6 +41,7 @@ class MemoryBudget:
         self._ahead = 0
         self._addresses: dict[str, int] = {}
         self._accounts: dict[Account, None] = {}
+        self._freeing = False
 
     def account(self, holder: _Holder, host: str) -> Account:
         """That of a new connection from *host*; it holds nothing yet."""
@@ -58,8 +59,12 @@ class MemoryBudget:
             self._accounts[account] = None
         else:
             del self._accounts[account]
-        if not self._reserve(change) and change > 0:
-            self._free()
+        if not self._reserve(change) and change > 0 and not self._freeing:
+            self._freeing = True
+            try:
+                self._free()
+            finally:
+                self._freeing = False
 
     def read_ahead(self, held: int, size: int) -> bool:
         """Whether a connection that *held* so much may read *size* bytes more ahead.
@@ -82,6 +87,11 @@ class MemoryBudget:
             self._reserve(-size)
 
     def _free(self) -> None:
+        """Let go of the largest until it is not too much any more."""
+        while self._accounts and not self._reserve(0):
+            self._free_largest()
+
+    def _free_largest(self) -> None:
         address = max(self._addresses, key=self._addresses.__getitem__)
         largest = max(
             (one for one in self._accounts if one.address == address),

@@ -168,7 +168,10 @@ def _note_why(
 ) -> bool:
     """Leave word on the connection why OpenSSL does not take a certificate."""
     if not good:
-        subject = certificate.to_cryptography().subject.rfc4514_string()[:200]
+        try:
+            subject = certificate.to_cryptography().subject.rfc4514_string()[:200]
+        except Exception as odd:  # anybody's certificate, which may be anything
+            subject = f"unreadable: {error_text(odd)[:100]}"
         whose = "client certificate" if depth == 0 else "authority"
         why = _UNVERIFIED.get(error, f"is not valid (OpenSSL's error {error})")
         connection.set_app_data(f"{whose} {subject!r} {why}")

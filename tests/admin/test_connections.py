@@ -176,6 +176,19 @@ def test_a_body_too(world: World) -> None:
     assert client.gone
 
 
+@pytest.mark.parametrize("part", [HEALTH[:3], HEALTH[:-2]], ids=["line", "fields"])
+def test_a_request_behind_another_too(world: World, part: bytes) -> None:
+    """Though its beginning came with the end of the one before."""
+    client = world.connect()
+    assert b"200 OK" in client.send(HEALTH + part)
+    world.clock.advance(14)
+    assert not client.gone
+    world.clock.advance(2)
+    assert client.gone
+    client.lose()
+    assert world.clock.getDelayedCalls() == []
+
+
 def test_a_connection_that_rests_is_not_late(world: World) -> None:
     """Between two scrapes there may be a minute; each request has its own time."""
     client = world.connect()

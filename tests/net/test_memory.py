@@ -220,3 +220,61 @@ def test_any_rate_will_do(make_net: MakeNet) -> None:
         peer.send(b"x")
         net.pass_time(1)
     assert not peer.transport.finished
+
+
+def test_the_largest_go_until_it_is_not_too_much(budget: Budget) -> None:
+    """One after the other, if one is not enough."""
+    accounts = {name: budget.account(name, f"192.0.2.{name}") for name in "12345"}
+    for name, one in accounts.items():
+        one.hold(10 + int(name))
+    budget.most = 30
+    accounts["1"].hold(12)
+    assert budget.gone == ["3", "4", "5"]
+    assert budget.held == 24
+
+
+def test_letting_go_may_say_something(budget: Budget) -> None:
+    """Whoever holds a little more on its way out lets go of nobody else for it."""
+    first, second = (budget.account(name, name) for name in ("first", "second"))
+    second.hold(40)
+    first.holder.let_go = lambda why: first.hold(70)  # type: ignore[method-assign]
+    first.hold(65)
+    assert budget.gone == []
+    assert budget.held == 40
+
+
+def test_an_acknowledgement_in_hand_is_written_first(
+    make_net: MakeNet, budget: Budget
+) -> None:
+    """A connection that has to let go in the middle of a write does so behind it."""
+    budget.most = 3 * READ_BYTES
+    net = make_net(keep, keywords={"memory": budget.budget})
+    peer = net.peer()
+    peer.send(bytes(3 * READ_BYTES))
+    peer.transport.write = lambda data, write=peer.transport.write: (
+        write(data),
+        peer.stop_reading(),
+    )
+    net.server.connection.write(b"acknowledged")
+    assert not peer.transport.finished
+    net.clock.advance(0)
+    assert peer.got() == b"acknowledged"
+    assert peer.transport.finished
+
+
+def test_who_has_to_let_go_is_told_of_at_once(
+    make_net: MakeNet, budget: Budget, warnings: Callable[[], list[str]]
+) -> None:
+    """Not when its server has answered all, which a full disk may put off; and once."""
+    net = make_net(keep, keywords={"memory": budget.budget})
+    refusals: list[Refusal] = []
+    peer = net.peer()
+    peer.send(bytes(60))
+    net.server.give_up = refusals.append
+    peer.send(bytes(60))
+    assert len(warnings()) == 1
+    assert net.listener.rejected == {"protocol": 1}
+    net.server.connection.refuse(refusals[0])
+    assert peer.transport.finished
+    assert len(warnings()) == 1
+    assert net.listener.rejected == {"protocol": 1}

@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from gateway.net.tls import ServerTls, UnusableCertificate
+from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway.testing.certificates import Authority
 
 TEST = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")])
@@ -475,3 +475,16 @@ def test_an_encrypted_key_is_refused_without_asking(
     )
     with pytest.raises(UnusableCertificate, match=r"server\.key"):
         ServerTls("beats", tls, Clock())
+
+
+def test_a_certificate_that_can_not_be_read_is_rejected_as_any_other() -> None:
+    """What is odd about it ends in the log's line, not in an error of ours."""
+    noted: list[str] = []
+
+    def unreadable() -> None:
+        raise ValueError("no such country")
+
+    odd = SimpleNamespace(to_cryptography=unreadable)
+    connection: Any = SimpleNamespace(set_app_data=noted.append)
+    assert _note_why(connection, odd, 10, 0, 0) is False
+    assert noted == ["client certificate 'unreadable: no such country' has expired"]

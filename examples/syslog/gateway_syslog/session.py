@@ -94,6 +94,7 @@ class Session:
             raise Refusal(rule, limit=self._limit, key="limits.message_bytes")
 
     def _batch(self, messages: list[bytes]) -> Ready:
-        messages = list(filter(None, messages))
-        body = pack(self._clock.seconds(), self._zone, messages)
-        return Ready(len(messages), body, sum(map(len, messages)))
+        found = list(filter(None, messages))
+        body = pack(self._clock.seconds(), self._zone, found)
+        empty = len(messages) - len(found)
+        return Ready(len(found), body, sum(map(len, found)), control=empty)

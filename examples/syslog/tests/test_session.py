@@ -118,3 +118,12 @@ def test_no_such_time_zone(name: str) -> None:
 def test_silence_is_no_reason_to_hang_up(tmp_path: Path) -> None:
     """A sender would lose what it writes into the connection that was closed."""
     assert FakeDaemon(protocol, tmp_path).listener.limits.idle == 30 * 86400
+
+
+def test_nothing_without_end_is_refused(tmp_path: Path) -> None:
+    """Empty lines are no messages; some between messages are fine."""
+    lines = b"<1>a\n\n" * 50
+    limits = {"control_messages": 100}
+    assert len(events(tmp_path, lines, limits=limits)) == 50
+    *_, refused = events(tmp_path, b"\n" * 1000, limits=limits)
+    assert "limits.control_messages" in refused

@@ -42,6 +42,10 @@ class Consumer:
         """Bytes held of elements that come in parts."""
         return self._unfinished.octets
 
+    def discard(self) -> None:
+        """Forget elements that come in parts and are not whole."""
+        self._unfinished = Reassembly(self._outbound.limits)
+
     # -- what we send ---------------------------------------------------------
 
     def subscribe(

@@ -118,7 +118,8 @@ class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_busy", "_closed", "_connection", "_control", "_draining", "_growth",
-                 "_heard", "_ingest", "_listener", "_named", "_publishing", "_rejected",
+                 "_heard", "_ingest", "_listener", "_named", "_publishing", "_refusal",
+                 "_rejected",
                  "_session", "_valve")  # fmt: skip
 
     _log = Logger()
@@ -150,13 +151,15 @@ class RsioServer:
         """None: no batch took much more than was sent."""
         self._named = self._heard = self._draining = False
         self._busy = self._closed = self._rejected = False
+        self._refusal: Refusal | None = None
+        """Why it is closed once all that was taken is acknowledged."""
         listener.greetings.watch(self)
 
     # Called by the network
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
-        if self._closed:
+        if self._closed or self._refusal is not None:
             return
         self._heard = True
         ingest, session, turn = self._ingest, self._session, Turn()
@@ -286,7 +289,7 @@ class RsioServer:
             return  # its token comes next
         self._named = True
         if listener.options.tokens and self._connection.origin.principal is None:
-            raise self._unauthorised("a token is required")
+            raise self._unauthorised("a token is required", given=False)
         self._begin()
 
     def _identify(self, scheme: str, data: bytes) -> None:
@@ -302,18 +305,19 @@ class RsioServer:
         elif scheme == "name" and (origin.principal is not None or not tokens):
             name = _printable(data)
             if name is None:
-                raise self._unauthorised("name that is none")
+                raise self._unauthorised("name that is none", given=False)
             origin.attributes = {**origin.attributes, SOURCE: name}
         else:
             raise self._unauthorised(f"token of scheme {scheme!r}")
         self._begin()
 
-    def _unauthorised(self, why: str) -> Refusal:
-        return Refusal(f"E401 {why}", key="options.tokens", wrong_credentials=True)
+    def _unauthorised(self, why: str, *, given: bool = True) -> Refusal:
+        """*given*: it showed credentials, and they are wrong."""
+        return Refusal(f"E401 {why}", key="options.tokens", wrong_credentials=given)
 
     def _check_identified(self) -> None:
         if not self._named:
-            raise self._unauthorised("subscribe before the token")
+            raise self._unauthorised("subscribe before the token", given=False)
 
     def _begin(self) -> None:
         """The peer is identified: subscribe to its publishers."""
@@ -384,7 +388,7 @@ class RsioServer:
 
         A full journal holds back demand, not messages: a peer is heard all the while.
         """
-        if self._closed:
+        if self._closed or self._refusal is not None:
             return
         unacknowledged = self._ingest.unacknowledged
         feeding = unacknowledged >= _FULL_BYTES and not self._draining
@@ -397,13 +401,21 @@ class RsioServer:
 
     def give_up(self, why: Refusal) -> None:
         """See `interfaces.Yielding`."""
-        if not self._closed:
-            self._session.goodbye(why.rule)
-            why.reply = self._session.take()
-            self._refuse(why)
+        if self._closed or self._refusal is not None:
+            return
+        self._refusal = why
+        self._ingest.stop_taking()
+        self._session.discard()
+        self._connection.hold(0)
+        self._connection.pause()
+        self._leave_if_done()
 
     def _leave_if_done(self) -> None:
-        if self._draining and not self._ingest.pending:
+        if self._ingest.pending:
+            return
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._draining:
             self._session.goodbye(_STOPPING)
             self._listener.goodbyes.watch(self)
             self._flush()

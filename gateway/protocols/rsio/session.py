@@ -240,6 +240,11 @@ class Session:
         self._outbound.require(Extension.COMPRESSION)
         self._outbound.send(messages.Compress(_ZLIB))
 
+    def discard(self) -> None:
+        """Forget what is buffered: nothing more will be taken."""
+        self._decoder.discard()
+        self.consumer.discard()
+
     def lost(self) -> None:
         """The transport is gone, or about to be closed: all streams end."""
         self._decoder.discard()

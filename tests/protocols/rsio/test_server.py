@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.interfaces import Refusal
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.messages import (
     ClientHello,
@@ -313,3 +314,54 @@ def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
 def test_the_offer_is_complete() -> None:
     """Every extension of the page is one of the six."""
     assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6]
+
+
+# Told to let go
+
+
+WHY = Refusal("too much", key="journal.memory_bytes")
+
+
+def test_letting_go_acknowledges_what_was_taken(gate: Any) -> None:
+    """What is unfinished is forgotten; nothing more is taken; then goodbye, with why."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.say(OnNextPart(1, 1, b"the beginning of"))
+    gate.heard()
+    assert gate.connection.held_bytes
+    gate.server.give_up(WHY)
+    assert gate.connection.held_bytes == 0
+    assert gate.heard() == []
+    assert gate.connection.refused is None
+    gate.server.give_up(Refusal("again"))
+    gate.server.received(wire.on_next(1, [b"late"]))
+    gate.journal.store_all()
+    assert gate.heard() == [Request(1, 1), Goodbye("too much")]
+    assert gate.connection.refused is WHY
+    assert len(gate.journal.submitted) == 1
+
+
+def test_letting_go_of_who_is_owed_nothing(gate: Any) -> None:
+    """At once."""
+    gate.say(HELLO, OnSubscribe(1, 0))
+    gate.heard()
+    gate.server.give_up(Refusal("too much"))
+    assert gate.heard() == [Goodbye("too much")]
+    assert gate.connection.closed
+
+
+@pytest.mark.parametrize(
+    ("said", "counts"),
+    [
+        ((HELLO,), False),
+        ((ClientHello(0, (4,)), Subscribe("check/never", 1, 1)), False),
+        ((ClientHello(0, (4,)), Token("bearer", b"wrong")), True),
+    ],
+    ids=["none", "none yet", "wrong"],
+)
+def test_only_wrong_credentials_are_wrong(
+    make_gate: Any, said: tuple[Any, ...], counts: bool
+) -> None:
+    """Who brings none is told to, and waits no longer for that each time."""
+    gate = make_gate(tokens={"ann": "s3cret"})
+    gate.say(*said)
+    assert gate.connection.refused.wrong_credentials is counts
