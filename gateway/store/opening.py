@@ -130,6 +130,8 @@ def open_node(
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
+    link = _newest_link(catalog, published, disk, mark)
+    catalog.note(link)
     catalog.settle()
     found.settle()
     publisher = Publisher(
@@ -141,7 +143,7 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
-        link=_newest_link(catalog, published, disk, mark),
+        link=link,
     )
     unpublished = publisher.recover(found.segments)
     return Opened(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import traceback
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.digests import NOTHING, PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.opening import open_node
@@ -199,7 +201,7 @@ def new_disk(fault: Fault | None = None, *, remembers: bool = False) -> Recordin
 
 
 def write_lines(
-    batches: Iterable[Stored], sink: Any, *, decoder: Any, **_: Any
+    batches: Iterable[Stored], sink: Any, *, decoder: Any, previous: str, **_: Any
 ) -> parquet.Written:
     """In place of Parquet where thousands of files are made; as easy to find torn."""
     rows = [
@@ -208,7 +210,8 @@ def write_lines(
         if stored.batch.count
         for n, payload in enumerate(decoder.rows(stored).payloads)
     ]
-    sink.write(b"".join(b"%d %s\n" % row for row in rows) + b"end")
+    lines = b"".join(b"%d %s\n" % row for row in rows)
+    sink.write(b"%bend %b" % (lines, previous.encode()))
     return parquet.Written(len(rows))
 
 
@@ -237,7 +240,7 @@ def rows_of(content: bytes) -> dict[int, bytes]:
     """lsn to payload."""
     if not content.startswith(b"PAR1"):
         *lines, end = content.split(b"\n")
-        assert end == b"end", "a torn file is public"
+        assert len(end) == len(f"end {NOTHING}"), "a torn file is public"
         return {int(lsn): payload for lsn, payload in map(bytes.split, lines)}
     table = pq.read_table(
         pa.BufferReader(content), columns=["lsn", "payload"], use_threads=False
@@ -245,6 +248,22 @@ def rows_of(content: bytes) -> dict[int, bytes]:
     lsns, payloads = (column.to_pylist() for column in table.columns)
     assert len(set(lsns)) == len(lsns)
     return dict(zip(lsns, payloads, strict=True))
+
+
+def previous_of(content: bytes) -> str:
+    """What a file says of the one before it."""
+    if not content.startswith(b"PAR1"):
+        return content.rpartition(b" ")[2].decode()
+    metadata = pq.read_metadata(pa.BufferReader(content)).metadata
+    return str(metadata[PREVIOUS_KEY].decode())
+
+
+def assert_chained(files: Mapping[str, bytes]) -> None:
+    """Each file has the digest of the one before it, whatever happened in between."""
+    link = NOTHING
+    for name, content in sorted(files.items()):
+        assert previous_of(content) == link, f"the chain is broken before {name}"
+        link = hashlib.sha256(content).hexdigest()
 
 
 def check(disk: RecordingDisk) -> None:
@@ -280,6 +299,7 @@ def check(disk: RecordingDisk) -> None:
         assert not rows.keys() & inside.keys(), f"{name} doubles what another has"
         rows |= inside
     assert sorted(rows) == list(range(1, next_lsn)), "a hole, or an lsn given twice"
+    assert_chained(files | taken)
     for mark in marks:
         if isinstance(mark, Acknowledged) and mark.count:
             there = range(mark.lsn, mark.lsn + mark.count)

@@ -147,12 +147,15 @@ def audited(
     """What the audit says; it must be satisfied."""
     files = [writer.acked for writer in writers]
     done = gateway_command(
-        "audit", "--config", daemon.config, "--json", "--acknowledged", *files
+        *("audit", "--config", daemon.config, "--json", "--content", "--chain"),
+        *("--acknowledged", *files),
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["complete"]
     assert report["acknowledged"]["missing"] == []
+    assert report["chain"]["whole"]
+    assert report["payloads"]["unknown"] == 0
     return report
 
 

@@ -18,6 +18,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
+from gateway.store.digests import Link
 from gateway.store.disk import Disk, File, read_patiently, replace_file
 from gateway.store.journal import segment
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
@@ -82,6 +85,13 @@ class Catalog:
         """The entry with the last lsn."""
         known = self._entries.values()
         return max(known, key=lambda entry: entry.last, default=None)
+
+    def note(self, link: Link) -> None:
+        """Of the newest file, whose line may not say it; before `settle`."""
+        newest = self.newest
+        if newest is not None and newest.last == link.last_lsn:
+            known = msgspec.structs.replace(newest, sha256=link.sha256)
+            self._entries[newest.first] = known
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""
