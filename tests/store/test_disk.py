@@ -93,3 +93,33 @@ def test_a_directory_that_a_killed_run_made_is_made_durable(
     synced.clear()
     disk.make_directory(tmp_path / "a" / "b")
     assert synced == [tmp_path / "a"]
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Inodes that the operating system was asked to sync."""
+    inodes: list[int] = []
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(os, name, lambda fd: inodes.append(os.fstat(fd).st_ino))
+    return inodes
+
+
+def test_a_sync_is_a_call_to_the_operating_system(
+    tmp_path: Path, synced: list[int]
+) -> None:
+    """Of that file, or that directory, when it is asked for and not before."""
+    disk = RealDisk()
+    path = tmp_path / "file"
+    file = disk.create(path)
+    file.write([b"content"])
+    assert synced == []
+    file.sync()
+    assert synced == [path.stat().st_ino]
+    disk.sync_directory(tmp_path)
+    assert synced == [path.stat().st_ino, tmp_path.stat().st_ino]
+
+
+def test_a_directory_is_made_durably(tmp_path: Path, synced: list[int]) -> None:
+    """Each new name is in a directory that was synced."""
+    RealDisk().make_directory(tmp_path / "a" / "b")
+    assert synced == [tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino]
