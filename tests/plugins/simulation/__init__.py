@@ -1,7 +1,7 @@
 """A deterministic simulation of the gateway: one process, one thread, one seed.
 
     scheduler   the threads of a life, and time, which the seed moves
-    disk        tears, forgets names, runs full, fails, hangs
+    disk        tears, forgets names, runs full, fails, hangs, rots
     life        one life of the gateway, from its start to a kill, a power cut, a stop
     network     slices, delays, breaks connections
     clients     the real clients of the four protocols, which send again

@@ -26,6 +26,8 @@ from simulation.scheduler import Killed, Scheduler
 
 __all__ = ["Faults", "Session", "SimulatedDisk"]
 
+_SECTOR = 512
+
 
 class Faults:
     """What is wrong with the disk just now; times are by the world's clock."""
@@ -75,6 +77,10 @@ class SimulatedDisk:
         self.names: dict[Path, dict[str, int]] = {}
         """What is in each, unsynced names too."""
         self.used = 0
+        self.unreadable: dict[int, int] = {}
+        """Inodes with a sector that can not be read, by where it begins."""
+        self._whole: dict[int, Inode] = {}
+        """Inodes that have rotted, as they were."""
         self._last = 0
 
     def create(self) -> int:
@@ -156,6 +162,33 @@ class SimulatedDisk:
         """Names are durable."""
         self.directories[path] = Directory(dict(self.names[path]))
 
+    def rot(self, path: Path) -> str:
+        """A synced bit flips, or a sector can not be read; what, in words."""
+        number = self.find(path)
+        inode = self.inodes[number]
+        if inode.changes or not inode.base or number in self._whole:
+            return "nothing"
+        self._whole[number] = inode
+        at = self._chance.randrange(len(inode.base))
+        if self._chance.random() < 0.3:
+            self.unreadable[number] = at - at % _SECTOR
+            return f"sector {at // _SECTOR} can not be read"
+        bit = 1 << self._chance.randrange(8)
+        flipped = inode.base[:at] + bytes([inode.base[at] ^ bit]) + inode.base[at + 1 :]
+        self.inodes[number] = replace(inode, base=flipped)
+        self.contents[number] = bytearray(flipped)
+        return f"bit {bit} of byte {at} flips"
+
+    def put_back(self) -> None:
+        """The operator has copies of what has rotted."""
+        for number, inode in self._whole.items():
+            now = self.inodes.get(number)
+            if now is not None and not now.changes and len(now.base) == len(inode.base):
+                self.inodes[number] = inode
+                self.contents[number] = bytearray(inode.base)
+        self._whole.clear()
+        self.unreadable.clear()
+
     def power_cut(self) -> int:
         """Lose what may be lost; returns how many changes were at risk."""
         at_risk = 0
@@ -231,12 +264,18 @@ class Session:
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
         self.step("read", path)
+        if self.disk.find(path) in self.disk.unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         return self.disk.read(path)
 
     def read_around(self, path: Path) -> bytes:
         """See `Disk`."""
         self.step("read around", path)
-        return self.disk.read(path)
+        data, bad = self.disk.read(path), self.disk.unreadable.get(self.disk.find(path))
+        if bad is None:
+            return data
+        end = min(bad + _SECTOR, len(data))
+        return data[:bad] + bytes(end - bad) + data[end:]
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""

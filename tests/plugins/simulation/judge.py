@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from gateway.event import Decode, Stored
 from gateway.store.directories import Directories
+from gateway.store.journal import Loss
 from gateway.store.spool import parse_file_name
 from simulation.disk import SimulatedDisk
 from simulation.files import Row, rows_of
@@ -97,11 +98,16 @@ class Judge:
         self.acknowledged = 0
         """Batches that their senders know to be durable."""
         self.files: dict[str, bytes] = {}
-        """Every file that was ever public."""
+        """Every file that was ever public, …"""
+        self._numbers: dict[str, int] = {}
+        """… and its inode."""
         self.rows: dict[Place, Row] = {}
         self._public: set[Event] = set()
         self.last: dict[str, int] = defaultdict(int)
         """The newest lsn that became durable, by node."""
+        self.rotten = False
+        """Synced bytes have changed: what was lost must be told, and nothing else."""
+        self._told: set[Place] = set()
 
     # -- as it happens --------------------------------------------------------
 
@@ -159,10 +165,11 @@ class Judge:
     def becomes_public(self, path: Path) -> None:
         """A file got its name."""
         name, content = path.name, self._disk.read(path)
+        number = self._disk.find(path)
         if name in self.files:
-            if self.files[name] != content:
-                raise Broken(f"{name} is there again with other bytes")
-            return
+            if self._numbers[name] != number or self.files[name] != content:
+                raise Broken(f"{name} is written a second time")
+            return  # a power cut has undone the rename
         parsed = parse_file_name(name)
         if parsed is None:
             raise Broken(f"{name} is no name for a file")
@@ -172,30 +179,38 @@ class Judge:
             raise Broken(f"{name} is torn")
         if [row.lsn for row in rows] != list(range(first, last + 1)):
             raise Broken(f"{name} has the lsns {[row.lsn for row in rows]}")
-        number = self._disk.find(path)
         if self._disk.inodes[number].base != content:
             raise Broken(f"{name} is public before its bytes are durable")
-        self.files[name] = content
+        self.files[name], self._numbers[name] = content, number
         for row in rows:
             place = Place(node, row.lsn)
             if place in self.rows:
                 raise Broken(f"{node} {row.lsn} is in two files, {name} is the second")
-            if row.flaw is not None:
-                raise Broken(f"{node} {row.lsn} is {row.flaw}")
             self.rows[place] = row
-            self._public.add(Event.of(row.payload))
+            if row.flaw is None:
+                self._public.add(Event.of(row.payload))
+            elif not self.rotten:
+                raise Broken(f"{node} {row.lsn} is {row.flaw}")
 
-    def starts(self, node: str, next_lsn: int, losses: Iterable[object]) -> None:
+    def tells(self, node: str, losses: Iterable[Loss]) -> None:
+        """The operator hears of what is lost."""
+        for loss in losses:
+            if not self.rotten:
+                raise Broken(f"{node} tells of a loss, and nothing is: {loss}")
+            for lsn in range(loss.first_lsn, loss.first_lsn + loss.events):
+                self._told.add(Place(node, lsn))
+
+    def starts(self, node: str, next_lsn: int) -> None:
         """A life of this node begins."""
         if next_lsn <= self.last[node]:
             raise Broken(
                 f"{node} goes on at {next_lsn}, and {self.last[node]} is taken"
             )
-        if lost := list(losses):
-            raise Broken(f"{node} starts with losses: {lost}")
 
     def remembers(self, node: str, known: set[bytes]) -> None:
         """The memory of plain batches, at a start: their bodies."""
+        if self.rotten:
+            return
         heads = {_head(body) for body in known}
         for place, event in self.durable.items():
             plain = place.node == node and event.sender.startswith("p")
@@ -222,20 +237,25 @@ class Judge:
         by_node: dict[str, list[tuple[Event, Row]]] = defaultdict(list)
         for place in sorted(self.rows):
             row = self.rows[place]
-            by_node[place.node].append((Event.of(row.payload), row))
+            if row.flaw is None:
+                by_node[place.node].append((Event.of(row.payload), row))
         for place, event in self.durable.items():
             row = self.rows.get(place)
+            if (row is not None and row.flaw is not None) or place in self._told:
+                continue
             if row is None or Event.of(row.payload) != event:
                 raise Broken(f"{event} was durable at {place} and is not there: {row}")
         copies: Counter[tuple[str, int]] = Counter()
         for node, found in by_node.items():
-            lsns = [row.lsn for _, row in found]
-            if lsns != list(range(1, len(lsns) + 1)):
-                raise Broken(f"{node} has holes: {lsns}")
+            lsns = {
+                place.lsn for place in {*self.rows, *self._told} if place.node == node
+            }
+            if lsns != {*range(1, len(lsns) + 1)} and not self.rotten:
+                raise Broken(f"{node} has holes: {sorted(lsns)}")
             _check_order(found)
             heads = _check_whole(found)
             copies.update(heads)
-            if node in memories:
+            if node in memories and not self.rotten:
                 plain = {head for head in heads if head[0].startswith("p")}
                 known = {_head(body) for body in memories[node] if _has_events(body)}
                 if known != plain:

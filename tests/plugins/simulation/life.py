@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from gateway.net.memory import MemoryBudget
 from gateway.protocol import Context, Port, Protocol, Service
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.store.checkpoint import Unreadable
-from gateway.store.journal import Journal
+from gateway.store.journal import Journal, Loss
 from gateway.store.orphans import publish_orphans
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing import FakeConnection
@@ -89,7 +89,7 @@ class Life:
         self.number, self.node = number, node
         self.world = world
         self.ready = False
-        self.stopping = False
+        self.stopping = self.refuses = False
         self.ended: str | None = None
         self.scheduler = Scheduler(world.clock)
         self.reactor = Reactor(self.scheduler, world.chance)
@@ -118,6 +118,7 @@ class Life:
             self._start()
         except (OSError, Unreadable) as why:
             self.ended = f"can not start: {why}"
+            self.refuses = isinstance(why, Unreadable)
             return
         self.reactor.run()
 
@@ -135,7 +136,9 @@ class Life:
             self.disk,
             self.reactor,
             DECODERS,
-            StorageCallbacks(fatal=self._fatal, durable=self._durable),
+            StorageCallbacks(
+                fatal=self._fatal, durable=self._durable, damaged=self._damaged
+            ),
             remembering=settings.remembering,
             in_thread=self.reactor.in_thread,
             clock=world.wall_clock,
@@ -150,13 +153,14 @@ class Life:
             compression=settings.spool.compression,
         ):
             self.tell(f"orphan {orphan.node}: {orphan.events} events, {orphan.problem}")
+            self._tell_of(orphan.node, orphan.losses, orphan.repairs)
         self.memory = MemoryBudget(storage.journal.reserve)
         memories: dict[str, Memory] = {}
         if settings.remembering:
             memories["ledger"] = self.ledger
         listeners = self._serve(memories)
         storage.recover(memories)
-        world.judge.starts(self.node, storage.journal.durable_lsn + 1, storage.losses)
+        world.judge.starts(self.node, storage.journal.durable_lsn + 1)
         if settings.remembering:
             world.judge.remembers(self.node, set(self.ledger.known))
         storage.start()
@@ -207,6 +211,16 @@ class Life:
     def _check(self) -> None:
         self.journal.check()
         self.reactor.callLater(1.0, self._check)
+
+    def _damaged(self, losses: Sequence[Loss], repairs: Sequence[str]) -> None:
+        self._tell_of(self.node, losses, repairs)
+
+    def _tell_of(
+        self, node: str, losses: Sequence[Loss], repairs: Sequence[str]
+    ) -> None:
+        for one in (*losses, *repairs):
+            self.tell(f"{node}: {one}")
+        self.world.judge.tells(node, losses)
 
     def _fatal(self, why: str) -> None:
         self.ended = f"fatal: {why}"

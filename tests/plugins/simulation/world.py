@@ -22,7 +22,7 @@ from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.store import disk as disk_module
 from gateway.store.directories import Directories
-from gateway.store.journal import log
+from gateway.store.journal import log, recovery
 from gateway.store.spool import parquet
 from gateway.testing.settings import options_of
 from simulation.clients import KINDS, ClientSender
@@ -62,7 +62,8 @@ class Settings:
     def drawn(cls, chance: random.Random) -> Settings:
         """Small limits, so that all of them are reached."""
         pick = chance.choice
-        names = ("lumberjack", "pomelo", "pravega", "rsio")
+        resumed = ("pravega", "rsio") if chance.random() < 0.6 else ()
+        names = ("lumberjack", "pomelo", *resumed)
         protocols = tuple(name for name in names if chance.random() < 0.5)
         return cls(
             journal=options_of(
@@ -141,9 +142,10 @@ class World:
         self.lives = 0
         self._start_at = 0.0
         self._node = "gw"
-        # Who resumes can not: the old name's state is nobody's then.
-        resumed = {"pravega", "rsio"} & {*settings.protocols}
-        self._renames = chance.choice((0.0, 0.0, 0.2)) if not resumed else 0.0
+        # Who resumes needs what the journal, or an old name, may have lost.
+        self._resumed = bool({"pravega", "rsio"} & {*settings.protocols})
+        self._one_rots = False
+        self._renames = chance.choice((0.0, 0.0, 0.2)) if not self._resumed else 0.0
         """How often a start has another name for the node."""
         self._rates = self._draw_rates()
         self.tell(f"seed {seed}: {settings}")
@@ -211,6 +213,7 @@ class World:
         pauses = SimpleNamespace(sleep=self._sleep)
         with contextlib.ExitStack() as stack:
             stack.enter_context(patch.object(log, "secrets", salts))
+            stack.enter_context(patch.object(recovery, "secrets", salts))
             stack.enter_context(patch.object(disk_module, "time", pauses))
             stack.enter_context(patch.object(backoff, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)
@@ -256,6 +259,7 @@ class World:
             self._hang: maybe(0.1),
             self._fill: maybe(0.05),
             self._set_clock: maybe(0.02),
+            self._rot: 0.0 if self._resumed else maybe(0.1),
             self._kill: maybe(0.05),
             self._cut_power: maybe(0.1),
             self._stop: maybe(0.05),
@@ -293,6 +297,11 @@ class World:
         life = self.life
         if life is not None and life.ended is not None:
             self.tell(f"{life.number} ended: {life.ended}")
+            if life.refuses:
+                if not self.judge.rotten:
+                    raise Broken(f"{life.ended}")
+                self.tell("the operator puts copies back")
+                self.disk.put_back()
             self._over()
 
     def _begin(self) -> None:
@@ -377,6 +386,28 @@ class World:
         by = self.chance.choice((-7200.0, -60.0, -1.0, 1.0, 60.0, 7200.0))
         self._wall += by
         self.tell(f"clock: {by:+} s")
+
+    def _rot(self) -> None:
+        """Somewhere, but for the newest segment: what it lacks may be a torn tail."""
+        journal, state = (
+            self.directories.journal_of(self._node), self.directories.state_of(self._node)
+        )  # fmt: skip
+        names = sorted(self.disk.names.get(journal, {}))
+        segments = [name for name in names if name.endswith(".journal")][:-1]
+        paths = [journal / name for name in segments]
+        # Either of them may be lost, and the other knows; not both.
+        others = [journal / "catalog", state / "mark"]
+        if not self._one_rots:
+            paths += [
+                path
+                for path in others
+                if path.name in self.disk.names.get(path.parent, {})
+            ]
+        if paths:
+            path = self.chance.choice(paths)
+            self.judge.rotten = True
+            self._one_rots = self._one_rots or path in others
+            self.tell(f"{path.name}: {self.disk.rot(path)}")
 
     def _kill(self) -> None:
         self.tell("kill -9")
