@@ -63,7 +63,9 @@ def _lines(one: Chain) -> Iterable[str]:
         yield f"note: chain of {one.node}: {note}"
     for problem in one.problems:
         yield f"problem: {problem.file}: {problem.why}"
-    if one.link:
+    if not one.files:
+        yield f"chain: {one.node}: no file is there"
+    else:
         span = f"lsn {one.first or '?'} to {one.last}"
         yield f"chain: {one.node}: {one.files} files, {span}, link {one.link}"
 

@@ -198,7 +198,8 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
     if searched:
         _show_searched(searched)
     for part in parts:
-        print(*map(printable, part.lines), sep="\n")
+        for line in part.lines:
+            print(printable(line))
     if _complete(report, searched, parts):
         aside = sum(node.aside.events for node in report.nodes)
         known = (
