@@ -7,6 +7,7 @@ and lets connections send the replies that waited.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Journal, NotStored, Refusal
+from gateway.protocols.pravega.assembly import Assembly
 from gateway.protocols.pravega.cache import TailCache
 from gateway.protocols.pravega.reads import (
     Answer,
@@ -114,6 +116,10 @@ class Container:
         self._reader = reader
         self._retention = writer_retention
         self._origin = Origin(PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL)
+        self._assembly = Assembly()
+        self._assembling: deque[tuple[Change, Submitter | None, Origin | None]]
+        self._assembling = deque()
+        """Changes that wait until a large body is put together, that of the first one."""
         self._unflushed: dict[Submitter, None] = {}
         self._waiting: dict[str, dict[PendingRead, None]] = {}
         """By segment."""
@@ -243,6 +249,25 @@ class Container:
 
         *origin* is that of its rows.
         """
+        if not (change.pieces or self._assembling):
+            self._submit(change, submitter, origin)
+            return
+        self._assembling.append((change, submitter, origin))
+        if len(self._assembling) == 1:
+            self.clock.callLater(0, self._assemble)
+
+    def _assemble(self) -> None:
+        """Put some more of a large body together; those behind it wait for it."""
+        waiting = self._assembling
+        while waiting:
+            if not self._assembly.put_together(waiting[0][0]):
+                self.clock.callLater(0, self._assemble)
+                return
+            self._submit(*waiting.popleft())
+
+    def _submit(
+        self, change: Change, submitter: Submitter | None, origin: Origin | None
+    ) -> None:
         batch = Batch(
             origin=origin or self._origin,
             received_at=int(self.clock.seconds() * 1_000_000),
@@ -285,6 +310,10 @@ class Container:
         submitters, self._unflushed = self._unflushed, {}
         if submitter is not None:
             submitters[submitter] = None
+        for _, waiting, _ in self._assembling:
+            if waiting is not None:
+                submitters[waiting] = None
+        self._assembling.clear()
         for each in submitters:
             each.lost(self.broken)
 

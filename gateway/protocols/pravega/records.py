@@ -40,12 +40,15 @@ __all__ = [
     "Truncate",
     "decode",
     "pack",
+    "pieces",
     "unpack",
 ]
 
 _FORMAT = 1
 _UNFRAMED = "unframed"
 _HEADER = 8
+_BIN_32 = 1 << 16
+"""Bytes from here on have a length of 32 bits before them (msgpack)."""
 
 
 class _Record(msgspec.Struct, array_like=True):
@@ -188,6 +191,25 @@ _decode = msgspec.msgpack.Decoder(Body).decode
 def pack(number: int, records: list[Record]) -> bytes:
     """Encode the body of change *number*."""
     return _encode(Body(_FORMAT, number, records))
+
+
+def pieces(number: int, records: list[Record]) -> list[bytes | memoryview]:
+    """What `pack` gives, in pieces, of which the data of large records are views.
+
+    Data is the last field of its record, so what is around it is encoded without it.
+    """
+    found: list[bytes | memoryview] = []
+    around = bytearray(_encode((_FORMAT, number, [None] * len(records))))
+    del around[len(around) - len(records) :]
+    for record in records:
+        if not isinstance(record, Append | Merge) or len(record.data) < _BIN_32:
+            around += _encode(record)
+            continue
+        around += _encode(msgspec.structs.replace(record, data=memoryview(b"")))
+        around[-2:] = b"\xc6" + len(record.data).to_bytes(4)  # bin 32, not bin 8
+        found += (bytes(around), record.data)
+        around.clear()
+    return [*found, bytes(around)]
 
 
 def unpack(body: bytes) -> Body:

@@ -43,6 +43,9 @@ __all__ = ["Change", "ChangeObserver", "Segments", "Written"]
 
 _REPLACE_IF_EQUALS = 4
 
+_LARGE = 1 << 20
+"""The body of a merge of more bytes is left in pieces."""
+
 #: How many merges are remembered, for clients that repeat a request.
 _MERGED = 10_000
 
@@ -52,6 +55,10 @@ class Change(Struct):
 
     number: int
     body: bytes
+    size: int
+    """Bytes of the body."""
+    pieces: Sequence[bytes | memoryview] = ()
+    """The body in pieces, if it is large; `body` is empty until they are put together."""
     count: int = 0
     """How many rows the body decodes to."""
     payload_bytes: int = 0
@@ -310,7 +317,14 @@ class Segments:
         return self._change([records.ForgetIdleWriters()], now)
 
     def _change(self, made: list[Record], now: int) -> Change:
-        change = Change(self.number + 1, records.pack(self.number + 1, made))
+        number = self.number + 1
+        pieces: Sequence[bytes | memoryview] = ()
+        if _merged_bytes(made) > _LARGE:
+            pieces, body = records.pieces(number, made), b""
+        else:
+            body = records.pack(number, made)
+        size = sum(map(len, pieces)) or len(body)
+        change = Change(number, body, size, pieces)
         for record in made:
             if isinstance(record, records.Append | records.Merge) and record.count:
                 change.count += record.count
@@ -485,3 +499,10 @@ class Segments:
     def transients(self) -> list[str]:
         """Names of the segments that are deleted when their connection ends."""
         return [name for name in self.segments if "#transient." in name]
+
+
+def _merged_bytes(made: list[Record]) -> int:
+    first = made[0]
+    if not isinstance(first, records.Merge):  # all merges come before anything else
+        return 0
+    return sum(len(each.data) for each in made if isinstance(each, records.Merge))

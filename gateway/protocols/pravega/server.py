@@ -237,7 +237,7 @@ class PravegaServer:
         Each of them has the name of its segment in the journal.
         """
         sent, self._appended = self._appended, 0
-        size = len(change.body) + _RECORD_BYTES - _GROWTH * sent
+        size = change.size + _RECORD_BYTES - _GROWTH * sent
         if not sent or size <= 0:
             return None  # no append, or one that brings enough
         if self._growth is None:
@@ -269,8 +269,8 @@ class PravegaServer:
 
     def _take(self, step: Step, turn: Turn) -> None:
         if isinstance(step, Change):
-            turn.charge(_CHANGE + BYTE * len(step.body) + _EVENT * step.count)
-            held = len(step.body) + _CHANGE_BYTES
+            turn.charge(_CHANGE + BYTE * step.size + _EVENT * step.count)
+            held = step.size + _CHANGE_BYTES
             self._unstored += held
             if self._container.journal.full:
                 self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
@@ -304,7 +304,7 @@ class PravegaServer:
 
     def stored(self, change: Change, stored: Stored) -> None:
         """See `container.Submitter`."""
-        self._unstored -= len(change.body) + _CHANGE_BYTES
+        self._unstored -= change.size + _CHANGE_BYTES
         self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:

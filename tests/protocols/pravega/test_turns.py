@@ -250,6 +250,7 @@ def test_what_is_staged_is_counted_in_turns(
     assert other.connection.turns >= 200_000 // (3 * STEP_EVENTS)
     while peer.connection.turn_due:
         peer.connection.take_turn()
+    store.clock.advance(0)
     store.store()
     assert store.journal.stored[-1].batch.count == 200_000
     assert peer.connection.refused is None
