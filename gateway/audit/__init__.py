@@ -12,6 +12,7 @@ The gateway and the Spark job may be at work meanwhile.
     proof    all of them together
     payloads the payloads, by the digests of their files
     chain    the files, by the links between them
+    incarnations  who published them
 """
 
 from gateway.audit.lake import Problem

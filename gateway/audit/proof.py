@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal, runs_in
+from gateway.audit.incarnations import Incarnations
 from gateway.audit.lake import Lake, Problem, Unusable
 from gateway.audit.ranges import Ranges
 from gateway.store import mark
@@ -158,6 +159,7 @@ class _View:
         self._aside: dict[str, Ranges] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         self._until: dict[str, int] = {}
+        self._incarnations = Incarnations(directories.journal)
 
     def look(self) -> Report:
         # First of all, so that what it speaks of can be found in a place read later.
@@ -194,6 +196,8 @@ class _View:
         last = self._until.setdefault(name, last)
         asked = Ranges.of([(self._first, last)])
         problems += journal.problems
+        files = sorted((*spool, *archive), key=lambda file: (file.first, file.last))
+        problems += self._incarnations.problems(name, files)
         missing = lake.missing(self._first, last)
         runs = self._read(spool, missing, journal, problems)
         lacking = missing - Ranges.of(runs)

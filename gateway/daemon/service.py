@@ -219,6 +219,8 @@ class Gateway(MultiService):
             ),
             remembering=self.protocols.remember,
         )
+        if storage.notice is not None:
+            self._log.warn("{notice}", notice=storage.notice)
         for orphan in storage.orphans:
             self._tell_orphan(orphan)
         for path in storage.foreign:

@@ -86,6 +86,9 @@ class Disk(Protocol):
     def changed(self, path: Path) -> float:
         """When it was last modified or renamed, likewise."""
 
+    def identity(self, path: Path) -> int:
+        """A number that stays with a directory, and that a copy of it does not have."""
+
     def exists(self, path: Path) -> bool:
         """Whether the name is there."""
 
@@ -203,6 +206,13 @@ class RealDisk:
     def changed(self, path: Path) -> float:
         """See `Disk`."""
         return path.stat().st_ctime
+
+    def identity(self, path: Path) -> int:
+        """See `Disk`.
+
+        The number of the device is no part of it: that changes when a machine is started.
+        """
+        return path.stat().st_ino
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""

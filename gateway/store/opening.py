@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.event import Decode
+from gateway.store import incarnation, lineage
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
@@ -69,6 +70,8 @@ class Opened:
     marker: Marker
     repairs: Sequence[str]
     """What was damaged and could be made good, a sentence each."""
+    notice: str | None
+    """What an operator should know of the directory's past."""
     remembered: Sequence[str]
     """Protocols with a state file: their memories are kept, served or not."""
     foreign: Sequence[Path]
@@ -116,22 +119,31 @@ def open_node(
     names = [name for directory in published for name in disk.names(directory)]
     marker = Marker(state, disk, monotonic)
     mark, damaged_mark = marker.read()
+    in_tables = lineage.in_tables(node, directories.lake)
     try:
-        catalog = Catalog(journal, disk, node, names, mark.published)
+        catalog = Catalog(journal, disk, node, names, max(mark.published, in_tables))
     except Damaged as why:
         raise Unreadable(str(why)) from None
     given = max(catalog.last_lsn, last_lsn(node, names))
     found = examine(journal, disk, given=given, durable=mark.durable)
-    repairs = [*catalog.repairs, *filter(None, [damaged_mark])]
-    tell(found.losses, repairs)
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
+    before, damaged_id = incarnation.read(journal, disk)
+    this, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
+    repairs = [*catalog.repairs, *filter(None, [damaged_mark, damaged_id])]
+    known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, names))
+    if in_tables > known:
+        repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
+    repairs += lineage.strangers(this, node, catalog, published, disk)
+    tell(found.losses, repairs)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
     link = _newest_link(catalog, published, disk, mark)
     catalog.note(link)
+    if this is not before:
+        this.save(journal, disk)
     catalog.settle()
     found.settle()
     publisher = Publisher(
@@ -143,6 +155,7 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
+        incarnation=this.id,
         link=link,
     )
     unpublished = publisher.recover(found.segments)
@@ -163,6 +176,7 @@ def open_node(
         published_lsn=(unpublished[0].first_lsn if unpublished else first_lsn) - 1,
         losses=found.losses,
         repairs=repairs,
+        notice=notice,
         marker=marker,
         remembered=remembered,
         foreign=[
@@ -179,7 +193,8 @@ def open_node(
 
 def _foreign_to_journal(journal: Path, disk: Disk) -> Iterator[str]:
     for name in disk.names(journal):
-        ours = parse_name(name.removesuffix(DAMAGED)) or name in CATALOG
+        fixed = (*CATALOG, *incarnation.INCARNATION)
+        ours = parse_name(name.removesuffix(DAMAGED)) or name in fixed
         if not (ours and disk.is_file(journal / name)):
             yield name
 

@@ -145,6 +145,8 @@ class Storage:
         threads = threads or RealThreads()
         self.losses: Sequence[Loss] = opened.losses
         self.repairs: Sequence[str] = opened.repairs
+        self.notice = opened.notice
+        """What an operator should know of the directory's past."""
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self.orphans: Sequence[Orphan] = ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -254,6 +255,10 @@ class RecordingDisk:
     def changed(self, path: Path) -> float:
         """See `Disk`."""
         return self.modified(path)
+
+    def identity(self, path: Path) -> int:
+        """See `Disk`."""
+        return zlib.crc32(bytes(path))
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""

@@ -286,7 +286,7 @@ def check(disk: RecordingDisk) -> None:
 
     files = public(disk)
     assert disk.names(SPOOL) == sorted(files), "hidden files are left"
-    assert disk.names(JOURNAL) == ["catalog"], "segments are left"
+    assert disk.names(JOURNAL) == ["catalog", "incarnation"], "segments are left"
     for name, content in seen.items():
         assert files.get(name, taken.get(name)) == content, f"{name} changed"
     for name, content in taken.items():

@@ -29,7 +29,6 @@ Of what a file may hold only the format of another version stops the start
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -234,7 +233,7 @@ def _keep_place(
         one[1] for one in map(segment.parse_name, names) if one and one[0] == first
     ]
     path = directory / segment.name(first, max(attempts, default=-1) + 1)
-    data = segment.place_of_lost(first, last, secrets.randbits(32))
+    data = segment.place_of_lost(first, last)
     found.losses.append(Loss(path, first, last - first + 1, _UNKNOWN))
     found.next_lsn = last + 1
     place = Segment(path, first, last, len(data))

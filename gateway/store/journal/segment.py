@@ -156,9 +156,12 @@ def mend_header(data: bytes, first_lsn: int) -> bytes | None:
     return None
 
 
-def place_of_lost(first_lsn: int, last_lsn: int, salt: int) -> bytes:
-    """A segment that says of these lsns that they were acknowledged and are lost."""
-    header = Header(first_lsn, 0, salt)
+def place_of_lost(first_lsn: int, last_lsn: int) -> bytes:
+    """A segment that says of these lsns that they were acknowledged and are lost.
+
+    There are no bytes of a peer in it, so it needs no salt.
+    """
+    header = Header(first_lsn, 0, 0)
     return header.encode() + seal_behind(header, HEADER_BYTES, last_lsn)
 
 

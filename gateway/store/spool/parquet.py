@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.digests import PAYLOADS_KEY, PREVIOUS_KEY, PayloadDigest
+from gateway.store.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 
@@ -44,10 +45,12 @@ def write(
     decoder: Decoder,
     compression: str,
     previous: str = "",
+    incarnation: str = "",
 ) -> Written:
     """Write a whole file to *sink* (a writable binary file object).
 
-    *previous* is the link of the file before it (`gateway.store.digests`), if it is known.
+    *previous* is the link of the file before it (`gateway.store.digests`), and
+    *incarnation* who publishes it (`gateway.store.incarnation`), if they are known.
     """
     done = Written()
     writer = pq.ParquetWriter(
@@ -84,6 +87,8 @@ def write(
         writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
         if previous:
             writer.add_key_value_metadata({PREVIOUS_KEY: previous})
+        if incarnation:
+            writer.add_key_value_metadata({INCARNATION_KEY: incarnation})
     return done
 
 

@@ -69,6 +69,7 @@ class Publisher:
     _compression: str
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
+    _incarnation: str = field(default="", kw_only=True)
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
 
@@ -191,6 +192,7 @@ class Publisher:
                 decoder=decoder,
                 compression=self._compression,
                 previous=self.link.sha256,
+                incarnation=self._incarnation,
             )
             sink.flush()
             sink.file.sync()
@@ -219,7 +221,11 @@ class Publisher:
                 )
         payloads, link = written.digest.hexdigest(), sink.sha256.hexdigest()
         entry = msgspec.structs.replace(
-            entry, payloads=payloads, sha256=link, modified=self._newest
+            entry,
+            payloads=payloads,
+            sha256=link,
+            incarnation=self._incarnation,
+            modified=self._newest,
         )
         return entry, written.flaws
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +297,10 @@ class Session:
     def changed(self, path: Path) -> float:
         """See `Disk`."""
         return self.disk.changed[self.disk.find(path)]
+
+    def identity(self, path: Path) -> int:
+        """See `Disk`."""
+        return zlib.crc32(bytes(path))
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""

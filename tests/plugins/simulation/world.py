@@ -21,8 +21,9 @@ from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.store import disk as disk_module
+from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.journal import log, recovery
+from gateway.store.journal import log
 from gateway.store.spool import parquet
 from gateway.testing.settings import options_of
 from simulation.clients import KINDS, ClientSender
@@ -209,11 +210,14 @@ class World:
     @contextlib.contextmanager
     def _patched(self) -> Iterator[None]:
         """What has no seam of its own: salts, the pause of patient reads, files."""
-        salts = SimpleNamespace(randbits=self.chance.getrandbits)
+        salts = SimpleNamespace(
+            randbits=self.chance.getrandbits,
+            token_hex=lambda size: self.chance.randbytes(size).hex(),
+        )
         pauses = SimpleNamespace(sleep=self._sleep)
         with contextlib.ExitStack() as stack:
             stack.enter_context(patch.object(log, "secrets", salts))
-            stack.enter_context(patch.object(recovery, "secrets", salts))
+            stack.enter_context(patch.object(incarnation, "secrets", salts))
             stack.enter_context(patch.object(disk_module, "time", pauses))
             stack.enter_context(patch.object(backoff, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)

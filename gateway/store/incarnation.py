@@ -1,0 +1,80 @@
+"""Incarnations: which copy of a node's journal gave an lsn.
+
+`(node, lsn)` names an event for ever, so only one directory may give a node's lsns.  Each
+journal has an id, written once, in `journal/NODE/incarnation`; the catalog has it in each
+line, and each spool file in its own metadata.  It belongs to the directory that it was
+written in: one that was copied, moved to another file system or restored from a backup
+goes on as a new incarnation, which knows those before it.  Files of an incarnation that a
+journal does not know were published by another copy under the same name.
+
+    journal/NODE/incarnation    {"id": …, …}, as `gateway.store.summed` has it
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from gateway.store import summed
+from gateway.store.disk import Disk, read_patiently, replace_file
+
+__all__ = ["INCARNATION", "KEY", "Incarnation", "decode", "read"]
+
+INCARNATION = ("incarnation", ".incarnation")
+"""Its file's names: as it is read, and while it is written."""
+
+KEY = b"gateway.incarnation"
+"""Under which a spool file's key-value metadata has the id."""
+
+_BYTES = 8
+_MOST = 100
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """One life of a node's journal in one directory."""
+
+    id: str
+    """In hex digits."""
+    since: int
+    """The first lsn that it may have given."""
+    directory: int
+    """Which directory it lives in (`Disk.identity`)."""
+    earlier: tuple[str, ...] = ()
+    """The ids before it, oldest first."""
+
+    @classmethod
+    def new(
+        cls, since: int, directory: int, before: Incarnation | None = None
+    ) -> Incarnation:
+        """One that goes on where *before* was, if there was one."""
+        earlier = () if before is None else (*before.earlier, before.id)
+        return cls(secrets.token_hex(_BYTES), since, directory, earlier[-_MOST:])
+
+    def knows(self, other: str) -> bool:
+        """Whether what has this id was published here, or before; earlier versions of the
+        gateway gave none.
+        """
+        return other in ("", self.id, *self.earlier)
+
+    def save(self, journal: Path, disk: Disk) -> None:
+        """Durably.  Blocks; raises OSError."""
+        line = summed.encode(self)
+        replace_file(disk, journal / INCARNATION[0], [line]).close()
+
+
+def decode(data: bytes) -> Incarnation | None:
+    """What a file says; None if it is damaged."""
+    return summed.decode(data[:-1], Incarnation)
+
+
+def read(journal: Path, disk: Disk) -> tuple[Incarnation | None, str | None]:
+    """That of a node's journal, and a sentence if it can not be told.  Raises OSError."""
+    path = journal / INCARNATION[0]
+    if not disk.exists(path):
+        return None, None
+    data, _ = read_patiently(disk, path)
+    if (found := decode(data)) is None:
+        return None, f"{path} is damaged; it is written anew"
+    return found, None

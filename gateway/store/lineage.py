@@ -1,0 +1,94 @@
+"""Whether a node's lsns were given by somebody else before this start: by another copy of
+its directory, or by this one before an older copy of it was put back.
+
+What can tell are the tables, the newest file in spool or archive, and the directory's own
+identity (`gateway.store.incarnation`).  The start goes on behind all of them; what is told
+here is what an operator has to see to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.store import digests, incarnation
+from gateway.store.disk import Disk
+from gateway.store.incarnation import Incarnation
+from gateway.store.lake import committed
+from gateway.store.names import parse_file_name
+from gateway.store.spool import Catalog
+
+__all__ = ["OLDER", "go_on", "in_tables", "strangers"]
+
+OLDER = (
+    "the tables have events of node {node} up to lsn {there}, and this directory knew of "
+    "none behind {here}: it is an older copy, or lost its catalog and mark.  It goes on "
+    "behind them.  If it was put back, what was acknowledged since and is in no table is "
+    "lost: `gateway audit` says what"
+)
+_STRANGER = (
+    "{path} was published by incarnation {other} of node {node}, of which this one, {this}, "
+    "knows nothing: an older copy of the directory was put back, or two gateways have this "
+    "name.  It goes on behind that file; give one of two gateways another `node`"
+)
+
+
+def in_tables(node: str, lake: Path) -> int:
+    """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError):
+        return max((last for _, last in committed(lake).get(node, [])))
+    return 0
+
+
+def go_on(
+    before: Incarnation | None,
+    journal: Path,
+    disk: Disk,
+    catalog: Catalog,
+    first_lsn: int,
+) -> tuple[Incarnation, str | None]:
+    """Who goes on from *first_lsn*, and what there is to tell if somebody else began."""
+    directory = disk.identity(journal)
+    if before is not None and before.directory == directory:
+        return before, None
+    if before is None:
+        ids = [each.incarnation for each in catalog if each.incarnation]
+        *earlier, last = dict.fromkeys(ids) or [""]
+        before = Incarnation(last, 0, 0, tuple(earlier)) if last else None
+    this = Incarnation.new(first_lsn, directory, before)
+    if before is None:
+        return this, None
+    return this, (
+        f"{journal} was copied, moved or restored since incarnation {before.id}; it goes "
+        f"on as {this.id}, from lsn {first_lsn} on.  See to it that no other copy of it "
+        "runs under this node's name"
+    )
+
+
+def strangers(
+    this: Incarnation,
+    node: str,
+    catalog: Catalog,
+    directories: Iterable[Path],
+    disk: Disk,
+) -> Iterator[str]:
+    """A sentence if the newest file here was published by somebody unknown."""
+    there = [
+        (parsed[2], parsed[1], directory / name)
+        for directory in directories
+        for name in disk.names(directory)
+        if (parsed := parse_file_name(name)) and parsed[0] == node
+    ]
+    for _, first, path in sorted(there)[-1:]:
+        entry = catalog.find(first)
+        if entry is not None and entry.sha256 and entry.name == path.name:
+            return  # its line is ours
+        with contextlib.suppress(OSError, pa.ArrowException):
+            metadata = pq.read_metadata(pa.BufferReader(disk.read(path))).metadata
+            other = digests.said(metadata, incarnation.KEY) or ""
+            if not this.knows(other):
+                yield _STRANGER.format(path=path, other=other, node=node, this=this.id)

@@ -1,0 +1,197 @@
+"""Directories that were copied, moved, lost or put back, and what a start makes of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import audit
+from gateway.event import Batch, Origin, Rows
+from gateway.store import incarnation
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.incarnation import INCARNATION, KEY, Incarnation
+from gateway.store.mark import NAME as MARK
+from gateway.store.opening import Opened, open_node
+from gateway.store.spool.catalog_lines import entries
+
+
+def start(data: Path) -> Opened:
+    decoders = {"plain": lambda body: Rows(body.split(b","))}
+    return open_node(
+        "gw", Directories.under(data), RealDisk(), decoders, remembering=False
+    )
+
+
+def publish(data: Path, *bodies: bytes) -> Opened:
+    """One life, and a file for each body."""
+    opened = start(data)
+    for sealed in opened.unpublished:
+        opened.publisher.publish(sealed)
+    for body in bodies:
+        opened.log.commit([batch(body)])
+        if (sealed := opened.log.seal()) is not None:
+            opened.publisher.publish(sealed)
+    opened.marker.write(opened.mark(opened.log.next_lsn - 1), now=True)
+    return opened
+
+
+def batch(body: bytes) -> Batch:
+    origin = Origin("plain", "l", "s-1", "[::1]:9")
+    return Batch(origin, 1, body.count(b",") + 1, body, len(body))
+
+
+def current(data: Path) -> Incarnation:
+    found, problem = incarnation.read(data / "journal/gw", RealDisk())
+    assert found is not None, problem
+    return found
+
+
+def published(data: Path) -> dict[str, str]:
+    """Who published each file."""
+    return {
+        path.name[-31:-8].split("-")[-1].lstrip("0"): pq.read_metadata(path)
+        .metadata.get(KEY, b"")
+        .decode()
+        for path in sorted(data.glob("spool/events-*"))
+    }
+
+
+def tables(data: Path, last: int) -> None:
+    """The job's ledger says that they have everything up to there."""
+    path = data / "lake/.gateway/events.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"committed": {"gw": [[1, last]]}, "holes": []}))
+
+
+def test_one_directory_is_one_incarnation(tmp_path: Path) -> None:
+    """Over all its starts, and under another name of its parent; journal, catalog and
+    files have its id."""
+    data = tmp_path / "data"
+    assert publish(data, b"a").notice is None
+    first = current(data)
+    assert (first.since, first.earlier) == (1, ())
+    data = data.rename(tmp_path / "renamed")
+    assert publish(data, b"b").notice is None
+    assert current(data) == first
+    lines = entries((data / "journal/gw/catalog").read_bytes())
+    assert {line.incarnation for line in lines} == {first.id}
+    assert published(data) == {"1": first.id, "2": first.id}
+
+
+def test_a_copy_is_another_incarnation(tmp_path: Path) -> None:
+    """It says so once, goes on behind the lsns that it has, and knows whose they are."""
+    data = tmp_path / "data"
+    publish(data, b"a", b"b")
+    first = current(data)
+    copy = shutil.copytree(data, tmp_path / "copy")
+    opened = publish(copy, b"c")
+    assert opened.notice is not None
+    assert "copied, moved or restored" in opened.notice
+    assert first.id in opened.notice
+    assert "from lsn 3 on" in opened.notice
+    second = current(copy)
+    assert (second.since, second.earlier) == (3, (first.id,))
+    assert published(copy) == {"1": first.id, "2": first.id, "3": second.id}
+    assert publish(copy).notice is None
+    assert current(data) == first
+    assert audit(Directories.under(copy), pause=lambda _: None).complete
+
+
+def test_two_copies_under_one_name_are_found_out(tmp_path: Path) -> None:
+    """Where their files meet: by the start, which goes on behind them, and the audit."""
+    data = tmp_path / "data"
+    publish(data, b"a")
+    copy = shutil.copytree(data, tmp_path / "copy")
+    publish(data, b"b")
+    publish(copy, b"x", b"y")
+    [theirs] = copy.glob("spool/events-*3.parquet")
+    shutil.copy(theirs, data / "spool")
+    report = audit(Directories.under(data), pause=lambda _: None)
+    [problem] = report.problems
+    assert problem.file == str(data / "spool" / theirs.name)
+    assert "two incarnations of node gw" in problem.why
+    assert current(data).id in problem.why
+    assert current(copy).id in problem.why
+    opened = publish(data, b"c")
+    assert opened.first_lsn == 4
+    assert any(current(copy).id in repair for repair in opened.repairs)
+
+
+def test_an_older_copy_beside_newer_tables_gives_no_lsn_again(tmp_path: Path) -> None:
+    """It was put back: what it has unpublished is in the tables, under the same lsns."""
+    data = tmp_path / "data"
+    opened = publish(data, b"a", b"b")
+    opened.log.commit([batch(b"c")])
+    copy = shutil.copytree(data, tmp_path / "copy")
+    tables(copy, 7)
+    opened = publish(copy, b"h")
+    assert opened.first_lsn == 8
+    assert opened.unpublished == []
+    assert [repair for repair in opened.repairs if "up to lsn 7" in repair]
+    assert sorted(published(copy)) == ["1", "2", "8"]
+    assert publish(copy).repairs == []
+
+
+def test_what_the_tables_have_is_usually_known(tmp_path: Path) -> None:
+    """Though no file is left, and the mark is late: nothing is told."""
+    data = tmp_path / "data"
+    publish(data, b"a", b"b", b"c")
+    shutil.rmtree(data / "spool")
+    (data / "state/gw" / MARK).unlink()
+    tables(data, 3)
+    opened = start(data)
+    assert (opened.repairs, opened.notice, opened.first_lsn) == ([], None, 4)
+
+
+def test_everything_but_the_tables_is_gone(tmp_path: Path) -> None:
+    """They say how far the node had come."""
+    tables(tmp_path, 5)
+    opened = publish(tmp_path, b"a")
+    assert opened.first_lsn == 6
+    assert any("up to lsn 5" in repair for repair in opened.repairs)
+
+
+def test_a_damaged_ledger_is_the_jobs_affair(tmp_path: Path) -> None:
+    """The start does without."""
+    tables(tmp_path, 5)
+    (tmp_path / "lake/.gateway/events.json").write_bytes(b"{")
+    assert start(tmp_path).first_lsn == 1
+
+
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
+def test_a_lost_id_is_found_in_the_catalog(tmp_path: Path, damage: str) -> None:
+    """Another one begins, which knows all before it."""
+    publish(tmp_path, b"a")
+    first = current(tmp_path)
+    path = tmp_path / "journal/gw" / INCARNATION[0]
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes().replace(b"id", b"if"))
+    opened = publish(tmp_path, b"b")
+    assert len(opened.repairs) == (damage == "flipped")
+    assert current(tmp_path).earlier == (first.id,)
+    assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
+
+
+def test_a_directory_of_an_earlier_version_gets_one(tmp_path: Path) -> None:
+    """At its first start, without a word; its old files are nobody else's."""
+    publish(tmp_path, b"a")
+    first = current(tmp_path)
+    path = tmp_path / "journal/gw" / INCARNATION[0]
+    path.unlink()
+    catalog = path.with_name("catalog")
+    catalog.unlink()
+    [file] = tmp_path.glob("spool/events-*")
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata({}), file)
+    opened = publish(tmp_path, b"b")
+    assert opened.notice is None
+    assert [repair for repair in opened.repairs if first.id in repair] == []
+    assert current(tmp_path).earlier == ()
+    assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
