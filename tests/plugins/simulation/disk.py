@@ -43,6 +43,8 @@ class Faults:
         """… for so long."""
         self.hang = 0.0
         """How long the next call takes."""
+        self.no_memory = False
+        """The next call of the spool's thread finds no memory."""
         self.taken = 0
         """Bytes that somebody else has taken."""
         self.struck = 0
@@ -59,6 +61,7 @@ class Faults:
     def end(self) -> None:
         """The disk is as good as new."""
         self.until = self.hang = 0.0
+        self.no_memory = False
         self.taken = 0
 
 
@@ -243,6 +246,10 @@ class Session:
         scheduler.pause(hang)
         if scheduler.dead:
             raise Killed
+        if faults.no_memory and scheduler.current == "spool":
+            faults.no_memory = False
+            self._tell(f"{call} {path.name}: no memory")
+            raise MemoryError
         if faults.strikes(call, scheduler.clock()):
             self._tell(f"{call} {path.name} fails")
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))

@@ -44,6 +44,8 @@ _CALLS = (
     "set_times", "read", "names",
 )  # fmt: skip
 _DRAIN_SECONDS = 900.0
+_SMALL_DISK = (4 << 20) + 300_000
+"""What the spool leaves free, and a little more."""
 _DRAIN_STEPS = 60_000
 
 
@@ -125,6 +127,7 @@ class World:
         self.directories = Directories.under(Path("/gw"))
         self.settings = Settings.drawn(chance)
         self.disk = SimulatedDisk(chance, self.wall_clock)
+        self.disk.capacity = chance.choice((1 << 30, 1 << 30, _SMALL_DISK))
         self.disk.make_directory(self.directories.root)
         settings = self.settings
         self.judge = Judge(
@@ -262,6 +265,7 @@ class World:
             self._fail: maybe(0.05),
             self._hang: maybe(0.1),
             self._fill: maybe(0.05),
+            self._use_all_memory: maybe(0.05),
             self._set_clock: maybe(0.02),
             self._rot: 0.0 if self._resumed else maybe(0.1),
             self._kill: maybe(0.05),
@@ -385,6 +389,10 @@ class World:
         left = self.chance.choice((0, 100, 5_000, 100_000, 5_000_000, free))
         faults.taken = max(0, free - left)
         self.tell(f"disk: {free - faults.taken} bytes are free")
+
+    def _use_all_memory(self) -> None:
+        self.disk.faults.no_memory = True
+        self.tell("no memory is left")
 
     def _set_clock(self) -> None:
         by = self.chance.choice((-7200.0, -60.0, -1.0, 1.0, 60.0, 7200.0))
