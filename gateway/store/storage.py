@@ -165,6 +165,7 @@ class Storage:
             on_done=self._done,
             on_expired=callbacks.expired,
             also_reserved=lambda: self.checkpoint.reserved_bytes,
+            wanted=lambda: opened.log.wanted_bytes,
             on_look=self._mark,
             before_expiry=ExpiredRecord(settings.directories.state, disk).note,
             clock=monotonic,

@@ -100,6 +100,8 @@ class Log:
         self._last = (0, 0)
         """First lsn and attempt of the newest segment, whether it is still there or not."""
         self._left: list[Segment] = []
+        self.wanted_bytes = 0
+        """Room beside *reserve* that the last group did not find; 0: it did."""
 
     @property
     def events(self) -> int:
@@ -179,9 +181,11 @@ class Log:
     def _check_room(self, size: int) -> None:
         # With its last byte taken by segments, a disk has no room for the files that
         # they must become, and nothing would ever free it.
-        needed = 2 * size + self.bytes + self._reserve()
-        if self._disk.free(self.directory) < needed:
+        needed = 2 * size + self.bytes
+        if self._disk.free(self.directory) < needed + self._reserve():
+            self.wanted_bytes = needed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
+        self.wanted_bytes = 0
 
     def _begin(self) -> _Open:
         header = segment.Header(

@@ -56,7 +56,8 @@ class Spool:
 
     *on_done* is called in the reactor's thread for each segment that is published,
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
-    of the disk that are not to be used up.
+    of the disk that are not to be used up.  *wanted*: bytes beside those for which the
+    archive is to make room.
     """
 
     _log = Logger()
@@ -73,6 +74,7 @@ class Spool:
     _on_done: Callable[[Segment], None] = lambda _: None
     _on_expired: Callable[[], None] = lambda: None
     _also_reserved: Callable[[], int] = lambda: 0
+    _wanted: Callable[[], int] = lambda: 0
     _on_look: Callable[[], None] = lambda: None
     _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
@@ -237,22 +239,23 @@ class Spool:
     def _watch(self) -> None:
         levels = self.levels
         levels.measure()
+        if not self._enough_room():
+            self._make_room()
         no_room = levels.why_no_room(self.reserved_bytes)
-        if no_room is not None and self._make_room():
-            no_room = levels.why_no_room(self.reserved_bytes)
         self._reactor.callFromThread(self._watched, no_room, levels.spool.files)
 
-    def _make_room(self) -> int:
-        removed = self._expiry.make_room(
-            lambda: self.levels.why_no_room(self.reserved_bytes) is None
-        )
+    def _enough_room(self) -> bool:
+        needed = self.reserved_bytes + self._wanted()
+        return self.levels.why_no_room(needed) is None
+
+    def _make_room(self) -> None:
+        removed = self._expiry.make_room(self._enough_room)
         if removed:
             self._log.warn(
                 "The disk is short: {count} files left the archive before "
                 "spool.retention; they are in the tables",
                 count=removed,
             )
-        return removed
 
     # -- called from the thread, in the reactor's -------------------------------
 

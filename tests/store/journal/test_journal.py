@@ -406,6 +406,25 @@ def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(
     world.stop()
 
 
+def test_a_group_that_finds_no_room_says_how_much_it_wants(
+    directory: Path, make: Make
+) -> None:
+    """Twice its size, as it becomes a file too, beside what is reserved already."""
+    free = [150]
+
+    class Short(RealDisk):
+        def free(self, path: Path) -> int:
+            return free[0]
+
+    log = Log(directory, Short(), 1, reserve=lambda: 100)
+    with pytest.raises(OSError, match="No space left"):
+        log.commit([make(b"x" * 30)])
+    assert log.wanted_bytes == 60
+    free[0] = 160
+    log.commit([make(b"x" * 30)])
+    assert log.wanted_bytes == 0
+
+
 def test_received_at_is_the_wall_clocks(
     directory: Path, turns: Any, make: Make, origin: Origin
 ) -> None:

@@ -68,6 +68,7 @@ def start(
     on_done: Callable[[Segment], None] = lambda _: None,
     on_expired: Callable[[], None] = lambda: None,
     also_reserved: int = 0,
+    wanted: int = 0,
     **settings: Any,
 ) -> tuple[Spool, FakeJournal, QueuedReactor]:
     turns, journal = QueuedReactor(), FakeJournal()
@@ -82,6 +83,7 @@ def start(
         on_done=on_done,
         on_expired=on_expired,
         also_reserved=lambda: also_reserved,
+        wanted=lambda: wanted,
     )
     return spool, journal, turns
 
@@ -248,6 +250,27 @@ def test_a_full_disk_empties_the_archive_first(place: Any) -> None:
     turns.run(lambda: "disk" in journal.holds)
     assert journal.holds["disk"] is None
     assert not old.exists()
+    turns.wait(spool.stop())
+
+
+def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
+    """A group that just does not fit would wait for as long as the archive is kept."""
+    files = [place.archive / file_name("gw", n, n) for n in (1, 2, 3)]
+    for file in files:
+        file.write_bytes(b"old")
+
+    class Freeing(Full):
+        def unlink(self, path: Path) -> None:
+            super().unlink(path)
+            self.free_bytes += 1000
+
+    place.disk = Freeing()
+    spool, journal, turns = start(place, wanted=1500)
+    place.disk.free_bytes = spool.reserved_bytes
+    spool.start(journal, [])
+    turns.run(lambda: "disk" in journal.holds)
+    assert journal.holds["disk"] is None
+    assert [file.exists() for file in files].count(True) == 1
     turns.wait(spool.stop())
 
 
