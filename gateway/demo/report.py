@@ -66,7 +66,7 @@ def _show_traffic(setup: Setup, console: Console) -> None:
     console.rule("[bold]who talks most, and how often it fails")
     for one in traffic.talkers(lake):
         console.print(
-            f"  {one.host:<20} {one.requests:>9,} requests   "
+            f"  {one.host or '?':<20} {one.requests:>9,} requests   "
             f"{one.errors / one.requests:>6.1%} errors"
         )
     found = traffic.traffic(lake)

@@ -6,7 +6,7 @@ numbers, `draw` saves them as a picture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ _STATUS = r'HTTP/1\.1" (?P<status>[0-9]{3}) '
 class Talker:
     """A host that writes an access log."""
 
-    host: str
+    host: str | None
     requests: int
     errors: int
     """Of them, those with a status of 400 or more."""
@@ -37,7 +37,7 @@ class Traffic:
 
     seconds: Sequence[float]
     """When each slice begins, from the first one on."""
-    rates: dict[str, Sequence[float]]
+    rates: Mapping[str, Sequence[float]]
     """Events a second of each listener, one number per slice."""
     errors: Sequence[float]
     """Share of requests with a status of 400 or more, one number per slice."""
@@ -79,7 +79,7 @@ def traffic(lake: Path) -> Traffic | None:
         failed[row["slice"]] += row["count_all"] if row["failed"] else 0
     return Traffic(
         [slice_ * SLICE_SECONDS for slice_ in range(count)],
-        dict(rates),
+        rates,
         [bad / all_ if all_ else 0.0 for bad, all_ in zip(failed, asked, strict=True)],
     )
 

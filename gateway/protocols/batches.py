@@ -281,12 +281,12 @@ class BatchServer:
             first = pending.popleft()
             acks.append(first.ack)
             self._unacknowledged -= first.held
-        if data := b"".join(acks):
-            self._connection.write(data)
         if not pending:
             self._pending = None
-            if self._ending:
-                self._hang_up()
+        if data := b"".join(acks):
+            self._connection.write(data)  # the network may give us up in it
+        if self._ending and self._pending is None:
+            self._hang_up()
 
     # Flow
 
@@ -301,7 +301,7 @@ class BatchServer:
         self._tell_busy()
 
     def _settle(self) -> None:
-        """Pause or go on; our own bytes were looked at with the last batch."""
+        """Pause or go on.  Whether too much is unacknowledged was asked when it grew."""
         if self._valve.paused or self._listener.journal.full:
             self._regulate()
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 
@@ -388,6 +389,26 @@ def test_a_window_in_the_kernel_waits_too(reader: Any, version: int) -> None:
     reader.connection.unread_input = True
     reader.clock.pump([1.0] * 6)
     assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
+
+
+def test_a_connection_let_go_while_it_is_acknowledged(
+    reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write finds that output takes too much memory: acknowledged, then refused."""
+    too_much = Refusal("too much is held", limit=1, key="journal.memory_bytes")
+    write = reader.connection.write
+
+    def write_and_let_go(data: bytes) -> None:
+        write(data)
+        monkeypatch.setattr(reader.connection, "write", write)
+        reader.connection.let_go(too_much)
+
+    monkeypatch.setattr(reader.connection, "write", write_and_let_go)
+    reader.deliver(_window(1) + _window(2)[:8])
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.connection.refused is too_much
+    assert reader.connection.failure is None
 
 
 @pytest.mark.parametrize("version", [_V1, _V2])
