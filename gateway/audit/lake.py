@@ -21,7 +21,15 @@ from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.event import LOST
 from gateway.store.digests import PayloadDigest
 
-__all__ = ["TABLES", "Lake", "Problem", "Unusable", "columns", "visible"]
+__all__ = [
+    "TABLES",
+    "Lake",
+    "Problem",
+    "Unusable",
+    "check_columns",
+    "columns",
+    "visible",
+]
 
 #: An event is in one of these; stats has no lsn.
 TABLES = ("events", "quarantine")
@@ -151,15 +159,15 @@ def columns(
 ) -> Iterator[tuple[str, Ints]]:
     """(node, lsns) of a Parquet file, piece by piece, none of them empty.
 
-    With *payloads* every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged or has other columns, FileNotFoundError,
-    PermissionError.
+    With *payloads* every byte is read, and the payloads go in there.  Raises `Unusable`
+    if it is damaged or has other columns, FileNotFoundError, PermissionError.
     """
     try:
         with pq.ParquetFile(
             path, read_dictionary=["node"], page_checksum_verification=True
         ) as file:
             schema = file.schema_arrow
-            _check_columns(schema)
+            check_columns(schema)
             if payloads is None:
                 names = [n for n in ("node", "lsn", "flaw") if n in schema.names]
                 for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
@@ -186,7 +194,8 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _check_columns(schema: pa.Schema) -> None:
+def check_columns(schema: pa.Schema) -> None:
+    """Raises `Unusable` unless there are `node` and `lsn`, of the types they have."""
     for name, wanted in (("node", pa.string()), ("lsn", pa.int64())):
         if name not in schema.names:
             raise Unusable(f"it has no column {name}")

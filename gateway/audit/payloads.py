@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Ints
 from gateway.audit.files import runs_in
-from gateway.audit.lake import TABLES, Problem, Unusable, visible
+from gateway.audit.lake import TABLES, Problem, Unusable, check_columns, visible
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
@@ -239,12 +239,10 @@ def _pieces(path: Path) -> Iterable[_Piece]:
     """Nothing of what can not be read: somebody else tells that."""
     try:
         metadata = pq.read_metadata(path)
+        check_columns(metadata.schema.to_arrow_schema())
     except PermissionError:
         raise
     except Exception:
-        return []
-    names = metadata.schema.names
-    if "lsn" not in names:
         return []
     column = next(
         at
@@ -266,8 +264,11 @@ def _load(piece: _Piece) -> _Loaded:
         there = set(file.schema_arrow.names)
         wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
+    # A row without node or lsn is nobody's: the audit's other half says so.
+    if rows["node"].null_count or rows["lsn"].null_count:
+        rows = rows.filter(pc.and_(rows["node"].is_valid(), rows["lsn"].is_valid()))
     nodes = rows["node"].cast(pa.string()).combine_chunks()
-    lsns = rows["lsn"].combine_chunks().to_numpy(zero_copy_only=False)
+    lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
     return _Loaded(nodes, lsns, _payloads(rows), rows.nbytes)
 
 

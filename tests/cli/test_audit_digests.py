@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -112,6 +113,36 @@ def test_payloads_are_followed_into_the_tables(
     assert status == 1
     assert f"{table}: the payloads of gw-1 lsn 51 to 110 are not those" in out
     assert json.loads(gateway("audit", "--content", "--json")[1])["complete"] is False
+
+
+@pytest.mark.parametrize("column", ["node", "lsn"])
+def test_a_row_without_node_or_lsn_is_told(
+    system: Any, gateway: Run, column: str
+) -> None:
+    """The payloads of the others are compared nevertheless."""
+    node = system.node()
+    node.take(node.publish(count=20))
+    table = system.lake([5], "null.parquet")
+    rows = pq.read_table(table).append_column("payload", [[b"x"]])
+    at = rows.column_names.index(column)
+    null = pa.nulls(1, rows.schema.field(column).type)
+    pq.write_table(rows.set_column(at, column, null), table)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert f"problem: {table}: an event has no node or no lsn" in out
+    assert "the 20 payloads of 1 files as they were published" in out
+
+
+def test_an_lsn_column_of_another_type_is_told(system: Any, gateway: Run) -> None:
+    """Such a file is compared with nothing."""
+    node = system.node()
+    node.take(node.publish(count=20))
+    table = system.lake([5], "text.parquet")
+    rows = pq.read_table(table)
+    pq.write_table(rows.set_column(1, "lsn", rows["lsn"].cast("string")), table)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert f"problem: {table}: its column lsn is string, not int64" in out
 
 
 def into_tables(system: Any, path: Path, *, body: bool) -> None:
