@@ -105,6 +105,7 @@ class Journal:
             # What waits for its file takes memory: do not wait until there is none.
             self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
         self._room: list[Deferred[None]] = []
+        self._making_room = False
         self._unpublished: deque[_Waiting] = deque()
         self._published = self.durable_lsn
         self._stopped: Deferred[None] | None = None
@@ -311,8 +312,14 @@ class Journal:
     def _make_room(self) -> None:
         if not self._crowded:
             self._crowded_since = None
-        while self._room and not self.full:
-            self._room.pop(0).callback(None)
+        if self._making_room:
+            return  # whoever has room may give memory back: the first call goes on
+        self._making_room = True
+        try:
+            while self._room and not self.full:
+                self._room.pop(0).callback(None)
+        finally:
+            self._making_room = False
 
     def _failed(self, why: OSError) -> None:
         if self._nothing_waits:

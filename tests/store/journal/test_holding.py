@@ -194,6 +194,23 @@ def test_what_waits_for_its_file_takes_memory(
     assert world.journal.held_bytes == 0
 
 
+def test_who_has_room_may_give_memory_back(start: Callable[..., World]) -> None:
+    """However many do, when all have room at once: each has it, one after the other."""
+    journal = start().journal
+    journal.hold("spool", "it is full")
+    order: list[int] = []
+
+    def give_back(_: None, number: int) -> None:
+        journal.reserve(-1)
+        order.append(number)
+
+    for number in range(2000):
+        journal.reserve(1)
+        journal.when_room().addCallback(give_back, number)
+    journal.hold("spool", None)
+    assert order == list(range(2000))
+
+
 def test_memory_does_not_wait_for_the_clock(
     start: Callable[..., World], make: Make
 ) -> None:
