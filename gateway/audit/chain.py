@@ -4,7 +4,8 @@
 The files of spool, archive and `poison/` are read, in order of lsn.  What must be there
 besides is known from the catalog and the mark.  The head of the chain may be gone: what
 retention has removed is written down (`gateway.store.spool.expired`), and with `spool.after:
-delete` the Spark job removes what it has committed.
+delete` the Spark job removes what it has committed.  Versions without digests wrote down
+neither, so files that nobody knows a digest of may be gone as well.
 
 Whoever can write to the directory can also make another chain; only a link that was kept
 elsewhere tells (*links*).
@@ -96,35 +97,32 @@ def verify_chains(
     directories: Directories,
     *,
     node: str | None = None,
+    first: int = 1,
     links: Iterable[str] = (),
     deleting: bool = False,
     pause: Callable[[float], None] = time.sleep,
 ) -> Chains:
-    """Verify the chains of all nodes, or of one.  Raises OSError.
+    """Verify the chains of all nodes, or of one, from lsn *first* on.  Raises OSError.
 
     *links* must be in one of them.  *deleting*: the Spark job deletes what it has
     committed.  A file that is on its way may look gone, so a fault is looked at afresh,
     *pause* (seconds) later.
     """
-    reader = _Reader(directories)
+    reader = _Reader(directories, first)
     wanted = list(links)
     for look in range(_LOOKS):
         if look:
             pause(_PAUSE_SECONDS)
-        found = _look(reader, directories, node, wanted, deleting=deleting)
+        found = _look(reader, node, wanted, deleting=deleting)
         if found.whole:
             break
     return found
 
 
 def _look(
-    reader: _Reader,
-    directories: Directories,
-    node: str | None,
-    links: Sequence[str],
-    *,
-    deleting: bool,
+    reader: _Reader, node: str | None, links: Sequence[str], *, deleting: bool
 ) -> Chains:
+    directories = reader.directories
     # First what must be there, so that it is there by now.
     known = _known(directories, deleting=deleting)
     files = reader.files()
@@ -134,7 +132,8 @@ def _look(
     for name in names:
         if node not in (None, name):
             continue
-        judge = _Judge(name, known.get(name, _Known()), directories.spool)
+        about = known.get(name, _Known())
+        judge = _Judge(name, about, directories.spool, reader.first)
         chains.append(judge.judge(list(reader.read(files.get(name, [])))))
         seen |= judge.links
     return Chains(chains, [link for link in links if link.lower() not in seen])
@@ -145,6 +144,8 @@ class _Reader:
     """Reads each file once, wherever it goes meanwhile."""
 
     directories: Directories
+    first: int
+    """Files with earlier lsns alone are passed over."""
     _read: dict[tuple[str, int, int, int], _File] = field(default_factory=dict)
 
     @property
@@ -158,7 +159,10 @@ class _Reader:
         found: dict[str, dict[str, SpoolFile]] = {}
         for place in self._places:
             for node, files in spool_files(place).items():
-                found.setdefault(node, {}).update({one.path.name: one for one in files})
+                wanted = (one for one in files if one.last >= self.first)
+                found.setdefault(node, {}).update(
+                    {one.path.name: one for one in wanted}
+                )
         return {
             node: sorted(files.values(), key=lambda one: (one.first, one.last))
             for node, files in found.items()
@@ -230,6 +234,8 @@ class _Judge:
     node: str
     known: _Known
     spool: Path
+    first: int
+    """Earlier lsns may be in no place."""
     links: set[str] = field(default_factory=set)
     """Those that the chain has."""
 
@@ -276,7 +282,8 @@ class _Judge:
             if one.previous not in (None, before.link):
                 chain.problems.append(self._changed(before, one))
         elif one.previous != digests.NOTHING and last > 0:
-            self._judge_gap(1, last, one, chain)
+            known = one.previous is not None
+            self._judge_gap(1, last, one, chain, known=known)
         elif one.previous != digests.NOTHING:
             why = f"the first file of all says that {one.previous} was before it"
             chain.problems.append(Problem(str(one.file.path), why))
@@ -311,24 +318,47 @@ class _Judge:
         )
 
     def _judge_gap(
-        self, first: int, last: int, one: _File | None, chain: Chain
+        self,
+        first: int,
+        last: int,
+        one: _File | None,
+        chain: Chain,
+        *,
+        known: bool = True,
     ) -> None:
-        """Files with lsns from *first* to *last* are not there, before *one*."""
+        """Files with lsns from *first* to *last* are not there, before *one*.
+
+        Unless they are *known*, they may be files of an earlier version.
+        """
+        first = max(first, self.first)
+        if last < first:
+            return
         missing = Ranges.of([(first, last)]) - self.known.gone
         if not len(missing):
             chain.notes.append(f"lsn {first} to {last} are not kept any longer")
             return
         where = str(self.spool) if one is None else f"before {one.file.path.name}"
         for start, end in missing:
-            what = f"removed: what had lsn {start} to {end} is in no place"
             named = [
-                entry.name
+                entry
                 for entry in self.known.entries.values()
                 if start <= entry.last and entry.first <= end
             ]
-            chain.problems.append(
-                Problem(", ".join(named[:4]) or where, f"{what}, {where}")
-            )
+            if not (known or self._known_digest(start, end, named)):
+                what = f"what had lsn {start} to {end} is in no place"
+                earlier = "and had no digest that is known: files of an earlier version"
+                chain.notes.append(f"{what}, {earlier}")
+                continue
+            what = f"removed: what had lsn {start} to {end} is in no place"
+            names = ", ".join(entry.name for entry in named[:4])
+            chain.problems.append(Problem(names or where, f"{what}, {where}"))
+
+    def _known_digest(
+        self, first: int, last: int, named: Iterable[catalog_lines.Entry]
+    ) -> bool:
+        """Whether catalog or mark has a link of a file with these lsns."""
+        marked = bool(self.known.link) and first <= self.known.published <= last
+        return marked or any(entry.sha256 for entry in named)
 
     def _judge_end(self, chain: Chain, files: Sequence[_File]) -> None:
         """Whether files are missing behind the newest."""
@@ -339,4 +369,5 @@ class _Judge:
         ]
         last = max([self.known.published, *ends])
         if last > chain.last:
-            self._judge_gap(chain.last + 1, last, None, chain)
+            begun = chain.first > 0
+            self._judge_gap(chain.last + 1, last, None, chain, known=begun)

@@ -30,10 +30,17 @@ class Part:
 
 
 def chain(
-    places: Directories, *, node: str | None, links: Iterable[str], deleting: bool
+    places: Directories,
+    *,
+    node: str | None,
+    first: int,
+    links: Iterable[str],
+    deleting: bool,
 ) -> Part:
     """Whether spool files were removed, exchanged or changed."""
-    found = verify_chains(places, node=node, links=links, deleting=deleting)
+    found = verify_chains(
+        places, node=node, first=first, links=links, deleting=deleting
+    )
     lines = [line for one in found.chains for line in _lines(one)]
     lines += [f"problem: link {link} is in no chain" for link in found.unknown]
     broken = [one.node for one in found.chains if one.problems]

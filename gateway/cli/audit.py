@@ -147,6 +147,7 @@ def _parts(args: argparse.Namespace, places: Directories) -> list[Part]:
             _audit_digests.chain(
                 places,
                 node=args.node,
+                first=args.first,
                 links=args.links,
                 deleting=_data_dir.deletes(args),
             )

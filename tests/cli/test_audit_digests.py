@@ -15,7 +15,9 @@ import pytest
 from gateway.store.digests import PAYLOADS_KEY
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
+from gateway.store.spool.catalog_lines import Entry, entries
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.summed import encode
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -300,6 +302,65 @@ def test_a_chain_begins_behind_files_of_earlier_versions(
     assert status == 0, out
     assert "files up to lsn 3 have no digests" in out
     assert "chain: gw-1: 2 files, lsn 4 to 7" in out
+
+
+def forget_digests(system: Any) -> None:
+    """The catalog of an earlier version, and its mark."""
+    catalog = system.root / "journal/gw-1/catalog"
+    lines = entries(catalog.read_bytes())
+    catalog.write_bytes(
+        b"".join(encode(Entry(one.first, one.last, one.name)) for one in lines)
+    )
+    last = lines[-1].last
+    marker = Marker(system.root / "state/gw-1", RealDisk())
+    marker.write(Mark(last, last, last), now=True)
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_files_of_earlier_versions_may_be_gone(
+    system: Any, gateway: Run, earlier: bool
+) -> None:
+    """They had no digests and nobody wrote down that they expired; what has a digest in
+    the catalog is of this version, and was removed."""
+    node = system.node()
+    node.take(node.publish(count=3)).unlink()
+    newest = node.take(node.publish(count=4))
+    if earlier:
+        newest.unlink()
+        forget_digests(system)
+        system.node()
+        status, out, _ = gateway("audit", "--chain")
+        assert status == 0, out
+        assert "note: chain of gw-1: what had lsn 1 to 7 is in no place" in out
+    system.node().publish(count=5)
+    newest.unlink(missing_ok=True)
+    status, out, _ = gateway("audit", "--chain")
+    if earlier:
+        assert status == 0, out
+        assert "what had lsn 1 to 7 is in no place, and had no digest that" in out
+        assert "chain: gw-1: 1 files, lsn 8 to 12" in out
+    else:
+        assert status == 1
+        assert "removed: what had lsn 1 to 7 is in no place" in out
+
+
+def test_the_chain_is_verified_from_an_lsn_on(
+    system: Any, files: list[Path], gateway: Run
+) -> None:
+    """--from N passes over what is missing or exchanged before; links of files before it
+    are in no chain then."""
+    files[0].unlink()
+    rewrite(files[1])
+    old = sha256(files[1])
+    assert gateway("audit", "--chain")[0] == 1
+    assert gateway("audit", "--chain", "--from", 11)[0] == 1
+    status, out, _ = gateway("audit", "--chain", "--from", 21)
+    assert status == 0, out
+    assert "chain: gw-1: 3 files, lsn 21 to 50" in out
+    assert gateway("audit", "--chain", "--from", 21, "--link", sha256(files[2]))[0] == 0
+    assert gateway("audit", "--chain", "--from", 21, "--link", old)[0] == 1
+    files[2].unlink()
+    assert gateway("audit", "--chain", "--from", 21)[0] == 1
 
 
 def test_a_chain_that_the_gateway_lost_is_told(system: Any, gateway: Run) -> None:
