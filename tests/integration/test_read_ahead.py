@@ -1,0 +1,73 @@
+"""Many senders that are held back at once: what is read of them meanwhile is bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from daemons import Daemon, listener
+from deadlines import eventually
+
+MiB = 1 << 20
+SENDERS = 200
+SMALL = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, 2) + b"{}"
+MANY = (struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, 16_384) + b"x" * 16_384) * 128
+"""2 MiB of windows."""
+
+
+@pytest.fixture
+def full(start: Callable[..., Daemon]) -> Iterator[Daemon]:
+    """A daemon whose spool is full, and which may read 16 MiB ahead."""
+    daemon = start(
+        listeners=[listener("beats", "lumberjack")],
+        spool={"max_bytes": "1MiB", "roll_bytes": "256KiB", "compression": "none"},
+        journal={"segment_bytes": "256KiB", "memory_bytes": "64MiB"},
+    )
+    event = b"x" * 100_000
+    window = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, len(event)) + event
+    filling = socket.create_connection(daemon.address())
+
+    def fill() -> None:
+        with contextlib.suppress(OSError):
+            filling.sendall(window * 50)
+
+    threading.Thread(target=fill, daemon=True).start()
+    eventually(lambda: daemon.status()["journal"]["why_full"], "the spool is full")
+    yield daemon
+    filling.close()
+
+
+@pytest.mark.slow
+def test_two_hundred_senders(full: Daemon) -> None:
+    """Of 400 MiB that they send, no more than the common budget comes into memory, and
+    nobody is let go for it.
+    """
+    peers = [socket.create_connection(full.address()) for _ in range(SENDERS)]
+    for peer in peers:
+        peer.sendall(SMALL)
+    eventually(
+        lambda: full.listener()["connections"] == SENDERS + 1, "all are connected"
+    )
+    before = full.memory()
+
+    def send(peer: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            peer.sendall(MANY)
+
+    threads = [threading.Thread(target=send, args=(one,), daemon=True) for one in peers]
+    for one in threads:
+        one.start()
+    eventually(lambda: full.memory() - before > 2 * MiB, "it reads ahead")
+    for _ in range(5):
+        time.sleep(2.0)
+        assert full.memory() - before < 32 * MiB
+    assert full.listener()["connections"] == SENDERS + 1
+    assert "refused" not in full.log
+    for peer in peers:
+        peer.close()
