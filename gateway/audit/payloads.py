@@ -273,12 +273,20 @@ def _load(piece: _Piece) -> _Loaded:
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:
-    """As they were sent: the text of `body`, else `payload`; None if one has neither."""
+    """As they were sent: the text of `body`, else `payload`; None if one is VARIANT.
+
+    Raises `Unusable` if a row has neither.
+    """
     found = pa.nulls(len(rows), pa.large_binary())
+    variant = False
     for name in ("body", "payload"):
-        if name in rows.column_names and not pa.types.is_struct(rows[name].type):
+        if name in rows.column_names and pa.types.is_struct(rows[name].type):
+            variant = True
+        elif name in rows.column_names:
             column = rows[name].combine_chunks()
             if pa.types.is_large_string(column.type) or pa.types.is_string(column.type):
                 column = column.cast(pa.binary())
             found = pc.coalesce(found, column.cast(pa.large_binary()))
+    if found.null_count and not variant:
+        raise Unusable("a row has neither body nor payload")
     return None if found.null_count else found

@@ -147,6 +147,25 @@ def test_an_lsn_column_of_another_type_is_told(system: Any, gateway: Run) -> Non
     assert f"problem: {table}: its column lsn is string, not int64" in out
 
 
+def test_rows_of_a_table_without_a_payload_are_told(system: Any, gateway: Run) -> None:
+    """A damaged name of a column; only a VARIANT is no fault, and told as such."""
+    node = system.node()
+    path = node.publish(count=9)
+    into_tables(system, path, body=True)
+    path.rename(node.archive / path.name)
+    (table,) = system.root.rglob(f"part-{path.name}")
+    whole = pq.read_table(table, partitioning=None)
+    pq.write_table(whole.rename_columns(["node", "lsn", "bodx"]), table)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert f"problem: {table}: it can not be read: a row has neither body nor" in out
+    variant = pa.StructArray.from_arrays([pa.array([b"v"] * len(whole))], ["value"])
+    pq.write_table(whole.set_column(2, "body", variant), table)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 0, out
+    assert "note: the rows of 1 files can not be compared" in out
+
+
 def into_tables(system: Any, path: Path, *, body: bool) -> None:
     """As the Spark job: JSON as text in `body`; out of order, in two files."""
     table = pq.read_table(path, columns=["node", "lsn", "payload"])
