@@ -241,11 +241,19 @@ def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(
     crash: Any, at_once: None
 ) -> None:
     """A full disk and then one bad sync end nothing: the next attempt succeeds."""
-    running = Running(crash, Fault(2, errno.ENOSPC, calls=frozenset({"write"})))
+
+    class ThenASync(Fault):
+        def strikes(self, call: str) -> bool:
+            if len(self.failed) != 1:
+                return super().strikes(call)
+            self.number = errno.EIO
+            return call == "sync"
+
+    fault = ThenASync(2, errno.ENOSPC, calls=frozenset({"write"}))
+    running = Running(crash, fault)
     running.submit(1)
-    running.run(lambda: running.journal.full)
-    running.disk.fault = Fault(1, calls=frozenset({"sync"}))
     running.run(lambda: running.acknowledged == 1)
+    assert [each.partition(" ")[0] for each in fault.failed] == ["write", "sync"]
     assert not running.fatal
     running.stop()
 
