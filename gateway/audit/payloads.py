@@ -6,6 +6,9 @@ its payloads are known: from the file, while spool or archive has it, else from 
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
 hashed again.  In the tables a payload is the text of `body`, or `payload` where that is
 null.  A `body` of type VARIANT is not what was sent; such rows can not be compared.
+
+The catalog forgets: it has the newest 1000 to 2000 files.  Rows of older ones, which
+retention has removed, are compared with nothing; they are counted.
 """
 
 from __future__ import annotations
@@ -48,6 +51,12 @@ class Payloads:
     """So many rows."""
     unknown: int = 0
     """Files whose rows can not be compared: `body` is VARIANT, or there is no digest."""
+    partial: int = 0
+    """Files that are passed over: the tables do not have each of their rows once."""
+    vanished: int = 0
+    """Files of the tables that were gone when they were read."""
+    uncompared: int = 0
+    """Rows of the tables that were compared with nothing, for whatever reason."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -66,9 +75,13 @@ def compare_payloads(directories: Directories, *, node: str | None = None) -> Pa
     for file in _all(spool_files(directories.spool)):
         known.setdefault((file.node, file.first, file.last), _said(file.path))
     tables = _Tables(directories.lake)
+    there, compared = tables.count(node), 0
     for (name, first, last), wanted in sorted(known.items()):
         if node in (None, name):
-            _compare_rows(tables, SpoolFile(Path(), name, first, last), wanted, found)
+            file = SpoolFile(Path(), name, first, last)
+            compared += _compare_rows(tables, file, wanted, found)
+    found.uncompared = there - compared
+    found.vanished = len(tables.vanished)
     found.problems += tables.problems
     return found
 
@@ -116,25 +129,30 @@ def _said(path: Path) -> str:
 
 def _compare_rows(
     tables: _Tables, file: SpoolFile, wanted: str, found: Payloads
-) -> None:
+) -> int:
+    """How many rows were compared."""
     rows = tables.rows(file)
-    if rows is None:
-        return  # not, or not all, in the tables: the audit's other half says so
+    if not rows.lsns:
+        return 0  # not there yet, or any longer: the audit's other half says so
+    if not rows.are_all_of(file):
+        found.partial += 1
+        return 0
     payloads = rows.payloads()
     if payloads is None or not wanted:
         found.unknown += 1
-        return
+        return 0
     digest = digests.PayloadDigest()
     digest.add(payloads)
     if digest.hexdigest() == wanted:
         found.in_tables += 1
         found.events += len(payloads)
-        return
-    why = (
-        f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of "
-        f"their spool file: SHA-256 {digest.hexdigest()}, not {wanted}"
-    )
-    found.problems.append(Problem(", ".join(rows.paths), why))
+    else:
+        why = (
+            f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of"
+            f" their spool file: SHA-256 {digest.hexdigest()}, not {wanted}"
+        )
+        found.problems.append(Problem(", ".join(rows.paths), why))
+    return len(payloads)
 
 
 @dataclass(slots=True)
@@ -145,6 +163,7 @@ class _Piece:
     group: int
     first: int
     last: int
+    rows: int
 
 
 @dataclass(slots=True)
@@ -161,11 +180,16 @@ _NOTHING = _Loaded(pa.array([], pa.string()), np.array([], np.int64), None, 0)
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one spool file, in pieces."""
+    """Rows with the lsns of one spool file, in pieces."""
 
     lsns: list[Ints]
     parts: list[pa.Array | None]
     paths: list[str]
+
+    def are_all_of(self, file: SpoolFile) -> bool:
+        """Each is there once."""
+        lsns = np.sort(np.concatenate(self.lsns))
+        return np.array_equal(lsns, np.arange(file.first, file.last + 1))
 
     def payloads(self) -> pa.Array | None:
         """In order of lsn; None if they can not be told."""
@@ -182,6 +206,8 @@ class _Tables:
     def __init__(self, lake: Path) -> None:
         self.problems: list[Problem] = []
         """Of files whose lsns may be read, and their payloads can not."""
+        self.vanished: set[Path] = set()
+        """Files that were gone when they were read."""
         self._pieces: list[_Piece] = []
         for table in TABLES:
             for path, _ in sorted(visible(lake / table)):
@@ -191,8 +217,15 @@ class _Tables:
         self._memory: OrderedDict[int, _Loaded] = OrderedDict()
         self._bytes = 0
 
-    def rows(self, file: SpoolFile) -> _Rows | None:
-        """Those with the lsns of a file; None if not each is there once."""
+    def count(self, node: str | None) -> int:
+        """The rows of all nodes, or of one."""
+        return sum(
+            piece.rows if node is None else _rows_of(node, piece)
+            for piece in self._pieces
+        )
+
+    def rows(self, file: SpoolFile) -> _Rows:
+        """Those with the lsns of a file."""
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
@@ -206,11 +239,7 @@ class _Tables:
                 part = loaded.payloads
                 rows.parts.append(None if part is None else part.filter(pa.array(mine)))
                 rows.paths.append(str(self._pieces[number].path))
-        if not rows.lsns:
-            return None
-        lsns = np.sort(np.concatenate(rows.lsns))
-        whole = np.arange(file.first, file.last + 1)
-        return rows if np.array_equal(lsns, whole) else None
+        return rows
 
     def _load(self, number: int) -> _Loaded:
         if number in self._memory:
@@ -223,6 +252,7 @@ class _Tables:
             raise
         except FileNotFoundError:
             loaded = _NOTHING  # compacted meanwhile
+            self.vanished.add(piece.path)
         except Exception as why:
             loaded = _NOTHING
             text = f"it can not be read: {why}"
@@ -255,8 +285,22 @@ def _pieces(path: Path) -> Iterable[_Piece]:
         first, last = 1, GREATEST
         if statistics is not None and statistics.has_min_max:
             first, last = statistics.min, statistics.max
-        found.append(_Piece(path, group, first, last))
+        rows = metadata.row_group(group).num_rows
+        found.append(_Piece(path, group, first, last, rows))
     return found
+
+
+def _rows_of(node: str, piece: _Piece) -> int:
+    """How many; as many as it has if that can not be told."""
+    try:
+        with pq.ParquetFile(piece.path) as file:
+            rows = file.read_row_group(piece.group, columns=["node"])
+        mine = pc.sum(pc.equal(rows["node"].cast(pa.string()), node)).as_py()
+    except PermissionError:
+        raise
+    except Exception:  # gone, or damaged
+        return piece.rows
+    return int(mine or 0)
 
 
 def _load(piece: _Piece) -> _Loaded:

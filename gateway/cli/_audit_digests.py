@@ -111,11 +111,30 @@ def payloads(places: Directories, *, node: str | None) -> Part:
             f"note: the rows of {found.unknown} files can not be compared: their file has"
             " no digest, or body is VARIANT"
         )
+    if found.partial:
+        lines.append(
+            f"note: {found.partial} files are passed over: the tables do not have each of"
+            " their events once"
+        )
+    if found.vanished:
+        lines.append(
+            f"note: {found.vanished} files of the tables were gone when they were read"
+            " (compacted?): run it again"
+        )
+    if found.uncompared:
+        lines.append(
+            f"note: {found.uncompared} events in the tables are compared with nothing:"
+            " archive, spool and catalog have no digest of their files, or they are told"
+            " above"
+        )
     plain = {
         "archived": found.archived,
         "in_tables": found.in_tables,
         "events": found.events,
         "unknown": found.unknown,
+        "partial": found.partial,
+        "vanished": found.vanished,
+        "uncompared": found.uncompared,
         "problems": _problems(found.problems),
     }
     count = len(found.problems)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.audit import payloads
 from gateway.store.digests import PAYLOADS_KEY
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
@@ -164,6 +165,68 @@ def test_rows_of_a_table_without_a_payload_are_told(system: Any, gateway: Run) -
     status, out, _ = gateway("audit", "--content")
     assert status == 0, out
     assert "note: the rows of 1 files can not be compared" in out
+
+
+def content(gateway: Run, *more: object) -> dict[str, Any]:
+    """What the payloads were found to be."""
+    plain = json.loads(gateway("audit", "--content", "--json", *more)[1])["payloads"]
+    assert isinstance(plain, dict)
+    return plain
+
+
+def test_what_is_compared_with_nothing_is_counted(system: Any, gateway: Run) -> None:
+    """Of one node or of all: file and catalog's line are gone, and so is the digest."""
+    node = system.node()
+    node.take(node.publish(count=5)).unlink()
+    node.take(node.publish(count=7))
+    (node.journal / "catalog").unlink()
+    other = system.node("gw-2")
+    other.take(other.publish(count=11))
+    status, out, _ = gateway("audit", "--content")
+    assert status == 0, out
+    assert "the 18 payloads of 2 files as they were published" in out
+    assert "note: 5 events in the tables are compared with nothing" in out
+    assert content(gateway, "--node", "gw-1")["uncompared"] == 5
+    assert content(gateway, "--node", "gw-2")["uncompared"] == 0
+
+
+def test_files_that_the_tables_have_in_part_are_counted(
+    system: Any, gateway: Run
+) -> None:
+    """Their rows are compared with nothing; what the tables have none of is not meant."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    path = node.publish(count=7)
+    table = pq.read_table(node.take(path), columns=["node", "lsn", "payload"])
+    (part,) = system.root.rglob(f"part-{path.name}")
+    pq.write_table(table.slice(0, 3), part)
+    node.publish(count=4)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 1
+    assert "note: 1 files are passed over: the tables do not have each" in out
+    found = content(gateway)
+    assert (found["partial"], found["uncompared"], found["events"]) == (1, 3, 5)
+
+
+def test_tables_that_are_compacted_meanwhile_are_counted(
+    system: Any, gateway: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their rows are compared with nothing, which the next look may do."""
+    node = system.node()
+    node.take(node.publish(count=5))
+    second = node.take(node.publish(count=6))
+    (part,) = system.root.rglob(f"part-{second.name}")
+    load = payloads._load
+
+    def compacted(piece: Any) -> Any:
+        part.unlink(missing_ok=True)
+        return load(piece)
+
+    monkeypatch.setattr(payloads, "_load", compacted)
+    status, out, _ = gateway("audit", "--content")
+    assert status == 0
+    assert "note: 1 files of the tables were gone when they were read" in out
+    assert "note: 6 events in the tables are compared with nothing" in out
 
 
 def into_tables(system: Any, path: Path, *, body: bool) -> None:
