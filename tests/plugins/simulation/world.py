@@ -266,7 +266,7 @@ class World:
             self._hang: maybe(0.1),
             self._fill: maybe(0.05),
             self._use_all_memory: maybe(0.05),
-            self._set_clock: maybe(0.02),
+            self._set_clock: maybe(0.1),
             self._rot: 0.0 if self._resumed else maybe(0.1),
             self._kill: maybe(0.05),
             self._cut_power: maybe(0.1),
@@ -440,6 +440,8 @@ class World:
 
     def _drain(self) -> None:
         """Faults cease: everything must be acknowledged and published, soon."""
+        if self._rates[self._set_clock]:
+            self._set_clock()  # with events in the open segment, perhaps
         self.tell("faults cease")
         self.disk.faults.end()
         self.network.calm = True
