@@ -6,11 +6,12 @@ NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help demo test simulate pressure check format bench clean
+.PHONY: help demo test simulate mutants pressure check format bench clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make test    all tests"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
+	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   the figures of the README, measured here (about 15 minutes)"
@@ -43,6 +44,10 @@ test: $(VENV)/.test
 # SEED=… replays one, and prints its history.
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
+
+# WORDS=… only those whose file, name or tests have one of these in them.
+mutants: $(VENV)/.test
+	@$(PY) tests/mutants $(WORDS)
 
 # Beside each other: they wait.
 pressure: $(VENV)/.test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -98,6 +99,9 @@ def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
         (4, b"d", None),
     ]
     assert done.flaws == {"lost": 2}
+    kept = sealed.path.with_name(f"{sealed.path.name}.damaged")
+    assert kept.read_bytes() == data.replace(b"b,c", b"b;c")
+    assert not sealed.path.exists()
 
 
 def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -> None:
@@ -112,6 +116,20 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     assert place.publisher().recover(found.segments) == []
     assert place.public() == []
     assert not sealed.path.exists()
+
+
+def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place: Any) -> None:
+    """Its file said less when a failed sync had left it, and the power went then."""
+    sealed = place.sealed(b"a,b,c", b"d,e")
+    place.publisher(keep=True).publish(replace(sealed, last_lsn=3))
+    place.catalog = Catalog(place.journal, place.disk)
+    publisher = place.publisher()
+    [left] = publisher.recover([sealed])
+    assert (left.first_lsn, left.last_lsn) == (4, 5)
+    publisher.publish(left)
+    second = file_name("gw", 4, 5)
+    assert place.public() == [FIRST, second]
+    assert [row["lsn"] for row in rows(place, second)] == [4, 5]
 
 
 def test_metadata_makes_no_file(place: Any) -> None:
