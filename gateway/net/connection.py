@@ -60,8 +60,8 @@ class AcceptedConnection(Reading):
 
     __slots__ = (
         "__weakref__", "_account", "_active_at", "_failed", "_output", "_progress",
-        "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unfinished",
-        "_unsent", "_unsent_limit", "_writing",
+        "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unsent", "_unsent_limit",
+        "_writing",
     )  # fmt: skip
 
     _log = Logger()
@@ -78,8 +78,8 @@ class AcceptedConnection(Reading):
         it is cut off."""
         self._account: Account | None = None
         """Its part of the daemon's memory; None: it never held anything."""
-        self._unfinished = self._output = 0
-        """Bytes that it holds: of input, as its server says; of output, as of late."""
+        self._output = 0
+        """Bytes of output that it holds, as of late."""
         self._received = 0
         """Bytes, ever."""
         self._refusing = False
@@ -168,6 +168,7 @@ class AcceptedConnection(Reading):
         self._stalled_since = None
         self._count_output(0)
         self._read_or_not()
+        self._ask_to_deliver()
         if self._publishes() and not self._closing:
             self._writable(ready=True)
 
@@ -199,6 +200,7 @@ class AcceptedConnection(Reading):
         if self._server is None:
             self._end()
             return
+        self._read_no_further_ahead()
         try:
             self._server.drain()
         except CALLBACK_ERRORS as error:
@@ -227,7 +229,7 @@ class AcceptedConnection(Reading):
             return
         elif self._stalled(now):
             self._cut_off(f"{STALL_SECONDS:g} s")
-        elif self._unread_by_us() and self._peer_gave_up(now):
+        elif self._unread_by_us() and self._gave_up(self._look(), now):
             self.abort()
         elif self._too_slow(now):
             limit = f"{self._listener.limits.minimum_rate} bytes/s"
@@ -264,7 +266,7 @@ class AcceptedConnection(Reading):
 
     def _too_slow(self, now: float) -> bool:
         """Whether a message that has begun does not come any further."""
-        if not self._unfinished or self._delivers_later or self._unread_by_us():
+        if not self._unfinished or self._has_undelivered or self._unread_by_us():
             self._progress = None
             return False
         if self._progress is None:
@@ -296,18 +298,21 @@ class AcceptedConnection(Reading):
         held = self._unfinished + self._output
         if self._transport is NO_TRANSPORT:
             held = 0
+        if held or self._account is not None:
+            self._memory.hold(held)
+
+    @property
+    def _memory(self) -> Account:
         if self._account is None:
-            if not held:
-                return
             self._account = self._listener.memory.account(self, self.host)
-        self._account.hold(held)
+        return self._account
 
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
+        if self._transport is NO_TRANSPORT:
+            return
         if self._writing:  # what is written may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
-        elif self._transport is NO_TRANSPORT:
-            return
         elif self._closing or self._output > self._unfinished:
             self._listener.reject(self, why, "memory")
             self.abort()
@@ -321,6 +326,7 @@ class AcceptedConnection(Reading):
         """
         self._listener.reject(self, why, "protocol")
         self._rejected = why
+        self._discard_input()
         give_up = getattr(self._server, "give_up", self.refuse)
         try:
             give_up(why)
@@ -366,8 +372,10 @@ class AcceptedConnection(Reading):
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
         self._writing = True
-        (self._tls or self._transport).write(data)
-        self._writing = False
+        try:
+            (self._tls or self._transport).write(data)
+        finally:
+            self._writing = False
         if unsent > OUTPUT_BYTES:
             self._count_output(self.unsent_bytes)
 
@@ -378,7 +386,7 @@ class AcceptedConnection(Reading):
 
     def close(self) -> None:
         """See `interfaces.Connection`."""
-        if self._closing:
+        if self._closing or self._refusing:  # the answer ends it
             return
         if self._frames is not None and not self._frames.closed:
             self._send(close_frame(1000))

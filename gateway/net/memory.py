@@ -6,8 +6,8 @@ half of `journal.memory_bytes`.  When they hold more, the *address* that holds m
 the connection that holds most of it: many small connections of one peer weigh as much as
 a large one, and nobody else pays for them.
 
-A share of it may be *read ahead* (`read_ahead`), which is never a reason to let go: nobody
-can do without what was read already, so there is a limit before the read instead.
+A share of it may be *read ahead* (`read_ahead`): it counts for its address like all else,
+but to read more of it is never a reason to let go, as there is a limit before each read.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class MemoryBudget:
         self._read_ahead_bytes = read_ahead_bytes
         self._ahead = 0
         self._addresses: dict[str, int] = {}
+        """What each holds, with what is read ahead of it …"""
+        self._ahead_of: dict[str, int] = {}
+        """… and that alone."""
         self._accounts: dict[Account, None] = {}
         self._freeing = False
 
@@ -49,16 +52,7 @@ class MemoryBudget:
 
     def changed(self, account: Account, change: int) -> None:
         """Count it.  May call anybody's `let_go`."""
-        address = account.address
-        total = self._addresses.get(address, 0) + change
-        if total:
-            self._addresses[address] = total
-        else:
-            del self._addresses[address]
-        if account.size:
-            self._accounts[account] = None
-        else:
-            del self._accounts[account]
+        self._count(account, change)
         if not self._reserve(change) and change > 0 and not self._freeing:
             self._freeing = True
             try:
@@ -66,25 +60,40 @@ class MemoryBudget:
             finally:
                 self._freeing = False
 
-    def read_ahead(self, held: int, size: int) -> bool:
-        """Whether a connection that *held* so much may read *size* bytes more ahead.
+    def ahead_changed(self, account: Account, change: int) -> None:
+        """Count it: so much more is read ahead, or less."""
+        self._count_ahead(account, change)
+        self._reserve(change)
 
-        It may have as much as it leaves to all others: the more there are, the less has
-        each, and there is always some for the next one.
+    def take_room(self, account: Account, size: int) -> bool:
+        """Count *size* bytes more as read ahead, if they may be.
+
+        A connection may have as much as it leaves to all others, and an address three
+        times that: the more there are, the less has each, and there is always some for
+        the next one.
         """
-        if held + size > self._read_ahead_bytes - self._ahead:
+        left = self._read_ahead_bytes - self._ahead - size
+        of_address = self._ahead_of.get(account.address, 0)
+        if account.ahead > left or of_address + size > 3 * left:
             return False
         if not self._reserve(size):
             self._reserve(-size)
             return False
-        self._ahead += size
+        account.ahead += size
+        self._count_ahead(account, size)
         return True
 
-    def free_ahead(self, size: int) -> None:
-        """So much less is read ahead; negative: more, as was read already."""
-        if size:
-            self._ahead -= size
-            self._reserve(-size)
+    def _count(self, account: Account, change: int) -> None:
+        _add(self._addresses, account.address, change)
+        if account.size or account.ahead:
+            self._accounts[account] = None
+        else:
+            self._accounts.pop(account, None)
+
+    def _count_ahead(self, account: Account, change: int) -> None:
+        self._ahead += change
+        _add(self._ahead_of, account.address, change)
+        self._count(account, change)
 
     def _free(self) -> None:
         """Let go of the largest until it is not too much any more."""
@@ -95,29 +104,41 @@ class MemoryBudget:
         address = max(self._addresses, key=self._addresses.__getitem__)
         largest = max(
             (one for one in self._accounts if one.address == address),
-            key=lambda one: one.size,
+            key=lambda one: one.size + one.ahead,
         )
         why = Refusal(
-            f"{largest.size} bytes of unfinished input or unread output, of "
-            f"{self._addresses[address]} from its address, the most while all "
+            f"{largest.size + largest.ahead} bytes of unfinished input or unread output, "
+            f"of {self._addresses[address]} from its address, the most while all "
             "connections together hold too many",
             key="journal.memory_bytes",
         )
         largest.holder.let_go(why)
         largest.hold(0)
+        largest.read_ahead(0)
+
+
+def _add(counts: dict[str, int], key: str, change: int) -> None:
+    """What is 0 is not kept."""
+    total = counts.get(key, 0) + change
+    if total:
+        counts[key] = total
+    else:
+        counts.pop(key, None)
 
 
 class Account:
     """What one connection holds."""
 
-    __slots__ = ("_budget", "address", "holder", "size")
+    __slots__ = ("_budget", "address", "ahead", "holder", "size")
 
     def __init__(self, budget: MemoryBudget, holder: _Holder, address: str) -> None:
         self.holder = holder
         self.address = address
         """Whom it counts for: an IPv4 address, an IPv6 network, `unix`."""
         self.size = 0
-        """Bytes."""
+        """Bytes of unfinished input and unread output."""
+        self.ahead = 0
+        """Bytes that are read ahead, and the room for the next read."""
         self._budget = budget
 
     def hold(self, size: int) -> None:
@@ -125,3 +146,13 @@ class Account:
         change, self.size = size - self.size, size
         if change:
             self._budget.changed(self, change)
+
+    def take_room(self, size: int) -> bool:
+        """Count room to read *size* bytes more ahead; false: there is none now."""
+        return self._budget.take_room(self, size)
+
+    def read_ahead(self, size: int) -> None:
+        """So much of it is read ahead now, with the room for the next read."""
+        change, self.ahead = size - self.ahead, size
+        if change:
+            self._budget.ahead_changed(self, change)

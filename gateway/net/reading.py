@@ -18,6 +18,7 @@ from gateway.net.transport import Peer, has_input, look_at_peer
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
+    from gateway.net.memory import Account
 
 __all__ = ["READ_BYTES", "Reading"]
 
@@ -35,10 +36,12 @@ class Reading(Handshake):
         "_ahead",
         "_busy",
         "_closed_since",
+        "_ending",
         "_half_closed",
         "_over",
         "_paused",
         "_turn_due",
+        "_unfinished",
     )
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
@@ -53,7 +56,11 @@ class Reading(Handshake):
         self._over = False
         """The peer's end is known, and not all input before it is delivered."""
         self._closed_since: float | None = None
-        """Since when its FIN is known, behind input that we do not read; or None."""
+        """Since when its FIN is known, behind input that is undelivered; or None."""
+        self._ending = False
+        """Its server takes no more, or soon will not: nothing is read ahead for it."""
+        self._unfinished = 0
+        """Bytes of input that its server holds, as that says."""
 
     @abstractmethod
     def close(self) -> None:
@@ -64,6 +71,11 @@ class Reading(Handshake):
     def _withheld(self) -> bool:
         """It is not to be read, whatever its server says."""
 
+    @property
+    @abstractmethod
+    def _memory(self) -> Account:
+        """Its part of the daemon's memory."""
+
     # The peer's end
 
     def readConnectionLost(self) -> None:
@@ -71,7 +83,7 @@ class Reading(Handshake):
 
         It may still read: one that waits for an acknowledgement gets it first.
         """
-        if not self._delivers_later:
+        if not self._has_undelivered:
             self._input_over()
         elif self._layered and self._listener.acknowledges:
             self._transport.loseConnection()
@@ -91,7 +103,7 @@ class Reading(Handshake):
         So what is not delivered yet is not acknowledged any more: it is dropped, unless
         nothing of its kind is acknowledged.
         """
-        if self._delivers_later and not self._listener.acknowledges:
+        if self._has_undelivered and not self._listener.acknowledges:
             self._over = True
             self._read_or_not()
         else:
@@ -103,24 +115,33 @@ class Reading(Handshake):
         return self._tls is not None or self._frames is not None
 
     @property
-    def _delivers_later(self) -> bool:
+    def _has_undelivered(self) -> bool:
         """There is, or may be, input that the server has not had or not used."""
         later = self._paused or self._turn_due or self._ahead is not None
         return later and not self._closing
 
-    def _peer_gave_up(self, now: float) -> bool:
+    def _look(self) -> Peer:
+        """Ask the socket of a peer that is not read; read ahead if it has more to say."""
+        peer = look_at_peer(self._transport)
+        if self._paused and not (self._withheld or self._ending):
+            self._read_ahead(peer)
+        return peer
+
+    def _gave_up(self, peer: Peer, now: float) -> bool:
         """Whether nobody waits any more for what we do not read at the moment.
 
-        A peer that closed will not hear its acknowledgement: it sends again elsewhere,
-        and what is unread here would be stored twice.  From one that has more to say a
-        paused connection reads ahead.
+        A peer that closed may not hear its acknowledgement: it sends again elsewhere, and
+        what is not submitted here would be stored twice.  If all is, it may wait for its
+        acknowledgements, with one direction closed.
         """
-        peer = look_at_peer(self._transport)
-        if self._paused and not self._withheld:
-            self._read_ahead(peer)
-        if peer is not Peer.CLOSED or not self._listener.acknowledges:
+        acknowledges = self._listener.acknowledges
+        if peer is Peer.GONE:
+            # Not if we have all that it sent, and nobody sends that again.
+            return acknowledges or not self._over
+        unread = self._unfinished > 0 or self._turn_due or self.unread_input
+        if not (peer is Peer.CLOSED and acknowledges and unread):
             self._closed_since = None
-            return peer is Peer.GONE
+            return False
         if self._closed_since is None:
             self._closed_since = now
         return now - self._closed_since >= _CLOSED_SECONDS
@@ -136,8 +157,7 @@ class Reading(Handshake):
         """See `interfaces.Connection`."""
         self._paused = False
         self._closed_since = None
-        if (self._ahead is not None or self._over) and not self._closing:
-            self._listener.turns.add(self)
+        self._ask_to_deliver()
         self._read_or_not()
 
     def again(self) -> None:
@@ -150,25 +170,33 @@ class Reading(Handshake):
     def take_turn(self) -> None:
         """It is this connection's turn."""
         asked, self._turn_due = self._turn_due, False
-        if not self._closing:
-            if asked:
-                self._deliver(b"")
-            elif not (self._paused or self._deliver_ahead()):
-                self._delivered()
-                return
+        if asked and not self._closing:
+            self._deliver(b"")
+        elif self._may_deliver and not self._deliver_ahead():
+            self._delivered()
+            return
         if not self._turn_due:
             self._read_or_not()
-        if not (self._paused or self._closing) and (self._ahead or self._over):
+        self._ask_to_deliver()
+
+    @property
+    def _may_deliver(self) -> bool:
+        """Nothing is against it to deliver what was read ahead."""
+        return not (self._paused or self._closing or self._withheld)
+
+    def _ask_to_deliver(self) -> None:
+        """Wait for a turn, if something was read ahead that may be delivered."""
+        if (self._ahead is not None or self._over) and self._may_deliver:
             self._listener.turns.add(self)
 
     def _read_or_not(self) -> None:
         """Tell the transport whether to read, for all the reasons there are not to."""
         ahead = self._ahead
         if ahead is not None and not self._paused:
-            ahead.stop()
+            ahead.give_room_back()
         held = self._turn_due or self._over or self._withheld
         if self._paused or ahead is not None:
-            held = held or ahead is None or not ahead.reading
+            held = held or ahead is None or not ahead.has_room
         if self._closing or not held:
             self._transport.resumeProducing()
         else:
@@ -184,14 +212,13 @@ class Reading(Handshake):
         if self._closing:
             return
         ahead = self._ahead = self._ahead or self._new_ahead()
-        reading = ahead.reading
+        had_room = ahead.has_room
         ahead.add(data)
-        if not (reading and self._paused and ahead.read_on()):
+        if not (had_room and self._paused and ahead.take_room()):
             self._read_or_not()
 
     def _new_ahead(self) -> ReadAhead:
-        listener = self._listener
-        return ReadAhead(listener.memory, listener.limits.read_ahead_bytes)
+        return ReadAhead(self._memory, self._listener.limits.read_ahead_bytes)
 
     def _read_ahead(self, peer: Peer) -> None:
         """Read on while the server takes nothing, as long as the peer sends."""
@@ -202,11 +229,18 @@ class Reading(Handshake):
             ahead.rest()
         else:
             ahead = ahead or self._new_ahead()
-            if not ahead.read_on():
+            if not ahead.take_room():
                 return
             self._ahead = ahead
             self._transport.bufferSize = STEP
         self._read_or_not()
+
+    def _read_no_further_ahead(self) -> None:
+        """Its server will end: what was read ahead stays, if it should go on first."""
+        self._ending = True
+        if self._ahead is not None:
+            self._ahead.give_room_back()
+            self._read_or_not()
 
     def _deliver_ahead(self) -> bool:
         """Deliver one read of it; false: there is nothing left."""
@@ -229,6 +263,8 @@ class Reading(Handshake):
 
     def _discard_input(self) -> None:
         super()._discard_input()
+        self._ending = True
+        self._over = False
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.drop()

@@ -86,6 +86,32 @@ def test_of_one_address_the_largest_goes(budget: Budget) -> None:
     assert budget.held == 30
 
 
+def test_what_is_read_ahead_counts_for_its_address(budget: Budget) -> None:
+    """Whoever has much of it lets go first, and of that."""
+    greedy = [budget.account(f"greedy-{n}", "198.51.100.7") for n in range(3)]
+    honest = budget.account("honest", "192.0.2.1")
+    for number, one in enumerate(greedy):
+        one.read_ahead(20 + number)
+    honest.hold(50)
+    assert budget.gone == ["greedy-2"]
+    assert budget.held == 20 + 21 + 50
+    assert str(budget.holders[2].why).startswith("22 bytes")
+
+
+def test_one_address_leaves_room_to_read_ahead(budget: Budget) -> None:
+    """However many connections it has, others are read ahead, too."""
+    budget.budget = MemoryBudget(budget._reserve, 100)
+    greedy = [budget.account(f"greedy-{n}", "198.51.100.7") for n in range(50)]
+    for _ in range(50):
+        for one in greedy:
+            one.take_room(1)
+    assert budget.held == 75
+    for number in range(3):
+        other = budget.account(f"other-{number}", f"192.0.2.{number}")
+        assert other.take_room(2)
+    assert budget.gone == []
+
+
 def test_an_ipv6_network_is_one_address(budget: Budget) -> None:
     """A peer has 2^64 addresses of its own."""
     honest = budget.account("honest", "2001:db8:1::1")
@@ -260,6 +286,30 @@ def test_an_acknowledgement_in_hand_is_written_first(
     net.clock.advance(0)
     assert peer.got() == b"acknowledged"
     assert peer.transport.finished
+
+
+def test_a_write_that_fails_does_not_keep_it_from_letting_go(
+    make_net: MakeNet, budget: Budget
+) -> None:
+    """Nor does it try for ever: once the connection is lost, all is let go."""
+    net = make_net(keep, keywords={"memory": budget.budget})
+    peer = net.peer()
+    peer.send(bytes(60))
+
+    def write(data: bytes) -> None:
+        raise OSError("unwritable")
+
+    peer.transport.write = write
+    with pytest.raises(OSError, match="unwritable"):
+        net.server.connection.write(b"acknowledged")
+    peer.connection.let_go(Refusal("too much"))
+    assert peer.transport.finished
+
+    peer.connection._writing = True
+    peer.lose()
+    before = len(net.clock.getDelayedCalls())
+    peer.connection.let_go(Refusal("too much"))
+    assert len(net.clock.getDelayedCalls()) == before
 
 
 def test_who_has_to_let_go_is_told_of_at_once(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from wsproto.events import BytesMessage, CloseConnection
 
+from gateway.interfaces import Refusal
 from gateway.net.memory import MemoryBudget
 from gateway.net.read_ahead import STEP
+from gateway.protocols.pressure import Valve
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Journal, Log
+from gateway.testing.reactor import QueuedReactor
+from sections import journal_settings
 
 Make = Callable[..., Any]
 
@@ -34,6 +41,10 @@ class Kernel:
 
     def fin(self) -> None:
         self._theirs.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Both directions are shut: what that looks like to poll()."""
+        self._theirs.close()
 
     def close(self) -> None:
         self._ours.close()
@@ -59,10 +70,14 @@ class Room:
     def __init__(self, most: int = 64 << 20) -> None:
         self.held = 0
         self.full = False
+        self.on_less: Callable[[], None] | None = None
         self.budget = MemoryBudget(self._reserve, most)
 
     def _reserve(self, change: int) -> bool:
         self.held += change
+        if change < 0 and self.on_less is not None:
+            on_less, self.on_less = self.on_less, None
+            on_less()
         return not self.full
 
 
@@ -439,3 +454,139 @@ def test_input_that_comes_while_paused_waits(make_paused: Make, room: Room) -> N
     assert not reads(peer)
     go_on(net)
     assert net.server.data == b"xlate"
+
+
+def test_room_that_is_given_back_may_be_the_peers_own(
+    held: Make, kernel: Callable[[Any], Kernel], room: Room
+) -> None:
+    """Its server goes on in that very moment, when the journal has room again: nothing
+    is given back twice.
+    """
+    net, peer = held()
+    room.on_less = net.server.connection.resume
+    kernel(peer)
+    net.pass_time(8)
+    assert room.held == 0
+
+    net.server.connection.pause()
+    peer.transport.fileno = type(peer.transport)().fileno
+    net.pass_time(3)
+    net.server.act = lambda connection, data: None
+    room.on_less = net.server.connection.resume
+    peer.send(b"y")
+    net.clock.advance(0)
+    assert net.server.data == b"xy"
+    assert room.held == 0
+
+
+def test_any_number_of_peers_go_on_at_once(make_net: Make, tmp_path: Path) -> None:
+    """When the journal has room again, which each makes some more of."""
+    journal = Journal(
+        Log(tmp_path, RealDisk(), 1),
+        reactor=QueuedReactor(),
+        **journal_settings(),
+        on_sealed=pytest.fail,
+        on_fatal=pytest.fail,
+    )
+    net = make_net(keywords={"memory": MemoryBudget(journal.reserve)})
+    valves: list[Valve] = []
+    net.act = lambda connection, data: valves[int(data)].regulate(0)
+    peers = [net.peer(f"192.0.2.{n % 9}") for n in range(300)]
+    for server in net.servers:
+        number = len(valves)
+        regulate = lambda n=number: valves[n].regulate(0)  # noqa: E731 - one line
+        valves.append(Valve(server.connection, journal, 1000, regulate))
+    journal.hold("spool", "full")
+    for number, peer in enumerate(peers):
+        peer.send(b"%d" % number)
+    net.pass_time(3)
+    assert all(map(reads, peers))
+    journal.hold("spool", None)
+    assert not any(valve.paused for valve in valves)
+    net.clock.advance(0)
+    assert all(map(reads, peers))
+    assert journal.reserve(0)
+    assert journal._reserved == 0
+
+
+def test_a_peer_that_does_not_read_is_not_answered(held: Make) -> None:
+    """What was read ahead of it waits until it has read the answers so far."""
+    net, peer = held()
+    for _ in range(3):
+        peer.send(bytes(STEP))
+    net.server.act = lambda connection, data: peer.stop_reading()
+    net.server.connection.resume()
+    net.clock.advance(0)
+    assert len(net.server.data) == 1 + STEP
+    net.server.act = lambda connection, data: None
+    peer.transport.unsent = 0
+    peer.transport.producer.resumeProducing()
+    net.clock.advance(0)
+    assert len(net.server.data) == 1 + 3 * STEP
+    assert reads(peer)
+
+
+def test_an_answer_waits_for_its_penalty_though_a_fin_was_read(held: Make) -> None:
+    """Wrong credentials, the FIN right behind them, and both read ahead."""
+    net, peer = held()
+    for _ in range(20):
+        net.listener.penalties.add("192.0.2.1")
+    peer.send(b"token")
+    peer.fin()
+
+    def act(connection: Any, data: bytes) -> None:
+        connection.busy(True)
+        connection.busy(False)
+        raise Refusal("wrong token", reply=b"no", wrong_credentials=True)
+
+    net.server.act = act
+    net.server.connection.resume()
+    net.clock.advance(0)
+    assert not peer.transport.disconnecting
+    assert peer.got() == b""
+    net.pass_time(60)
+    assert peer.got() == b"no"
+    assert peer.transport.disconnecting
+
+
+def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(
+    held: Make, kernel: Callable[[Any], Kernel]
+) -> None:
+    """All of it is here, as its end is."""
+    net, peer = held(acknowledges=False)
+    peer.send(b"lines")
+    peer.fin()
+    kernel(peer).reset()
+    net.pass_time(10)
+    go_on(net)
+    assert net.server.data == b"xlines"
+    assert peer.transport.disconnecting
+
+
+def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) -> None:
+    """It answers what it has, and takes no more: told to let go, or to drain."""
+    net, peer = held()
+    peer.send(b"dropped")
+    net.server.give_up = lambda why: net.server.connection.pause()
+    peer.connection.let_go(Refusal("too much"))
+    assert room.held == 0
+    net.pass_time(10)
+    assert not reads(peer)
+    assert room.held == 0
+
+    other = net.peer()
+    other.send(b"x")
+    net.pass_time(3)
+    other.send(b"y")
+    assert reads(other)
+    server = net.server
+    server.drain = lambda: None
+    net.drain()
+    assert not reads(other)
+    net.pass_time(1)
+    assert not reads(other)
+    assert room.held == 1
+    server.act = lambda connection, data: None
+    server.connection.resume()
+    net.clock.advance(0)
+    assert server.data == b"xy"

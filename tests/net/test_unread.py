@@ -160,6 +160,21 @@ def test_a_peer_that_closed_is_given_up(make_paused: Make) -> None:
     ours.close()
 
 
+def test_a_half_closed_peer_waits_for_its_acknowledgement(make_paused: Make) -> None:
+    """It has closed its own direction, and all that it sent is submitted."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
+    net.server.connection.busy(True)
+    theirs.shutdown(socket.SHUT_WR)
+    net.pass_time(60)
+    assert not peer.transport.disconnected
+    net.server.connection.hold(7)  # an unfinished message, or one that waits for room
+    net.pass_time(3)
+    assert not peer.transport.disconnected
+    net.pass_time(8)
+    assert peer.transport.disconnected
+    ours.close()
+
+
 def test_a_peer_that_is_read_again_is_not(make_paused: Make) -> None:
     """Its FIN comes behind its data, as ever."""
     net, peer, ours, theirs = paused_beside_a_socket(make_paused)
