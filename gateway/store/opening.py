@@ -140,7 +140,8 @@ def open_node(
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
-    link = _newest_link(catalog, published, disk, mark)
+    poison = directories.root / "poison"
+    link = _newest_link(catalog, (*published, poison), disk, mark)
     catalog.note(link)
     if this is not before:
         this.save(journal, disk)
@@ -202,12 +203,17 @@ def _foreign_to_journal(journal: Path, disk: Disk) -> Iterator[str]:
 def _newest_link(
     catalog: Catalog, directories: Iterable[Path], disk: Disk, mark: Mark
 ) -> Link:
-    """The link of the newest file: of its line, or else of the file, or of the mark."""
+    """The link of the newest file: of its line, or else of the mark, or of the file.
+
+    The file is the last to ask: it may have been damaged since, as those in `poison/` were.
+    """
     newest = catalog.newest
     if newest is None:
         return Link(0, NOTHING)
     if newest.sha256:
         return Link(newest.last, newest.sha256)
+    if mark.link and mark.published == newest.last:
+        return Link(newest.last, mark.link)
     for directory in directories:
         for name in (newest.hidden, newest.name):
             # Spark's job moves files while we look.
@@ -215,7 +221,7 @@ def _newest_link(
                 data, readable = read_patiently(disk, directory / name)
                 if readable:
                     return Link(newest.last, hashlib.sha256(data).hexdigest())
-    return Link(newest.last, mark.link if mark.published == newest.last else "")
+    return Link(newest.last, "")
 
 
 def _needed(found: Recovered, catalog: Catalog, *, keep: bool) -> set[str]:

@@ -111,12 +111,15 @@ def test_each_file_has_the_link_of_the_one_before(
     ]
 
 
-@pytest.mark.parametrize("where", ["spool", "archive"])
+@pytest.mark.parametrize("where", ["spool", "archive", "poison"])
 def test_a_catalog_that_is_gone_breaks_no_chain(
     start: Callable[[], Opened], directories: Directories, where: str
 ) -> None:
     """Nor one of an earlier version: the newest file is read for its link."""
-    path = publish(start(), b"a,b")
+    opened = start()
+    path = publish(opened, b"a,b")
+    opened.marker.write(Mark(2, 2, 2), now=True)
+    (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     (directories.journal_of("gw") / "catalog").unlink()
     link = sha256(path)
@@ -141,6 +144,22 @@ def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
     path.unlink()
     after = publish(start(), b"c")
     assert said(after, b"gateway.previous") == (link or None)
+
+
+@pytest.mark.parametrize("where", ["spool", "poison"])
+def test_the_mark_knows_better_than_a_file_that_was_damaged(
+    start: Callable[[], Opened], directories: Directories, where: str
+) -> None:
+    """The next file names what was published, so that the damage shows."""
+    opened = start()
+    path = publish(opened, b"a,b")
+    link = sha256(path)
+    opened.marker.write(Mark(2, 2, 2, link), now=True)
+    (directories.journal_of("gw") / "catalog").unlink()
+    (directories.root / where).mkdir(exist_ok=True)
+    path = path.rename(directories.root / where / path.name)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert said(publish(start(), b"c"), b"gateway.previous") == link
 
 
 def test_what_was_hidden_in_a_crash_keeps_its_link(

@@ -16,6 +16,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
 from gateway.store.mark import NAME as MARK
+from gateway.store.mark import Mark
 from gateway.store.opening import Opened, open_node
 from gateway.store.spool.catalog_lines import entries
 
@@ -181,7 +182,7 @@ def test_a_lost_id_is_found_in_the_catalog(tmp_path: Path, damage: str) -> None:
 
 def test_a_directory_of_an_earlier_version_gets_one(tmp_path: Path) -> None:
     """At its first start, without a word; its old files are nobody else's."""
-    publish(tmp_path, b"a")
+    publish(tmp_path, b"a").marker.write(Mark(1, 1, 1), now=True)
     first = current(tmp_path)
     path = tmp_path / "journal/gw" / INCARNATION[0]
     path.unlink()
