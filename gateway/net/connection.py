@@ -122,6 +122,10 @@ class AcceptedConnection(Reading):
 
     def connectionLost(self, reason: Failure) -> None:
         """See IProtocol."""
+        later = self._listener.clock.callLater
+        if self._outlives(lambda: later(0, self.connectionLost, reason)):
+            self._stalled_since = None
+            return
         self._closing = True
         self._discard_input()
         self._listener.turns.remove(self)

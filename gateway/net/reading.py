@@ -10,11 +10,12 @@ only then the end that came behind it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gateway.net.handshake import Handshake
 from gateway.net.read_ahead import STEP, ReadAhead
-from gateway.net.transport import Peer, has_input, look_at_peer
+from gateway.net.transport import LostTransport, Peer, has_input, look_at_peer
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
@@ -120,6 +121,26 @@ class Reading(Handshake):
         later = self._paused or self._turn_due or self._ahead is not None
         return later and not self._closing
 
+    @property
+    def _has_unused(self) -> bool:
+        """There is input that the server has not submitted; maybe part of a message."""
+        return self._unfinished > 0 or self._turn_due or self.unread_input
+
+    def _outlives(self, ended: Callable[[], object]) -> bool:
+        """Its transport is lost: whether it goes on, for what nobody sends again.
+
+        If so, *ended* is called once its server has had all that was read ahead.
+        """
+        if (
+            self._listener.acknowledges
+            or not self._has_undelivered
+            or not self._has_unused
+        ):
+            return False
+        self._over = self._half_closed = True
+        self._transport = LostTransport(ended)
+        return True
+
     def _look(self) -> Peer:
         """Ask the socket of a peer that is not read; read ahead if it has more to say."""
         peer = look_at_peer(self._transport)
@@ -128,18 +149,17 @@ class Reading(Handshake):
         return peer
 
     def _gave_up(self, peer: Peer, now: float) -> bool:
-        """Whether nobody waits any more for what we do not read at the moment.
+        """Whether nobody waits any more for what its server has not submitted.
 
         A peer that closed may not hear its acknowledgement: it sends again elsewhere, and
-        what is not submitted here would be stored twice.  If all is, it may wait for its
-        acknowledgements, with one direction closed.
+        what is unused here would be stored twice.  If nothing is, it may wait for its
+        acknowledgements, with one direction closed.  What is not acknowledged nobody sends
+        again: that is kept, even of a peer that is gone.
         """
         acknowledges = self._listener.acknowledges
         if peer is Peer.GONE:
-            # Not if we have all that it sent, and nobody sends that again.
-            return acknowledges or not self._over
-        unread = self._unfinished > 0 or self._turn_due or self.unread_input
-        if not (peer is Peer.CLOSED and acknowledges and unread):
+            return acknowledges or not self._has_unused
+        if not (peer is Peer.CLOSED and acknowledges and self._has_unused):
             self._closed_since = None
             return False
         if self._closed_since is None:

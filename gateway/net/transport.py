@@ -12,11 +12,13 @@ import socket
 import struct
 import termios
 from array import array
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 __all__ = [
     "NO_TRANSPORT",
+    "LostTransport",
     "Peer",
     "Transport",
     "address_text",
@@ -89,13 +91,33 @@ class _NoTransport:
 NO_TRANSPORT: Transport = _NoTransport()
 
 
+class LostTransport(_NoTransport):
+    """In place of one that is lost, whose connection has input to deliver first.
+
+    *ended* is called once, when the connection is done.
+    """
+
+    def __init__(self, ended: Callable[[], object]) -> None:
+        self._ended: Callable[[], object] | None = ended
+
+    def loseConnection(self) -> None:
+        """It is done."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+
+    def abortConnection(self) -> None:
+        """It is done."""
+        self.loseConnection()
+
+
 def address_text(host: str, port: int) -> str:
     """`192.0.2.1:5044`, `[2001:db8::1]:5044`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Peer(Enum):
-    """What a socket that nobody reads at the moment says of its peer."""
+    """What a socket says of its peer, though its server takes nothing at the moment."""
 
     THERE = "there"
     HEARD = "heard"
@@ -108,8 +130,11 @@ class Peer(Enum):
 
 def look_at_peer(transport: Transport) -> Peer:
     """Ask the socket: the reactor does not look at one that is paused."""
+    descriptor = transport.fileno()
+    if descriptor < 0:
+        return Peer.GONE
     poll = select.poll()
-    poll.register(transport.fileno(), select.POLLRDHUP | select.POLLIN)
+    poll.register(descriptor, select.POLLRDHUP | select.POLLIN)
     found = sum(events for _, events in poll.poll(0))
     if found & ~(select.POLLRDHUP | select.POLLIN):
         return Peer.GONE

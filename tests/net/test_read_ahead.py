@@ -563,6 +563,47 @@ def test_a_reset_behind_an_end_loses_nothing_that_nobody_sends_again(
     assert peer.transport.disconnecting
 
 
+def test_of_a_lost_peer_that_waits_for_no_answer_all_is_delivered(
+    held: Make, room: Room
+) -> None:
+    """Its lines are nowhere else any more; then the server hears of its end."""
+    net, peer = held(acknowledges=False)
+    peer.send(bytes(STEP))
+    peer.send(b"lines")
+    peer.stop_reading()
+    peer.lose()
+    net.pass_time(60)
+    assert not net.server.gone
+    assert net.listener.connections == 1
+    go_on(net)
+    assert net.server.data == b"x" + bytes(STEP) + b"lines"
+    net.clock.advance(0)
+    assert net.server.gone
+    assert net.listener.connections == 0
+    assert room.held == 0
+
+
+def test_who_is_lost_does_not_outlive_the_daemon(held: Make) -> None:
+    """Its server ends as that of any other."""
+    net, peer = held(acknowledges=False)
+    peer.send(b"lines")
+    peer.lose()
+    net.drain()
+    net.pass_time(1)
+    assert net.server.gone
+    assert net.drained
+
+
+def test_a_reset_of_who_waits_for_no_answer_ends_it_if_nothing_is_unread(
+    held: Make, kernel: Callable[[Any], Kernel]
+) -> None:
+    """Though its server is paused: there is nothing to keep."""
+    net, peer = held(acknowledges=False)
+    kernel(peer).reset()
+    net.pass_time(3)
+    assert peer.transport.disconnected
+
+
 def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) -> None:
     """It answers what it has, and takes no more: told to let go, or to drain."""
     net, peer = held()
