@@ -44,8 +44,8 @@ _CALLS = (
     "set_times", "read", "names",
 )  # fmt: skip
 _DRAIN_SECONDS = 900.0
-_SMALL_DISK = (4 << 20) + 150_000
-"""What the spool leaves free, and a little more."""
+_SMALL_DISK = (4 << 20) + 300_000
+"""What the spool leaves free, and room for state files twice and a few batches."""
 _DRAIN_STEPS = 60_000
 
 
