@@ -71,7 +71,7 @@ class Journal(Protocol):
 
     @property
     def full(self) -> bool:
-        """No more for now: whoever feeds it stops reading its socket."""
+        """No more for now: whoever feeds it takes no more of its connection."""
 
     @property
     def why_full(self) -> str | None:
@@ -178,7 +178,7 @@ class Connection(Protocol):
     def pause(self) -> None:
         """Deliver nothing more until `resume`; nested calls do not count up.
 
-        After some seconds the network reads on into memory, within its limits.
+        Within some seconds the network reads on into memory, within its limits.
         """
 
     def resume(self) -> None:
@@ -200,7 +200,7 @@ class Connection(Protocol):
 
     @property
     def unread_input(self) -> bool:
-        """The peer has sent what was not read from its socket yet."""
+        """The peer has sent what is not delivered: it is in its socket, or read ahead."""
 
     def refuse(self, why: Refusal) -> None:
         """Log once (peer, rule, limit, key), send the reply, close."""

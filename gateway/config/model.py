@@ -153,11 +153,12 @@ class Limits(Section):
     )
     unacknowledged_bytes: ByteCount = Field(
         default=32 * MiB,
-        description="Stop reading a connection with this much not yet on disk (size)",
+        description="Take no more of a connection with this much not yet on disk (size)",
     )
     read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
         default=8 * MiB,
-        description="Of a connection whose messages wait, read into memory (size)",
+        description="Read ahead of a connection whose messages wait (size); "
+        "below 64KiB: nothing",
     )
     minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
         default=128,

@@ -209,7 +209,7 @@ class Handshake(ABC):
         elif found is not None or listener.upgrades:
             self._mismatch(found, head, tls=False)
         else:
-            self._next(_arrived)
+            self._next(_pass_on)
             if self._server is None:
                 self._serve()
         if not self._closing:
@@ -270,7 +270,7 @@ class Handshake(ABC):
         self._reject(mismatch(found, head, expected), "language")
 
 
-def _arrived(connection: Handshake, data: bytes) -> None:
+def _pass_on(connection: Handshake, data: bytes) -> None:
     """The last step: all is set up."""
     connection.arrived(data)
 

@@ -69,8 +69,8 @@ class MemoryBudget:
         """Count *size* bytes more as read ahead, if they may be.
 
         A connection may have as much as it leaves to all others, and an address three
-        times that: the more there are, the less has each, and there is always some for
-        the next one.
+        times that: the more there are, the less has each, and nobody takes all that is
+        left.
         """
         left = self._read_ahead_bytes - self._ahead - size
         of_address = self._ahead_of.get(account.address, 0)

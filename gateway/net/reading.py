@@ -1,9 +1,9 @@
 """When a connection's bytes reach its server: pauses, turns, and the peer's end.
 
 A server pauses its connection while it takes nothing, and asks for more turns while it
-has input left (`turns`).  After some seconds of a pause the connection is read on, into
-memory (`read_ahead`), so that a sender can finish what it is writing, and so that its end
-is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
+has input left (`turns`).  A connection that is found paused, at a look every few seconds,
+is read on into memory (`read_ahead`), so that a sender can finish what it is writing, and
+so that its end is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
 only then the end that came behind it.
 """
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["READ_BYTES", "Reading"]
 
 READ_BYTES = 1 << 18
-"""Of one read."""
+"""Of one read; and of unsent output, above which a peer counts as not reading, as Twisted
+has one number for both.  What is read ahead comes in steps (`read_ahead.STEP`)."""
 _CLOSED_SECONDS = 5.0
 """A peer that closed while we do not read it is given up after so long."""
 
@@ -99,10 +100,11 @@ class Reading(Handshake):
             self._transport.loseConnection()
 
     def _peer_ended(self) -> None:
-        """The peer said in TLS or WebSocket that nothing more comes; nor will it listen.
+        """The peer said in TLS or WebSocket that nothing more comes; it is answered so.
 
-        So what is not delivered yet is not acknowledged any more: it is dropped, unless
-        nothing of its kind is acknowledged.
+        TLS 1.3 would let us go on writing (RFC 8446 §6.1), TLS 1.2 and WebSocket do not.
+        What is not delivered yet will not be acknowledged, and is dropped, unless nothing
+        of its kind is acknowledged.
         """
         if self._has_undelivered and not self._listener.acknowledges:
             self._over = True
@@ -112,7 +114,7 @@ class Reading(Handshake):
 
     @property
     def _layered(self) -> bool:
-        """The peer can not close one direction alone."""
+        """An end of the peer's is the end of both directions, as we answer it."""
         return self._tls is not None or self._frames is not None
 
     @property

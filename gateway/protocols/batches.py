@@ -5,7 +5,7 @@
 
 A protocol brings a `Session`, which makes batches of bytes without I/O, and `BatchListener`
 does the rest: it stores each batch, writes its acknowledgement once it is durable and
-never before an earlier one's, stops reading while the journal is full or too much is not
+never before an earlier one's, takes no more while the journal is full or too much is not
 durable, and closes a connection whose batch can not be stored.  Where a protocol has no
 acknowledgements they are empty, and all else is the same.
 

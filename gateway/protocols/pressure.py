@@ -1,4 +1,4 @@
-"""Back-pressure from the journal to one connection's socket, for every protocol."""
+"""Back-pressure from the journal to one connection, for every protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Valve"]
 class Valve:
     """Pauses a connection while the journal is full, or has too much of it to store.
 
-    The connection is read again when there is room, and half of its limit is free.
+    The connection goes on when there is room, and half of its limit is free.
 
     *limit* is `limits.unacknowledged_bytes`.
 

@@ -2,7 +2,7 @@
 
 A window is acknowledged once it is durable, and never before an earlier one.  A v2
 writer that waits gets a keepalive, `2A 00000000`, every `options.keepalive_interval`,
-whether its window is in the journal's hands, half read, or still in the kernel.
+whether its window is in the journal's hands, half taken, or not looked at yet.
 A v1 writer would take that for its acknowledgement, so it gets none.  After
 `options.stall_timeout` without progress the connection is closed, and what the journal
 has not taken of it is withdrawn, so that its writer tries another reader.  While the
