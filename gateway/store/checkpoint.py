@@ -79,7 +79,8 @@ class Checkpoint:
 
     Call it from the reactor's thread.  Without memories it does nothing.
 
-    *in_thread* is `twisted.internet.threads.deferToThread`.
+    *in_thread* is `twisted.internet.threads.deferToThread`; there *remove_segment* is
+    called (`gateway.store.spool.Publisher.remove`).
 
     Saves *interval* seconds after there is a segment to remove, or as soon as
     those have *most_bytes* and are some times larger than what has to be written.
@@ -92,6 +93,7 @@ class Checkpoint:
     _disk: Disk
     _clock: IReactorTime
     _in_thread: Callable[..., Deferred[Any]]
+    _remove_segment: Callable[[Segment], None]
     _interval: float = 60.0
     _most_bytes: int = 128 * 2**20
 
@@ -259,7 +261,7 @@ class Checkpoint:
     def _remove(self, covered: Sequence[Segment]) -> None:
         """Step 3; what is removed already may be named again."""
         for sealed in covered:
-            self._disk.unlink(sealed.path)
+            self._remove_segment(sealed)
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}{_SUFFIX}"

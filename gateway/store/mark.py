@@ -36,6 +36,8 @@ class Mark(msgspec.Struct, frozen=True):
     """Events up to here are in files, says the catalog."""
     link: str = ""
     """The link of the last of these files (`gateway.store.digests`), if it is known."""
+    incarnation: str = ""
+    """Of the journal that had come so far (`gateway.store.incarnation`)."""
 
 
 def decode(data: bytes) -> Mark | None:

@@ -33,7 +33,12 @@ from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 
-__all__ = ["MissingProtocol", "Opened", "open_node"]
+__all__ = ["MissingJournal", "MissingProtocol", "Opened", "open_node"]
+
+_PUT_BACK = (
+    "{path}: lsns {first} to {last} were published as lost, or nobody knows by whom, and "
+    "it has them.  They are not published again; it is set aside as {name}.damaged"
+)
 
 
 class MissingProtocol(Unreadable):
@@ -45,6 +50,17 @@ class MissingProtocol(Unreadable):
             f"{directory} has batches of protocol {names}, which is not installed: "
             f"install the package that brings protocol {names} (an entry point in the "
             "group gateway.protocols) and start again; until then nothing is lost"
+        )
+
+
+class MissingJournal(Unreadable):
+    """All of a journal is gone, with events that are nowhere else."""
+
+    def __init__(self, journal: Path, first: int, last: int) -> None:
+        super().__init__(
+            f"{journal} has no journal, and lsns {first} to {last} were acknowledged and "
+            "are in no file: mount its disk, or correct journal.directory.  If it is lost: "
+            f"make an empty file {journal / CATALOG[0]} to go on without them"
         )
 
 
@@ -83,7 +99,7 @@ class Opened:
         durable = given if given >= self.first_lsn else self.durable_lsn
         published, link = self.publisher.published_lsn, self.publisher.link
         known = link.sha256 if link.last_lsn == published else ""
-        return Mark(given, durable, published, known)
+        return Mark(given, durable, published, known, self.publisher.incarnation)
 
 
 def _ignore(losses: Sequence[Loss], repairs: Sequence[str]) -> None:
@@ -108,8 +124,8 @@ def open_node(
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.
     *tell* is told of losses and repairs before any file is changed, and whatever happens
-    then.  Raises `MissingProtocol`,
-    `Unreadable`, `segment.OtherFormat`, OSError.
+    then.  Raises `MissingJournal`, `MissingProtocol`, `Unreadable`,
+    `segment.OtherFormat`, OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
     for path in (journal, directories.spool, directories.archive, state):
@@ -125,6 +141,8 @@ def open_node(
     except Damaged as why:
         raise Unreadable(str(why)) from None
     given = max(catalog.last_lsn, last_lsn(node, names))
+    if mark.durable > given and not any(_ours_in(journal, disk)):
+        raise MissingJournal(journal, given + 1, mark.durable)
     found = examine(journal, disk, given=given, durable=mark.durable)
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
@@ -135,6 +153,18 @@ def open_node(
     known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, names))
     if in_tables > known:
         repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
+    if not this.knows(mark.incarnation):
+        catalog.doubt()
+    repairs += [
+        _PUT_BACK.format(
+            path=each.path,
+            first=each.first_lsn,
+            last=each.last_lsn,
+            name=each.path.name,
+        )
+        for each in found.segments
+        if not catalog.has_all_of(each)
+    ]
     repairs += lineage.strangers(this, node, catalog, published, disk)
     tell(found.losses, repairs)
     keep = remembering or bool(remembered)
@@ -192,12 +222,18 @@ def open_node(
     )
 
 
-def _foreign_to_journal(journal: Path, disk: Disk) -> Iterator[str]:
+def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
+    """The names of the files there that make a journal."""
+    fixed = (*CATALOG, *incarnation.INCARNATION)
     for name in disk.names(journal):
-        fixed = (*CATALOG, *incarnation.INCARNATION)
         ours = parse_name(name.removesuffix(DAMAGED)) or name in fixed
-        if not (ours and disk.is_file(journal / name)):
+        if ours and disk.is_file(journal / name):
             yield name
+
+
+def _foreign_to_journal(journal: Path, disk: Disk) -> list[str]:
+    ours = set(_ours_in(journal, disk))
+    return [name for name in disk.names(journal) if name not in ours]
 
 
 def _newest_link(

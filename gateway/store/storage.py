@@ -248,6 +248,7 @@ class Storage:
             self._disk,
             self._reactor,
             self._in_thread,
+            self._opened.publisher.remove,
             most_bytes=settings.checkpoint_bytes,
         )
         self.checkpoint.recover(self._opened.segments, self._opened.unpublished)

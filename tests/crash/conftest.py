@@ -135,6 +135,7 @@ class Gateway:
             disk,
             self.clock,
             maybeDeferred,
+            opened.publisher.remove,
         )
         self.checkpoint.recover(opened.segments, self.sealed)
         self.checkpoint.start()

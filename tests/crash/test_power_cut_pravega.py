@@ -54,6 +54,7 @@ class Daemon:
             disk,
             self.clock,
             maybeDeferred,
+            opened.publisher.remove,
         )
         self.checkpoint.recover(opened.segments, self.sealed)
         self.state = self.container.state

@@ -89,9 +89,18 @@ class Place:
     def checkpoint(self, *names: str, **settings: Any) -> tuple[Checkpoint, Words]:
         memories = {name: Words() for name in names or ("words",)}
         made = Checkpoint(
-            self.state, memories, self.disk, self.clock, self.in_thread, **settings
+            self.state,
+            memories,
+            self.disk,
+            self.clock,
+            self.in_thread,
+            self.remove,
+            **settings,
         )
         return made, next(iter(memories.values()))
+
+    def remove(self, sealed: Segment) -> None:
+        self.disk.unlink(sealed.path)
 
     def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
         begun: Deferred[None] = Deferred()
@@ -368,7 +377,9 @@ def test_the_state_of_somebody_unknown_is_not_ignored(place: Place) -> None:
     place.running()
     with pytest.raises(Unreadable, match=r"words\.state: no protocol 'words'.*install"):
         place.checkpoint("others")[0].recover([], [])
-    nobody = Checkpoint(place.state, {}, place.disk, place.clock, place.in_thread)
+    nobody = Checkpoint(
+        place.state, {}, place.disk, place.clock, place.in_thread, place.remove
+    )
     with pytest.raises(Unreadable, match=r"gateway\.protocols"):
         nobody.recover([], [])
 
@@ -404,7 +415,9 @@ def test_what_a_crash_left_half_written_is_removed(place: Place) -> None:
 
 def test_without_memories_nothing_happens(place: Place) -> None:
     """Who has none pays nothing, and keeps nothing."""
-    checkpoint = Checkpoint(place.state, {}, place.disk, place.clock, place.in_thread)
+    checkpoint = Checkpoint(
+        place.state, {}, place.disk, place.clock, place.in_thread, place.remove
+    )
     sealed = place.sealed(b"1")
     checkpoint.recover([sealed], [])
     checkpoint.start()

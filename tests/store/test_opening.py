@@ -20,7 +20,7 @@ from gateway.store.finder import Finder
 from gateway.store.journal import Loss, segment
 from gateway.store.lock import Locked
 from gateway.store.mark import Mark
-from gateway.store.opening import MissingProtocol, Opened, open_node
+from gateway.store.opening import MissingJournal, MissingProtocol, Opened, open_node
 from gateway.store.spool import file_name
 from gateway.store.storage import Storage, StorageCallbacks
 
@@ -168,9 +168,126 @@ def test_the_mark_knows_how_far_the_journal_went(
     assert opened.log.next_lsn == 6
     for directory in (directories.journal, directories.spool):
         shutil.rmtree(directory)
+    with pytest.raises(MissingJournal):
+        start("plain")
+    (directories.journal_of("gw") / "catalog").touch()
     opened = start("plain")
     assert [(one.first_lsn, one.events) for one in opened.losses] == [(1, 5)]
     assert opened.log.next_lsn == 6
+
+
+def publish_all(opened: Opened) -> None:
+    """As the spool's thread does; and the mark."""
+    for sealed in opened.unpublished:
+        opened.publisher.publish(sealed)
+    opened.publisher.close()
+    opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
+
+
+def two_of_three_unpublished(start: Callable[..., Opened]) -> None:
+    """lsn 1 is in a file; 2 and 3 are acknowledged, in a segment of their own."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    opened = start("plain")
+    publish_all(opened)
+    store(opened, "plain", b"b", b"c")
+    opened.marker.write(Mark(3, 3, 1), now=True)
+
+
+def test_a_journal_that_is_missing_stops_the_start(
+    start: Callable[..., Opened], directories: Directories, tmp_path: Path
+) -> None:
+    """Its disk is not mounted, say; with it everything is there, as if nothing was."""
+    two_of_three_unpublished(start)
+    journal = directories.journal_of("gw")
+    away = journal.rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(
+            MissingJournal, match=r"lsns 2 to 3 .* mount its disk"
+        ) as why:
+            start("plain")
+        assert f"make an empty file {journal}/catalog" in str(why.value)
+        assert list(journal.iterdir()) == []
+    journal.rmdir()
+    away.rename(journal)
+    opened = start("plain")
+    assert opened.losses == []
+    assert [(one.first_lsn, one.last_lsn) for one in opened.unpublished] == [(2, 3)]
+
+
+@pytest.mark.parametrize("what", ["the journal", "its last segment"])
+@pytest.mark.parametrize("remembering", [True, False])
+def test_what_was_published_as_lost_and_comes_back_is_kept(
+    start: Callable[..., Opened],
+    directories: Directories,
+    tmp_path: Path,
+    what: str,
+    remembering: bool,
+) -> None:
+    """The start did without; what is put back is the only copy, so it is set aside."""
+    two_of_three_unpublished(start)
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(2)
+    whole = path.read_bytes()
+    if what == "the journal":
+        away = journal.rename(tmp_path / "away")
+        journal.mkdir()
+        (journal / "catalog").touch()
+    else:
+        path.unlink()
+    opened = start("plain", remembering=remembering)
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(2, 2)]
+    publish_all(opened)
+    if what == "the journal":
+        shutil.rmtree(journal)
+        away.rename(journal)
+    else:
+        path.write_bytes(whole)
+    for _ in range(2):  # as long as a memory needs it
+        opened = start("plain", remembering=remembering)
+        aside = path.with_name(f"{path.name}.damaged")
+        assert any(str(aside.name) in repair for repair in opened.repairs)
+        assert (opened.unpublished, opened.losses) == ([], [])
+        if not remembering:
+            break
+        assert path.read_bytes() == whole
+    for each in opened.segments:
+        opened.publisher.remove(each)
+        opened.publisher.remove(each)
+    assert aside.read_bytes() == whole
+    assert list(journal.glob("*.journal")) == []
+    opened = start("plain", remembering=remembering)
+    assert [one for one in opened.repairs if "set aside" in one] == []
+    assert (opened.losses, opened.first_lsn) == ([], 4)
+
+
+@pytest.mark.parametrize("fault", ["damaged", "cut"])
+def test_a_damaged_segment_is_kept_after_a_crash_too(
+    start: Callable[..., Opened], directories: Directories, fault: str
+) -> None:
+    """The power went when its file was public, and it was not set aside; of one that is
+    cut nothing is left to keep."""
+    opened = start("plain")
+    opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a" * 40, 40)])
+    whole = opened.log.bytes
+    store(opened, "plain", b"b" * 40)
+    path = directories.journal_of("gw") / segment.name(1)
+    data = path.read_bytes()
+    opened.marker.write(Mark(2, 2, 0), now=True)
+    if fault == "damaged":
+        path.write_bytes(data.replace(b"aaa", b"aab", 1))
+    else:
+        path.write_bytes(data[:whole])
+    opened = start("plain")
+    left = path.read_bytes()
+    publish_all(opened)
+    path.write_bytes(left)
+    path.with_name(f"{path.name}.damaged").unlink(missing_ok=True)
+    opened = start("plain")
+    assert (opened.unpublished, opened.repairs) == ([], [])
+    aside = [left] if fault == "damaged" else []
+    there = directories.journal_of("gw").glob("*.journal*")
+    assert [each.read_bytes() for each in there] == aside
 
 
 def test_what_may_have_been_given_is_not_what_was_acknowledged(

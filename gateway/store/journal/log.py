@@ -55,6 +55,10 @@ class Segment:
     first_lsn: int
     last_lsn: int
     bytes: int
+    lost: int = 0
+    """Events of these that recovery could not read."""
+    damaged: bool = False
+    """Whether recovery found bytes in it that are not what was written."""
 
     @property
     def events(self) -> int:

@@ -175,7 +175,16 @@ def _examine_one(
     if scan.damage and not scan.sealed:
         lost_end = segment.seal_behind(scan.header, len(whole), next_lsn - 1)
     size = len(whole) + len(lost_end)
-    found.segments.append(Segment(path, first, next_lsn - 1, size))
+    found.segments.append(
+        Segment(
+            path,
+            first,
+            next_lsn - 1,
+            size,
+            lost=sum(one.events for one in scan.damage),
+            damaged=not readable or any(one.length for one in scan.damage),
+        )
+    )
     found.protocols[path] = scan.protocols
     if readable:  # else what is zeros to us may be there for them
         again = whole if mended or not scan.sealed else None
@@ -236,7 +245,7 @@ def _keep_place(
     data = segment.place_of_lost(first, last)
     found.losses.append(Loss(path, first, last - first + 1, _UNKNOWN))
     found.next_lsn = last + 1
-    place = Segment(path, first, last, len(data))
+    place = Segment(path, first, last, len(data), lost=last - first + 1)
     found.segments.append(place)
     found.protocols[path] = set()
 

@@ -23,6 +23,7 @@ import msgspec
 from gateway.store.digests import Link
 from gateway.store.disk import Disk, File, read_patiently, replace_file
 from gateway.store.journal import segment
+from gateway.store.journal.log import Segment
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
 from gateway.store.summed import encode
 
@@ -62,6 +63,7 @@ class Catalog:
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
         """What damaged lines were taken for, a sentence each."""
         self._entries = {entry.first: entry for entry in known}
+        self._mended = set(known).difference(line for line in lines if line)
         self._most = 2 * _KEEP
         self._file: File | None = None
         """None: it must be written anew before it takes another line."""
@@ -95,6 +97,14 @@ class Catalog:
             known = msgspec.structs.replace(newest, sha256=link.sha256)
             self._entries[newest.first] = known
 
+    def doubt(self) -> None:
+        """What no line says may have been published without this journal's events;
+        before `settle`.
+        """
+        for entry in self._mended:
+            count = entry.last - entry.first + 1
+            self._entries[entry.first] = msgspec.structs.replace(entry, lost=count)
+
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""
         return iter(self._entries.values())
@@ -106,6 +116,21 @@ class Catalog:
     def unpublished(self, lsn: int) -> int:
         """The first lsn from *lsn* on that is in no file."""
         return unpublished(self._entries.values(), lsn)
+
+    def has_all_of(self, sealed: Segment) -> bool:
+        """Whether the files have what can be read of a segment that is published.
+
+        Not if it was lost when they were published, and put back since.
+        """
+        readable = sealed.events - sealed.lost
+        for entry in self._entries.values():
+            if entry.first > sealed.last_lsn or entry.last < sealed.first_lsn:
+                continue
+            its = entry.first == sealed.first_lsn
+            there = entry.last - entry.first + 1 - entry.lost if its else 0
+            if entry.lost and readable > there:
+                return False
+        return True
 
     def add(self, entry: Entry) -> None:
         """Remember it durably.

@@ -43,6 +43,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     modified: float = 0.0
     """When the file was modified, it says, in seconds since the epoch; 0 if unknown.  No
     later file says that it is older, whatever the clock says then."""
+    lost: int = 0
+    """How many of its events it may not have: they were lost (`gateway.event.LOST`), or
+    no line says who published them."""
 
     @property
     def hidden(self) -> str:

@@ -26,7 +26,7 @@ import msgspec
 from attrs import define, field
 from twisted.logger import Logger
 
-from gateway.event import Decode
+from gateway.event import LOST, Decode
 from gateway.store.digests import NOTHING, Link
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
@@ -69,14 +69,15 @@ class Publisher:
     _compression: str
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
-    _incarnation: str = field(default="", kw_only=True)
+    incarnation: str = field(default="", kw_only=True)
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
 
     def __attrs_post_init__(self) -> None:
         self._newest = max((entry.modified for entry in self._catalog), default=0.0)
         self._damaged: set[Path] = set()
-        """Segments that could not be read as they were written; they are kept."""
+        """Segments that could not be read as they were written, or that have what their
+        files have not; they are kept."""
         self._complete: tuple[Entry, Counter[str]] | None = None
         """The last hidden file that was written, and its flaws.  It is left alone if
         only its catalog entry failed: that line may be durable all the same, and would
@@ -116,8 +117,12 @@ class Publisher:
         segment was published up to there, and the power went before the next one.
         """
         first = self._catalog.unpublished(sealed.first_lsn)
+        if not self._catalog.has_all_of(sealed):
+            self._damaged.add(sealed.path)
         if first > sealed.last_lsn:
-            self._remove(sealed)
+            if sealed.damaged:  # its file was written by the run before
+                self._damaged.add(sealed.path)
+            self._done(sealed)
             return None
         return replace(sealed, first_lsn=first)
 
@@ -127,7 +132,7 @@ class Publisher:
         None if it has no events.
         """
         if not sealed.events:
-            self._remove(sealed)
+            self._done(sealed)
             return None
         begun = time.perf_counter()
         entry = self._catalog.find(sealed.first_lsn)
@@ -139,7 +144,7 @@ class Publisher:
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
-        self._remove(sealed)
+        self._done(sealed)
         return Published(
             self._spool / entry.name,
             entry.first,
@@ -148,12 +153,20 @@ class Publisher:
             time.perf_counter() - begun,
         )
 
-    def _remove(self, sealed: Segment) -> None:
-        if self._keep:
-            return
+    def _done(self, sealed: Segment) -> None:
+        if not self._keep:
+            self.remove(sealed)
+
+    def remove(self, sealed: Segment) -> None:
+        """Remove a published segment, or set it aside if it is damaged; once more is fine.
+
+        Any thread may call it.
+        """
         if sealed.path in self._damaged:
             aside = sealed.path.with_name(sealed.path.name + DAMAGED)
-            self._disk.rename(sealed.path, aside)
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.rename(sealed.path, aside)
+            self._damaged.discard(sealed.path)
         else:
             self._disk.unlink(sealed.path)
 
@@ -192,7 +205,7 @@ class Publisher:
                 decoder=decoder,
                 compression=self._compression,
                 previous=self.link.sha256,
-                incarnation=self._incarnation,
+                incarnation=self.incarnation,
             )
             sink.flush()
             sink.file.sync()
@@ -224,8 +237,9 @@ class Publisher:
             entry,
             payloads=payloads,
             sha256=link,
-            incarnation=self._incarnation,
+            incarnation=self.incarnation,
             modified=self._newest,
+            lost=written.flaws[LOST],
         )
         return entry, written.flaws
 

@@ -104,6 +104,23 @@ def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
     assert not sealed.path.exists()
 
 
+def test_what_a_memory_needs_is_set_aside_later(place: Any) -> None:
+    """A damaged segment is kept, though only its checkpoint lets it go."""
+    place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
+    place.log.commit([place.batch(b"d")])
+    sealed = place.log.seal()
+    damaged = sealed.path.read_bytes().replace(b"b,c", b"b;c")
+    sealed.path.write_bytes(damaged)
+    publisher = place.publisher(keep=True)
+    publisher.publish(sealed)
+    assert sealed.path.read_bytes() == damaged
+    for _ in range(2):
+        publisher.remove(sealed)
+    assert not sealed.path.exists()
+    aside = sealed.path.with_name(f"{sealed.path.name}.damaged")
+    assert aside.read_bytes() == damaged
+
+
 def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -> None:
     """A crash before the segment was removed changes nothing for Spark."""
     sealed = place.sealed(b"a,b,c")
