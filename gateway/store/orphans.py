@@ -22,6 +22,7 @@ from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
 from gateway.store.names import is_node_name
 from gateway.store.opening import open_node
+from gateway.store.spool.expired import NAME as EXPIRED
 
 __all__ = ["Orphan", "publish_orphans"]
 
@@ -86,13 +87,16 @@ def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
     """Nodes with segments in the journal, and with state of ours.
 
     The journal may be shared with other gateways, `state/` is never: who has a directory
-    there ran on this data directory before.
+    there ran on this data directory before, unless all that is in it is how far files of
+    that node left our archive: spool and archive may be shared, too.
     """
     found = []
     if disk.exists(directories.state):
         for name in disk.names(directories.state):
             journal = directories.journal_of(name)
             if name == node or not is_node_name(name) or not disk.exists(journal):
+                continue
+            if disk.names(directories.state_of(name)) == [EXPIRED]:
                 continue
             if any(map(parse_name, disk.names(journal))):
                 found.append(name)
@@ -121,3 +125,5 @@ def _publish(
         for sealed in opened.unpublished:
             opened.publisher.publish(sealed)
             orphan.events += sealed.events
+        # Without it, what is published now would be lost if the journal is removed.
+        opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import pytest
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.mark import Mark, Marker
+from gateway.store.names import file_name
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
+from gateway.store.spool.expired import ExpiredRecord
 
 
 def split(body: bytes) -> Rows:
@@ -75,6 +79,42 @@ def test_only_nodes_of_this_data_directory_are_orphans(
     journal = directories.journal_of("host-a").rename(directories.journal / name)
     assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
     assert len(list(journal.glob("*.journal"))) == 1
+
+
+def test_who_only_shares_spool_and_archive_is_no_orphan(
+    tmp_path: Path,
+) -> None:
+    """What of its files left our archive is noted in our `state/`: that is no state."""
+    shared = tmp_path / "journal", tmp_path / "spool"
+    one, two = (
+        Directories.under(tmp_path / name, journal=shared[0], spool=shared[1])
+        for name in ("one", "two")
+    )
+    leave(two, "gw-2", b"a")
+    ExpiredRecord(one.state, RealDisk()).note([file_name("gw-2", 1, 9)])
+    assert publish_orphans("gw-1", one, RealDisk(), DECODERS) == []
+    assert len(list(two.journal_of("gw-2").glob("*.journal"))) == 1
+    leave(one, "gw-2", b"b")  # it was here after all
+    mark = Marker(one.state_of("gw-2"), RealDisk())
+    mark.write(Mark(1, 1), now=True)
+    [orphan] = publish_orphans("gw-1", one, RealDisk(), DECODERS)
+    assert orphan.events == 2
+
+
+def test_the_mark_of_an_orphan_says_that_it_is_published(
+    directories: Directories,
+) -> None:
+    """So nothing is missing to it when its journal's directory was removed since."""
+    leave(directories, "host-a", b"a,b")
+    marker = Marker(directories.state_of("host-a"), RealDisk())
+    marker.write(Mark(5, 2, 0), now=True)
+    publish_orphans("host-b", directories, RealDisk(), DECODERS)
+    found, _ = marker.read()
+    assert (found.given, found.durable, found.published) == (5, 2, 2)
+    for directory in (directories.journal_of("host-a"), directories.spool):
+        shutil.rmtree(directory)
+    opened = open_node("host-a", directories, RealDisk(), DECODERS, remembering=False)
+    assert (opened.losses, opened.first_lsn) == ([], 6)
 
 
 def test_damage_of_an_orphan_is_told(directories: Directories) -> None:

@@ -187,32 +187,48 @@ def _examine_one(
     )
     found.protocols[path] = scan.protocols
     if readable:  # else what is zeros to us may be there for them
-        again = whole if mended or not scan.sealed else None
-        found.later(_Settled(path, disk, len(whole), again, mended, lost_end))
+        step = _Settled(
+            path,
+            disk,
+            len(whole),
+            rewrite=not scan.sealed,
+            mended=whole if mended else None,
+            lost_end=lost_end,
+        )
+        found.later(step)
 
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A step that leaves a segment as it was read."""
+    """A step that leaves a segment as it was read.
+
+    It reads the segment again: a journal may have more than memory holds.
+    """
 
     path: Path
     disk: Disk
     size: int
     """Bytes that stay."""
-    again: bytes | None
-    """What they are, if they are to be written once more."""
-    mended: bool
+    rewrite: bool
+    """Whether they are to be written once more: the last sync may have failed."""
+    mended: bytes | None
+    """What they are to be, if they are not that yet."""
     lost_end: bytes
     """The seal that says how far they reached, where some of them are damaged."""
 
     def __call__(self) -> None:
         """Raises OSError."""
+        data, readable = self.mended, True
+        if data is None and self.rewrite:
+            data, readable = read_patiently(self.disk, self.path)
+        if not readable:
+            return  # what is zeros to us may be there for the disk
         file = self.disk.open(self.path)
         try:
             if self.disk.size(self.path) > self.size:
                 file.truncate(self.size)
-            if self.again is not None:
-                self._rewrite(file, self.again)
+            if data is not None:
+                self._rewrite(file, data[: self.size])
             if self.lost_end:
                 with contextlib.suppress(OSError):  # the mark says it again
                     file.write([self.lost_end])
@@ -224,8 +240,8 @@ class _Settled:
         try:
             file.rewrite(data)
         except OSError:
-            # The last sync may have failed; a full disk must not prevent a start.
-            if self.mended:
+            # A full disk must not prevent a start.
+            if self.mended is not None:
                 raise
 
 

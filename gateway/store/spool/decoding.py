@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from gateway.event import LOST, Batch, Decode, Rows, Stored
 from gateway.store.journal.segment import UNKNOWN
-from gateway.store.spool.columns import Columns
+from gateway.store.spool.columns import GROUP_ROWS, Columns
 
 __all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
 
@@ -158,12 +158,15 @@ def fill_gaps(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stor
             continue
         received_at = stored.batch.received_at
         if stored.lsn > expected:
-            yield _lost(expected, stored.lsn - expected, received_at)
+            yield from _lost(expected, stored.lsn, received_at)
         yield stored
         expected = stored.lsn + stored.batch.count
     if expected <= last:
-        yield _lost(expected, last - expected + 1, received_at)
+        yield from _lost(expected, last + 1, received_at)
 
 
-def _lost(lsn: int, count: int, received_at: int) -> Stored:
-    return Stored(Batch(_LOST, received_at, count, b"", 0), lsn)
+def _lost(first: int, end: int, received_at: int) -> Iterator[Stored]:
+    """In batches of a row group each: all that a backlog had may be lost."""
+    for lsn in range(first, end, GROUP_ROWS):
+        count = min(GROUP_ROWS, end - lsn)
+        yield Stored(Batch(_LOST, received_at, count, b"", 0), lsn)

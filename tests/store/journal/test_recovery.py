@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,3 +156,22 @@ def test_a_missing_oldest_segment_is_reported(
     (directory / segment.name(4)).unlink()
     found = recover(directory, disk, given=3)
     assert [(one.first_lsn, one.events) for one in found.losses] == [(4, 3)]
+
+
+def test_a_start_holds_one_segment_at_a_time(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """However many were not closed in good order: after a power cut that may be all."""
+    disk = RealDisk()
+    for lsn in range(1, 7):
+        Log(directory, disk, lsn).commit([make(bytes(1_000_000))])
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    tracemalloc.start()
+    try:
+        found = recover(directory, disk)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [s.first_lsn for s in found.segments] == [1, 2, 3, 4, 5, 6]
+    assert most < 3_000_000
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before

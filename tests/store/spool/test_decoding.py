@@ -10,7 +10,8 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store.spool.decoding import Decoder
+from gateway.store.spool.columns import GROUP_ROWS
+from gateway.store.spool.decoding import Decoder, fill_gaps
 
 
 def fail(body: bytes) -> Rows:
@@ -126,3 +127,16 @@ def test_good_rows_are_what_the_decoder_gave() -> None:
     stored = Stored(Batch(Origin("p", "l", "s", "p"), 0, 2, b"", 2), 1)
     for careful in (False, True):
         assert Decoder({"p": lambda _: good}, careful=careful).rows(stored) is good
+
+
+def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
+    """Before a batch and behind it; each lsn comes once, in order."""
+    there = Stored(Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a", 1), 1_000_000)
+    found = list(fill_gaps([there], 1, 2_000_000))
+    assert max(each.batch.count for each in found) <= GROUP_ROWS
+    expected = 1
+    for each in found:
+        assert each.lsn == expected
+        expected += each.batch.count
+    assert expected == 2_000_001
+    assert there in found
