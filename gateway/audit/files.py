@@ -116,10 +116,7 @@ def _read_node(directory: Path) -> JournalContent:
     pairs: list[tuple[int, int]] = []
     for path, scan in scans(directory, seen.problems):
         pairs += _runs(scan)
-        seen.problems += [
-            Problem(str(path), f"{d.length} damaged bytes at {d.offset}")
-            for d in scan.damage
-        ]
+        seen.problems += [Problem(str(path), str(damage)) for damage in scan.damage]
     seen.events = Ranges.of(pairs)
     seen.last = max(
         seen.events.last, max((entry.last for entry in seen.published), default=0)

@@ -106,8 +106,7 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
                 last = one.first_lsn + max(one.events, 1) - 1
                 yield fail(
                     what,
-                    f"{file.path}: {one.length} damaged bytes at {one.offset}, "
-                    f"lsn {one.first_lsn} to {last}",
+                    f"{file.path}: {one}, lsn {one.first_lsn} to {last}",
                     _START,
                 )
     for name in sorted(list_names(journal)):

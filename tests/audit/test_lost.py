@@ -12,6 +12,7 @@ import pytest
 from gateway.audit import audit
 from gateway.cli import main
 from gateway.store.directories import Directories
+from gateway.store.journal import segment
 
 NAME = "events-gw-00000000000000000001-00000000000000000004.parquet"
 
@@ -33,6 +34,15 @@ def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
     assert not report.complete
     [node] = report.nodes
     assert (node.last, list(node.holes)) == (4, [(2, 2)])
+
+
+def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path: Path) -> None:
+    """A segment that only says so has no damaged bytes."""
+    path = tmp_path / "journal/gw" / segment.name(2)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(segment.place_of_lost(2, 3))
+    [problem] = audit(Directories.under(tmp_path), pause=lambda _: None).problems
+    assert problem.why == "missing from byte 36 on"
 
 
 def test_what_was_moved_aside_is_known(

@@ -124,6 +124,14 @@ def test_a_damaged_header_and_another_format(make: Make, data: Path) -> None:
     assert look.advice == "start the version that wrote it"
 
 
+def test_a_place_of_lost_events(make: Make, data: Path) -> None:
+    """It has no damaged bytes, and says which lsns are lost."""
+    segments(data)[0].write_bytes(segment.place_of_lost(5, 8))
+    look = one(make(), "journal segments")
+    assert look.state == "fail"
+    assert "missing from byte 36 on, lsn 5 to 8" in look.detail
+
+
 def test_a_segment_that_was_set_aside(make: Make, data: Path) -> None:
     path = segments(data)[0]
     path.rename(path.with_name(path.name + ".damaged"))
