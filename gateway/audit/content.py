@@ -37,23 +37,26 @@ class Resent:
     copies: int = 0
     """How many of them are there once too often."""
     examples: list[str] = field(default_factory=list)
+    vanished: set[Path] = field(default_factory=set)
+    """Files that were gone when they were read: compacted meanwhile."""
     problems: list[Problem] = field(default_factory=list)
 
 
-def find_resent(lake: Path) -> Resent:
-    """Look through `lake/events`.  Raises OSError."""
+def find_resent(lake: Path, *, node: str | None = None) -> Resent:
+    """Look through `lake/events`, at the rows of all nodes or of one.  Raises OSError."""
     found = Resent()
     for day in sorted((lake / "events").glob("protocol=*/date=*")):
         files = [path for path, _ in visible(day)]
         # First by place alone: texts are long, and few places are there twice.
-        rows = _table(files, _PLACE, found)
+        rows = _table(files, _PLACE, found, node)
         if rows is None:
             continue
         found.placed += rows.num_rows
         twice = _counted(rows, _PLACE)
         if not twice.num_rows:
             continue
-        texts = _table(files, _KEY, Resent(), among=twice)
+        again = Resent(vanished=found.vanished)  # problems are known
+        texts = _table(files, _KEY, again, node, among=twice)
         if texts is not None:
             _add(found, _counted(texts, _KEY))
     return found
@@ -79,10 +82,11 @@ def _table(
     files: Sequence[Path],
     columns: Sequence[str],
     found: Resent,
+    node: str | None,
     among: pa.Table | None = None,
 ) -> pa.Table | None:
     """These columns of the rows that name their place, or of those in *among*."""
-    parts = [part for path in files for part in _parts(path, columns, found)]
+    parts = [part for path in files for part in _parts(path, columns, found, node)]
     if among is not None:
         keys = among.select(_PLACE)
         parts = [
@@ -91,18 +95,26 @@ def _table(
     return pa.concat_tables(parts) if parts else None
 
 
-def _parts(path: Path, columns: Sequence[str], found: Resent) -> Iterator[pa.Table]:
+def _parts(
+    path: Path, columns: Sequence[str], found: Resent, node: str | None
+) -> Iterator[pa.Table]:
+    wanted = list(columns) if node is None else [*columns, "node"]
     try:
         with pq.ParquetFile(path) as file:
-            if not set(columns) <= set(file.schema_arrow.names):
+            if not set(wanted) <= set(file.schema_arrow.names):
                 return
-            for batch in file.iter_batches(_ROWS, columns=list(columns)):
+            for batch in file.iter_batches(_ROWS, columns=wanted):
                 rows = pa.table(batch)
+                if node is not None:
+                    mine = pc.equal(rows["node"].cast(pa.string()), node)
+                    rows = rows.filter(mine).select(columns)
                 known = pc.and_(
                     rows["agent_id"].is_valid(), rows["log_offset"].is_valid()
                 )
                 yield rows.filter(known)
-    except (FileNotFoundError, PermissionError):
+    except PermissionError:
         raise
+    except FileNotFoundError:
+        found.vanished.add(path)
     except Exception as why:  # a damaged footer makes pyarrow raise anything
         found.problems.append(Problem(str(path), " ".join(str(why).split())))

@@ -77,9 +77,9 @@ def _lines(one: Chain) -> Iterable[str]:
         yield f"chain: {one.node}: {one.files} files, {span}, link {one.link}"
 
 
-def content(places: Directories) -> Part:
+def content(places: Directories, *, node: str | None) -> Part:
     """Which events came twice: no fault of ours."""
-    found = find_resent(places.lake)
+    found = find_resent(places.lake, node=node)
     told = (
         f"note: {found.copies} of {found.placed} events that name their place in a file"
         " are there again: their sender sent them again"
@@ -89,10 +89,16 @@ def content(places: Directories) -> Part:
         *(f"resent: {one}" for one in found.examples),
         told,
     ]
+    if found.vanished:
+        lines.append(
+            f"note: {len(found.vanished)} files of the tables were not searched for such events:"
+            " they were gone when they were read (compacted?); run it again"
+        )
     plain = {
         "placed": found.placed,
         "copies": found.copies,
         "examples": found.examples,
+        "vanished": len(found.vanished),
         "problems": _problems(found.problems),
     }
     return Part("content", plain, lines)
@@ -138,7 +144,7 @@ def payloads(places: Directories, *, node: str | None) -> Part:
         "problems": _problems(found.problems),
     }
     count = len(found.problems)
-    fault = f"{count} files with other payloads" if count else ""
+    fault = f"{count} files with other payloads, or unreadable ones" if count else ""
     return Part("payloads", plain, lines, fault)
 
 

@@ -140,7 +140,7 @@ def _parts(args: argparse.Namespace, places: Directories) -> list[Part]:
 
     found = []
     if args.content:
-        found.append(_audit_digests.content(places))
+        found.append(_audit_digests.content(places, node=args.node))
         found.append(_audit_digests.payloads(places, node=args.node))
     if args.chain:
         found.append(

@@ -11,23 +11,30 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit.content import find_resent
+from gateway.audit.lake import visible
 from gateway.cli import main
 
 Row = tuple[str | None, str | None, int | None, str | None]
 
 
-def put(data: Path, first: int, rows: list[Row], day: str = "2026-03-01") -> None:
+def put(
+    data: Path,
+    first: int,
+    rows: list[Row],
+    day: str = "2026-03-01",
+    node: str = "gw",
+) -> None:
     folder = data / "lake" / "events" / "protocol=lumberjack" / f"date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     columns: dict[str, Any] = {
-        "node": ["gw"] * len(rows),
+        "node": [node] * len(rows),
         "lsn": pa.array(range(first, first + len(rows)), pa.int64()),
     }
     kinds = {"agent_id": pa.string(), "log_file_path": pa.string()}
     kinds |= {"log_offset": pa.int64(), "message": pa.string()}
     for at, (name, kind) in enumerate(kinds.items()):
         columns[name] = pa.array([row[at] for row in rows], kind)
-    pq.write_table(pa.table(columns), folder / f"part-{first}.parquet")
+    pq.write_table(pa.table(columns), folder / f"part-{node}-{first}.parquet")
 
 
 def test_the_same_place_and_text(tmp_path: Path) -> None:
@@ -61,6 +68,31 @@ def test_tables_without_these_columns(tmp_path: Path) -> None:
     assert find_resent(tmp_path / "nowhere").copies == 0
 
 
+def test_one_node_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--node leaves the events of the others out."""
+    put(tmp_path, 1, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
+    put(tmp_path, 1, [("x", "/a", 0, "a"), ("y", "/a", 0, "a")], node="gw-2")
+    assert find_resent(tmp_path / "lake").copies == 2
+    found = find_resent(tmp_path / "lake", node="gw")
+    assert (found.placed, found.copies) == (2, 1)
+    main(["audit", "--data-dir", str(tmp_path), "--content", "--node", "gw-2"])
+    assert "note: 0 of 2 events that name their place" in capsys.readouterr().out
+
+
+def test_tables_that_are_compacted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is gone when it is read is counted; the others are searched."""
+    put(tmp_path, 1, [("x", "/a", 0, "a")])
+    put(tmp_path, 2, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
+    (gone,) = tmp_path.rglob("part-gw-1.parquet")
+    everything = list(visible(tmp_path / "lake"))
+    monkeypatch.setattr("gateway.audit.content.visible", lambda _: everything)
+    gone.unlink()
+    found = find_resent(tmp_path / "lake")
+    assert (found.placed, found.copies, found.vanished) == (2, 1, {gone})
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is told beside the doubles of lsns, and is no fault."""
     put(tmp_path, 1, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
@@ -73,5 +105,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "placed": 2,
         "copies": 1,
         "examples": ["agent x, /a at 0: 2 times"],
+        "vanished": 0,
         "problems": [],
     }
