@@ -184,6 +184,11 @@ class Connection(Protocol):
     def resume(self) -> None:
         """Deliver again."""
 
+    def take_no_more(self) -> None:
+        """Deliver nothing more, ever, and drop what waits: the server only answers what
+        it has, then closes.
+        """
+
     def again(self) -> None:
         """There is input left that this turn was too short for: `received(b"")` is called
         when it is this connection's turn again, and nothing is read before that.

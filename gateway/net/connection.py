@@ -204,7 +204,6 @@ class AcceptedConnection(Reading):
         if self._server is None:
             self._end()
             return
-        self._read_no_further_ahead()
         try:
             self._server.drain()
         except CALLBACK_ERRORS as error:

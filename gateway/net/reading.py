@@ -60,7 +60,7 @@ class Reading(Handshake):
         self._closed_since: float | None = None
         """Since when its FIN is known, behind input that is undelivered; or None."""
         self._ending = False
-        """Its server takes no more, or soon will not: nothing is read ahead for it."""
+        """Its server takes no more: nothing is read ahead for it."""
         self._unfinished = 0
         """Bytes of input that its server holds, as that says."""
 
@@ -175,6 +175,13 @@ class Reading(Handshake):
         self._paused = True
         self._read_or_not()
 
+    def take_no_more(self) -> None:
+        """See `interfaces.Connection`."""
+        if not self._closing:
+            self._paused = True
+            self._discard_input()
+            self._read_or_not()
+
     def resume(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = False
@@ -256,13 +263,6 @@ class Reading(Handshake):
             self._ahead = ahead
             self._transport.bufferSize = STEP
         self._read_or_not()
-
-    def _read_no_further_ahead(self) -> None:
-        """Its server will end: what was read ahead stays, if it should go on first."""
-        self._ending = True
-        if self._ahead is not None:
-            self._ahead.give_room_back()
-            self._read_or_not()
 
     def _deliver_ahead(self) -> bool:
         """Deliver one read of it; false: there is nothing left."""

@@ -332,7 +332,7 @@ class BatchServer:
         if self._pending is None:
             self._hang_up()
         else:
-            self._connection.pause()
+            self._connection.take_no_more()
 
     def _hang_up(self) -> None:
         if self._closed:

@@ -50,6 +50,8 @@ class FakeConnection:
         self.failure: Exception | None = None
         """What else than a `Refusal` the server raised: the network would log it."""
         self.paused = False
+        self.takes_no_more = False
+        """The server ends: it answers what it has."""
         self.waiting = False
         """The last argument of `busy`."""
         self.framed = False
@@ -172,6 +174,10 @@ class FakeConnection:
     def pause(self) -> None:
         """See `interfaces.Connection`."""
         self.paused = True
+
+    def take_no_more(self) -> None:
+        """See `interfaces.Connection`."""
+        self.paused = self.takes_no_more = True
 
     def again(self) -> None:
         """See `interfaces.Connection`."""

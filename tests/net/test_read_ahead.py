@@ -9,14 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 from wsproto.events import BytesMessage, CloseConnection
 
 from gateway.interfaces import Refusal
 from gateway.net.memory import MemoryBudget
 from gateway.net.read_ahead import STEP
+from gateway.protocols.batches import BatchListener, Ready
 from gateway.protocols.pressure import Valve
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
+from gateway.testing import FakeConnection, ManualJournal
 from gateway.testing.reactor import QueuedReactor
 from sections import journal_settings
 
@@ -605,29 +608,44 @@ def test_a_reset_of_who_waits_for_no_answer_ends_it_if_nothing_is_unread(
 
 
 def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) -> None:
-    """It answers what it has, and takes no more: told to let go, or to drain."""
+    """It answers what it has, and takes no more: by itself, or told to let go."""
     net, peer = held()
     peer.send(b"dropped")
     net.server.give_up = lambda why: net.server.connection.pause()
     peer.connection.let_go(Refusal("too much"))
-    assert room.held == 0
-    net.pass_time(10)
-    assert not reads(peer)
-    assert room.held == 0
-
     other = net.peer()
     other.send(b"x")
     net.pass_time(3)
-    other.send(b"y")
+    other.send(b"dropped")
     assert reads(other)
-    server = net.server
-    server.drain = lambda: None
-    net.drain()
+    net.server.connection.take_no_more()
+    net.server.connection.busy(True)
+    assert room.held == 0
+    net.pass_time(10)
+    assert not reads(peer)
     assert not reads(other)
-    net.pass_time(1)
-    assert not reads(other)
-    assert room.held == 1
-    server.act = lambda connection, data: None
-    server.connection.resume()
-    net.clock.advance(0)
-    assert server.data == b"xy"
+    assert room.held == 0
+    net.server.connection.write(b"ack")
+    net.server.connection.close()
+    assert other.got() == b"ack"
+    assert other.transport.finished
+    net.server.connection.take_no_more()
+    assert reads(other)
+    assert net.server.data == b"x"
+
+
+def test_servers_that_end_say_so() -> None:
+    """All that may owe answers then: else their input would be read ahead for nothing."""
+    connection = FakeConnection()
+    journal = ManualJournal()
+    settings = SimpleNamespace(
+        limits=SimpleNamespace(unacknowledged_bytes=1000, control_messages=100)
+    )
+    session = SimpleNamespace(
+        held_bytes=0, received=lambda data: iter([Ready(1, data, 1, b"ack")])
+    )
+    listener = BatchListener(settings, journal, Clock(), lambda *_: session)
+    connection.serve(listener(connection))
+    connection.deliver(b"x")
+    connection.drain()
+    assert connection.takes_no_more

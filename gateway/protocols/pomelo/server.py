@@ -381,7 +381,7 @@ class PomeloServer:
         self._session.discard()
         self._connection.hold(0)
         self._listener.registry.leave(self)
-        self._connection.pause()
+        self._connection.take_no_more()
 
     def _end(self) -> None:
         """Take no more; hang up once all requests are answered."""

@@ -372,7 +372,7 @@ class PravegaServer:
             self._close()
             return
         self._session.discard()
-        self._connection.pause()
+        self._connection.take_no_more()
         self.flush()
 
     def _close(self) -> None:

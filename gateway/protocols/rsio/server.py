@@ -407,7 +407,7 @@ class RsioServer:
         self._ingest.stop_taking()
         self._session.discard()
         self._connection.hold(0)
-        self._connection.pause()
+        self._connection.take_no_more()
         self._leave_if_done()
 
     def _leave_if_done(self) -> None:
