@@ -125,7 +125,9 @@ class Reading(Handshake):
 
     @property
     def _has_unused(self) -> bool:
-        """There is input that the server has not submitted; maybe part of a message."""
+        """There is input that the server may submit yet; maybe part of a message."""
+        if self._ending:
+            return False
         return self._unfinished > 0 or self._turn_due or self.unread_input
 
     def _outlives(self, ended: Callable[[], object]) -> bool:

@@ -175,6 +175,23 @@ def test_a_half_closed_peer_waits_for_its_acknowledgement(make_paused: Make) -> 
     ours.close()
 
 
+def test_who_is_owed_answers_by_a_server_that_ends_gets_them(make_paused: Make) -> None:
+    """What is unread behind them will not be stored here, however long they take."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
+    connection = net.server.connection
+    connection.busy(True)
+    theirs.send(b"unread")
+    theirs.shutdown(socket.SHUT_WR)
+    connection.take_no_more()
+    net.pass_time(60)
+    assert not peer.transport.disconnected
+    connection.write(b"ack")
+    connection.close()
+    assert peer.got() == b"ack"
+    assert peer.transport.finished
+    ours.close()
+
+
 def test_a_peer_that_is_read_again_is_not(make_paused: Make) -> None:
     """Its FIN comes behind its data, as ever."""
     net, peer, ours, theirs = paused_beside_a_socket(make_paused)
