@@ -272,7 +272,7 @@ class Journal:
             self._withdrawn += 1
         self._held -= len(batch.body)
         batch.body = b""
-        if self._nothing_waits and "commit" in self._holds:
+        if "commit" in self._holds and self._nothing_waits:
             self.hold("commit", None)  # else nothing would ever be tried again
         self._make_room()
         return True

@@ -6,8 +6,9 @@
     2. a segment's events from the next segment's first lsn on were written again
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
-    3. the mark (`gateway.store.mark`) says how far the journal reached at least: what
-       an open segment lacks of that is no torn tail
+    3. the mark (`gateway.store.mark`) says how far the journal reached at least, and the
+       next segment's name how far the one before it: what an open segment lacks of that
+       is no torn tail
     4. what was acknowledged and can not be read is reported, lsn by lsn
 
 `Recovered.settle` makes the files agree with that:
@@ -114,10 +115,12 @@ def examine(
     for first, before, name in in_order:
         path = directory / name
         stops = [one.start for one in aside if one.start > first]
-        stop = min([durable + 1, *stops, *([before] if before else [])])
-        known = stop - 1 if stop - 1 > given else 0
+        stop = min([*stops, *([before] if before else [durable + 1])])
+        marked, proven = (
+            end if end > given else 0 for end in (min(durable, stop - 1), stop - 1)
+        )
         try:
-            _examine_one(path, first, before, known, disk, found, aside)
+            _examine_one(path, first, before, marked, proven, disk, found, aside)
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
@@ -142,24 +145,35 @@ def _examine_one(
     path: Path,
     first: int,
     before: int | None,
-    durable: int,
+    marked: int,
+    proven: int,
     disk: Disk,
     found: Recovered,
     aside: Iterable[range],
 ) -> None:
-    """Raises `segment.InvalidSegment`, OSError."""
+    """Events up to lsn *marked* were acknowledged here; and up to *proven*, as the next
+    segment's name says, if something lies behind the last good record.
+
+    If nothing does, lsns may have been left out there: a start cuts what it does not
+    count, and goes on behind what a damaged segment may have held.
+
+    Raises `segment.InvalidSegment`, OSError.
+    """
     data, readable = read_patiently(disk, path)
     mended = False
     try:
-        scan = segment.Scan(data, before=before, durable=durable)
+        scan = segment.Scan(data, before=before, durable=marked)
     except segment.InvalidSegment as why:
         whole = segment.mend_header(data, first)
         if whole is None or not readable or isinstance(why, segment.OtherFormat):
             raise
         data, mended = whole, True
-        scan = segment.Scan(data, before=before, durable=durable)
+        scan = segment.Scan(data, before=before, durable=marked)
         found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
     scan.survey()
+    torn = readable and not scan.sealed and scan.end < len(data)
+    if torn and scan.next_lsn <= proven:
+        scan = segment.Scan(data, before=before, durable=proven).survey()
     first, next_lsn = scan.header.first_lsn, scan.next_lsn
     missing = _expected(found, aside)
     if first > missing:
@@ -230,7 +244,7 @@ class _Settled:
             if data is not None:
                 self._rewrite(file, data[: self.size])
             if self.lost_end:
-                with contextlib.suppress(OSError):  # the mark says it again
+                with contextlib.suppress(OSError):  # it was told; see `_keep_place`
                     file.write([self.lost_end])
             file.sync()
         finally:
@@ -270,7 +284,9 @@ def _keep_place(
             with contextlib.closing(disk.create(path)) as file:
                 file.write([data])
                 file.sync()
-        except OSError:  # no room: the mark says it again at the next start
+        except OSError:
+            # No room: it was told, and is a hole for the audit.  The next start tells it
+            # again, unless something behind it was published before that.
             found.segments.remove(place)
             disk.unlink(path)
 

@@ -67,6 +67,36 @@ def test_a_flipped_bit_costs_the_batch_that_it_is_in(
         assert path.read_bytes().startswith(whole), "evidence is destroyed"
 
 
+@pytest.mark.parametrize("durable", [0, 2, 7])
+@pytest.mark.parametrize(("needle", "gone"), [(b"b", [3]), (b"c", [4, 5]), (b"d", [6])])
+def test_a_segment_behind_it_proves_what_was_acknowledged(
+    directory: Path, make: Make, needle: bytes, gone: list[int], durable: int
+) -> None:
+    """Though the mark is late: a torn group that nobody was told of is followed by
+    nothing."""
+    path = write(directory, make)
+    Log(directory, RealDisk(), 7).commit([make(b"e" * 30)])
+    flip(path, needle * 30)
+    whole = path.read_bytes()
+    for _ in range(2):
+        found = recover(directory, RealDisk(), durable=durable)
+        assert lost(found) == gone
+        assert served(found) == [lsn for lsn in range(1, 8) if lsn not in gone]
+        assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (7, 7)]
+        assert path.read_bytes().startswith(whole), "evidence is destroyed"
+
+
+def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) -> None:
+    """A damaged segment stood there, and has been removed since."""
+    path = write(directory, make)
+    whole = path.read_bytes()
+    Log(directory, RealDisk(), 1000).commit([make()])
+    found = recover(directory, RealDisk(), durable=2)
+    assert [one.why for one in found.losses] == ["missing before it"]
+    assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (1000, 1000)]
+    assert path.read_bytes() == whole
+
+
 def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -> None:
     """Down to an empty file, and to none; what is left is served, nothing given twice."""
     path = write(directory, make)
