@@ -246,7 +246,7 @@ class Gateway(MultiService):
             self.metrics.corrupt_records(1)
             self._log.error(
                 "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
-                path=loss.path.name,
+                path=loss.path,
                 why=loss.why,
                 lsn=loss.first_lsn,
                 events=loss.events,

@@ -123,9 +123,11 @@ def open_node(
 
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.
-    *tell* is told of losses and repairs before any file is changed, and whatever happens
-    then.  Raises `MissingJournal`, `MissingProtocol`, `Unreadable`,
-    `segment.OtherFormat`, OSError.
+    *tell* is told of losses and repairs before any file is changed, also where the start
+    fails after that.
+
+    Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
+    OSError.
     """
     journal, state = directories.journal_of(node), directories.state_of(node)
     for path in (journal, directories.spool, directories.archive, state):

@@ -143,8 +143,6 @@ class Storage:
             tell=callbacks.damaged,
         )
         threads = threads or RealThreads()
-        self.losses: Sequence[Loss] = opened.losses
-        self.repairs: Sequence[str] = opened.repairs
         self.notice = opened.notice
         """What an operator should know of the directory's past."""
         self.foreign: Sequence[Path] = opened.foreign

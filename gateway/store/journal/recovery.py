@@ -164,10 +164,10 @@ def _examine_one(
     try:
         scan = segment.Scan(data, before=before, durable=marked)
     except segment.InvalidSegment as why:
-        whole = segment.mend_header(data, first)
-        if whole is None or not readable or isinstance(why, segment.OtherFormat):
+        repaired = segment.mend_header(data, first)
+        if repaired is None or not readable or isinstance(why, segment.OtherFormat):
             raise
-        data, mended = whole, True
+        data, mended = repaired, True
         scan = segment.Scan(data, before=before, durable=marked)
         found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
     scan.survey()
@@ -184,11 +184,11 @@ def _examine_one(
         found.later(partial(disk.unlink, path))
         return
     # Damaged bytes stay where they are, for somebody with better tools.
-    whole = data if scan.lacks_end else data[: scan.end]
+    kept = data if scan.lacks_end else data[: scan.end]
     lost_end = b""
     if scan.damage and not scan.sealed:
-        lost_end = segment.seal_behind(scan.header, len(whole), next_lsn - 1)
-    size = len(whole) + len(lost_end)
+        lost_end = segment.seal_behind(scan.header, len(kept), next_lsn - 1)
+    size = len(kept) + len(lost_end)
     found.segments.append(
         Segment(
             path,
@@ -204,9 +204,9 @@ def _examine_one(
         step = _Settled(
             path,
             disk,
-            len(whole),
+            len(kept),
             rewrite=not scan.sealed,
-            mended=whole if mended else None,
+            mended=kept if mended else None,
             lost_end=lost_end,
         )
         found.later(step)

@@ -21,8 +21,8 @@ was written.  It tells a torn tail from damage:
 - A bad record that lies in what a later good record calls synced was acknowledged: its
   loss is reported (`Damage`), and reading goes on behind it.
 - A bad record that no later one calls synced was never acknowledged: the segment ends
-  before it.  But for what the reader knows better (`Scan`, *durable*): the mark beside
-  the journal, and the lsns of a segment that was left, say more than an open one does.
+  before it.  A reader may know better (`Scan`, *durable*): the mark beside the journal,
+  and the name of the next segment, say more than a segment does that was not sealed.
 - So does a good record that does not follow from those before it: its lsn is not the
   next one, or its origin is not there.  It is left of a write that failed and was cut
   off, where the cut did not survive a power cut.

@@ -107,7 +107,7 @@ def mend(
                 # One line, and it said all that is published behind the others.
                 missing = _between(node, first, published, files)
             if len(missing) < len(some):
-                raise Damaged(_what_to_do(node, first, numbers))
+                raise Damaged(_advice(node, first, numbers))
         found += missing
         last = _end(missing, first) - 1
         said.append(
@@ -160,7 +160,7 @@ def _end(entries: list[Entry], first: int) -> int:
     return entries[-1].last + 1 if entries else first
 
 
-def _what_to_do(node: str, first: int, numbers: str) -> str:
+def _advice(node: str, first: int, numbers: str) -> str:
     example = file_name(node, first, first + 99)
     return (
         f"line {numbers} is damaged, and of the files that were published from lsn "

@@ -27,7 +27,7 @@ class Expired(msgspec.Struct, frozen=True):
     """What has left the archive of one node."""
 
     last: int = 0
-    """Files up to this lsn may be gone."""
+    """The greatest lsn of these: retention may have removed what has it, and all before."""
 
 
 def decode(data: bytes) -> Expired | None:

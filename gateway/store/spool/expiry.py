@@ -20,6 +20,7 @@ from gateway.store.names import parse_file_name
 __all__ = ["Expiry"]
 
 _MOST_SECONDS = 60.0  # between two looks
+_NOTED_AT_ONCE = 100
 _STEP_SECONDS = 1.0  # a clock that drifts is less off
 
 
@@ -87,15 +88,27 @@ class Expiry:
 
         Returns how many; raises OSError.
         """
-        removed = 0
-        for one in self._oldest_first():
-            if enough():
-                break
-            self._remove([one])
+        files = self._oldest_first()
+        removed = noted = 0
+        while removed < len(files) and not enough():
+            if noted == removed:
+                noted = self._note_next(files, noted)
+            self._disk.unlink(files[removed].path)
             removed += 1
+            if noted < removed:  # there may be room for it now
+                noted = self._note_next(files, noted)
         if removed:
             self._on_expired()
         return removed
+
+    def _note_next(self, files: Sequence[_File], noted: int) -> int:
+        """Say of the next ones that they go; returns how many are noted then.
+
+        Each time costs two syncs of a disk that is full.
+        """
+        some = files[noted : noted + _NOTED_AT_ONCE]
+        told = self._note([one.path.name for one in some])
+        return noted + len(some) if told else noted
 
     def _remove(self, files: Sequence[_File]) -> None:
         names = [one.path.name for one in files]

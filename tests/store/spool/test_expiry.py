@@ -158,7 +158,7 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     expiry = Expiry(archive, RealDisk(), HOUR, None, lambda: None, before=before)
     left = iter([False, False, False, True])
     assert expiry.make_room(lambda: next(left)) == 3
-    assert [count for _, count in said] == [3, 2, 2, 1]
+    assert [count for _, count in said] == [3, 2]
     assert {one.parent.name: decode(one.read_bytes()) for one in state.glob("*/*")} == {
         "a": Expired(20),
         "b": Expired(6),
@@ -170,3 +170,28 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     (state / "a/expired").write_bytes(b"damaged")
     ExpiredRecord(state, RealDisk()).note(names[:1])
     assert decode((state / "a/expired").read_bytes()) == Expired(10)
+
+
+def test_room_is_made_without_a_note_for_each_file(tmp_path: Path) -> None:
+    """On a disk that is full each would be synced; what is noted covers what goes."""
+    noted: set[str] = set()
+    calls = 0
+    names = [file_name("gw", lsn, lsn) for lsn in range(1, 251)]
+    for number, name in enumerate(names):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (number, number))
+
+    def before(some: Iterable[str]) -> None:
+        nonlocal calls
+        calls += 1
+        noted.update(some)
+
+    def enough() -> bool:
+        left = {path.name for path in tmp_path.iterdir()}
+        assert noted.issuperset(set(names) - left)
+        return len(left) == 40
+
+    expiry = Expiry(tmp_path, AsModified(), HOUR, None, lambda: None, before=before)
+    assert expiry.make_room(enough) == 210
+    assert calls == 3
+    assert len(noted) == 250
