@@ -7,6 +7,10 @@ spool       Parquet files for Spark
 checkpoint  what protocols remember beside their events
 finder      which file holds an event
 mark        how far a node had come, for when the journal ends too early
+incarnation which copy of a node's journal gave an lsn
+lineage     whether somebody else gave lsns of this node
+digests     of payloads and of files: the chain
+lake        what the Spark job says that the tables have
 orphans     what nodes with another name left
 names       of spool files
 summed      lines of JSON behind a checksum

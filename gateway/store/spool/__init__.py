@@ -1,10 +1,12 @@
 """Parquet files for Spark, made of sealed journal segments, each exactly once.
 
 spool      the thread
-publisher  one segment becomes one file; with `catalog`
+publisher  one segment becomes one file
+catalog    which segments have become files; with `catalog_lines`
 parquet    the file; with `decoding`, `columns`
 levels     how full spool and disk are
 expiry     the end of archived files
+expired    how far they are gone, for the audit
 """
 
 from gateway.store.names import file_name, last_lsn, parse_file_name
