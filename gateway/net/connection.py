@@ -125,6 +125,7 @@ class AcceptedConnection(Reading):
         later = self._listener.clock.callLater
         if self._outlives(lambda: later(0, self.connectionLost, reason)):
             self._stalled_since = None
+            self._ask_to_deliver()
             return
         self._closing = True
         self._discard_input()
@@ -232,7 +233,7 @@ class AcceptedConnection(Reading):
             return
         elif self._stalled(now):
             self._cut_off(f"{STALL_SECONDS:g} s")
-        elif self._unread_by_us() and self._gave_up(self._look(), now):
+        elif self._unwatched and self._gave_up(self._look(), now):
             self.abort()
         elif self._too_slow(now):
             limit = f"{self._listener.limits.minimum_rate} bytes/s"
@@ -250,6 +251,11 @@ class AcceptedConnection(Reading):
 
     def _unread_by_us(self) -> bool:
         return self._paused or self._stalled_since is not None
+
+    @property
+    def _unwatched(self) -> bool:
+        """The reactor does not tell what happens to its peer."""
+        return self._unread_by_us() or self._half_closed
 
     @property
     def _withheld(self) -> bool:

@@ -3,8 +3,8 @@
 A server pauses its connection while it takes nothing, and asks for more turns while it
 has input left (`turns`).  A connection that is found paused, at a look every few seconds,
 is read on into memory (`read_ahead`), so that a sender can finish what it is writing, and
-so that its end is seen.  What was read ahead is delivered when the server goes on, a bit in each turn, and
-only then the end that came behind it.
+so that its end is seen.  What was read ahead is delivered when the server goes on, a bit
+in each turn, and only then the end that came behind it.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ class Reading(Handshake):
         acknowledges = self._listener.acknowledges
         if peer is Peer.GONE:
             return acknowledges or not self._has_unused
-        if not (peer is Peer.CLOSED and acknowledges and self._has_unused):
+        waits = self._paused and self._has_unused
+        if not (peer is Peer.CLOSED and acknowledges and waits):
             self._closed_since = None
             return False
         if self._closed_since is None:
@@ -223,9 +224,9 @@ class Reading(Handshake):
     def _read_or_not(self) -> None:
         """Tell the transport whether to read, for all the reasons there are not to."""
         ahead = self._ahead
-        if ahead is not None and not self._paused:
-            ahead.give_room_back()
         held = self._turn_due or self._over or self._withheld
+        if ahead is not None and (held or not self._paused):
+            ahead.give_room_back()
         if self._paused or ahead is not None:
             held = held or ahead is None or not ahead.has_room
         if self._closing or not held:
@@ -245,7 +246,8 @@ class Reading(Handshake):
         ahead = self._ahead = self._ahead or self._new_ahead()
         had_room = ahead.has_room
         ahead.add(data)
-        if not (had_room and self._paused and ahead.take_room()):
+        kept = self._ahead is ahead  # to count it may have ended us
+        if not (kept and had_room and self._paused and ahead.take_room()):
             self._read_or_not()
 
     def _new_ahead(self) -> ReadAhead:

@@ -175,6 +175,22 @@ def test_a_half_closed_peer_waits_for_its_acknowledgement(make_paused: Make) -> 
     ours.close()
 
 
+def test_a_half_closed_peer_that_is_gone_is_noticed(make_paused: Make) -> None:
+    """Its server waits for events to send it, and reads on: nobody else would look."""
+    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
+    connection = net.server.connection
+    connection.busy(True)
+    connection.resume()
+    theirs.shutdown(socket.SHUT_WR)
+    peer.fin()
+    net.pass_time(60)
+    assert not peer.transport.disconnected
+    theirs.close()
+    net.pass_time(3)
+    assert peer.transport.disconnected
+    ours.close()
+
+
 def test_who_is_owed_answers_by_a_server_that_ends_gets_them(make_paused: Make) -> None:
     """What is unread behind them will not be stored here, however long they take."""
     net, peer, ours, theirs = paused_beside_a_socket(make_paused)
