@@ -211,6 +211,7 @@ class Gateway(MultiService):
             known,
             StorageCallbacks(
                 damaged=self._tell_damage,
+                noticed=lambda notice: self._log.warn("{notice}", notice=notice),
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
@@ -219,8 +220,6 @@ class Gateway(MultiService):
             ),
             remembering=self.protocols.remember,
         )
-        if storage.notice is not None:
-            self._log.warn("{notice}", notice=storage.notice)
         for orphan in storage.orphans:
             self._tell_orphan(orphan)
         for path in storage.foreign:

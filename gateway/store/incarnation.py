@@ -13,6 +13,7 @@ journal does not know were published by another copy under the same name.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,15 @@ class Incarnation(msgspec.Struct, frozen=True):
         """One that goes on where *before* was, if there was one."""
         earlier = () if before is None else (*before.earlier, before.id)
         return cls(secrets.token_hex(_BYTES), since, directory, earlier[-_MOST:])
+
+    def aware_of(self, others: Iterable[str]) -> Incarnation:
+        """The same one, which knows these ids too, oldest first."""
+        others = tuple(others)
+        if all(map(self.knows, others)):
+            return self
+        ids = dict.fromkeys((*others, *self.earlier))
+        earlier = tuple(each for each in ids if each not in ("", self.id))
+        return msgspec.structs.replace(self, earlier=earlier[-_MOST:])
 
     def knows(self, other: str) -> bool:
         """Whether what has this id was published here, or before; earlier versions of the

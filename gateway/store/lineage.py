@@ -22,7 +22,7 @@ from gateway.store.lake import committed
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 
-__all__ = ["OLDER", "go_on", "in_tables", "strangers"]
+__all__ = ["OLDER", "go_on", "in_tables", "saved", "strangers"]
 
 OLDER = (
     "the tables have events of node {node} up to lsn {there}, and this directory knew of "
@@ -69,6 +69,24 @@ def go_on(
     )
 
 
+def saved(
+    this: Incarnation, before: Incarnation | None, journal: Path, disk: Disk
+) -> Incarnation:
+    """Who publishes: *this*, now that it is saved, if it is not *before*.
+
+    A full disk must not prevent a start: without room it is *before*, or nobody, as in
+    earlier versions, and the next start tries again.
+    """
+    if this is before:
+        return this
+    try:
+        this.save(journal, disk)
+    except OSError:
+        nobody = Incarnation("", this.since, this.directory)
+        return (before or nobody).aware_of(this.earlier)
+    return this
+
+
 def strangers(
     this: Incarnation,
     node: str,
@@ -87,7 +105,7 @@ def strangers(
         entry = catalog.find(first)
         if entry is not None and entry.sha256 and entry.name == path.name:
             return  # its line is ours
-        with contextlib.suppress(OSError, pa.ArrowException):
+        with contextlib.suppress(Exception):  # what is damaged is told by others
             metadata = pq.read_metadata(pa.BufferReader(disk.read(path))).metadata
             other = digests.said(metadata, incarnation.KEY) or ""
             if not this.knows(other):

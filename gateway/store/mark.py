@@ -38,6 +38,8 @@ class Mark(msgspec.Struct, frozen=True):
     """The link of the last of these files (`gateway.store.digests`), if it is known."""
     incarnation: str = ""
     """Of the journal that had come so far (`gateway.store.incarnation`)."""
+    earlier: tuple[str, ...] = ()
+    """Those it knew, oldest first: a journal that is lost knows them no more."""
 
 
 def decode(data: bytes) -> Mark | None:

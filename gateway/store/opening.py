@@ -25,6 +25,7 @@ from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, read_patiently
+from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Recovered, Segment
 from gateway.store.journal.recovery import DAMAGED, examine
 from gateway.store.journal.segment import parse_name
@@ -60,7 +61,9 @@ class MissingJournal(Unreadable):
         super().__init__(
             f"{journal} has no journal, and lsns {first} to {last} were acknowledged and "
             "are in no file: mount its disk, or correct journal.directory.  If it is lost: "
-            f"make an empty file {journal / CATALOG[0]} to go on without them"
+            f"make an empty file {journal / CATALOG[0]} to go on without them (where a "
+            "container makes that directory anew at each start, put journal.directory on a "
+            "volume first)"
         )
 
 
@@ -84,6 +87,8 @@ class Opened:
     losses: Sequence[Loss]
     """What was acknowledged and the journal can not give back."""
     marker: Marker
+    incarnation: Incarnation
+    """Who gives the lsns from here on."""
     repairs: Sequence[str]
     """What was damaged and could be made good, a sentence each."""
     notice: str | None
@@ -99,11 +104,16 @@ class Opened:
         durable = given if given >= self.first_lsn else self.durable_lsn
         published, link = self.publisher.published_lsn, self.publisher.link
         known = link.sha256 if link.last_lsn == published else ""
-        return Mark(given, durable, published, known, self.publisher.incarnation)
+        own = self.incarnation
+        return Mark(given, durable, published, known, own.id, own.earlier)
 
 
 def _ignore(losses: Sequence[Loss], repairs: Sequence[str]) -> None:
     """Nobody wants to know."""
+
+
+def _ignore_notice(notice: str) -> None:
+    """Likewise."""
 
 
 def open_node(
@@ -118,13 +128,14 @@ def open_node(
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = _ignore,
+    tell_notice: Callable[[str], None] = _ignore_notice,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
     *remembering*: a protocol that is served has a memory, so published segments stay
     until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.
     *tell* is told of losses and repairs before any file is changed, also where the start
-    fails after that.
+    fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
 
     Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
     OSError.
@@ -150,12 +161,15 @@ def open_node(
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
     before, damaged_id = incarnation.read(journal, disk)
-    this, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
+    begun, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
+    # state/ is never shared: who wrote the mark was here before.
+    this = begun.aware_of([*mark.earlier, mark.incarnation])
     repairs = [*catalog.repairs, *filter(None, [damaged_mark, damaged_id])]
     known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, names))
+    strangers = list(lineage.strangers(this, node, catalog, published, disk))
     if in_tables > known:
         repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
-    if not this.knows(mark.incarnation):
+    if in_tables > known or strangers or not begun.knows(mark.incarnation):
         catalog.doubt()
     repairs += [
         _PUT_BACK.format(
@@ -167,17 +181,19 @@ def open_node(
         for each in found.segments
         if not catalog.has_all_of(each)
     ]
-    repairs += lineage.strangers(this, node, catalog, published, disk)
+    repairs += strangers
     tell(found.losses, repairs)
+    if notice is not None:
+        tell_notice(notice)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
     poison = directories.root / "poison"
     link = _newest_link(catalog, (*published, poison), disk, mark)
     catalog.note(link)
-    if this is not before:
-        this.save(journal, disk)
+    # In this order: who knows the mark's incarnation does not doubt the catalog again.
     catalog.settle()
+    this = lineage.saved(this, before, journal, disk)
     found.settle()
     publisher = Publisher(
         node,
@@ -211,6 +227,7 @@ def open_node(
         repairs=repairs,
         notice=notice,
         marker=marker,
+        incarnation=this,
         remembered=remembered,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),

@@ -88,6 +88,8 @@ class StorageCallbacks:
 
     damaged: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None
     """While it is opened: what is lost and what was repaired, before files are changed."""
+    noticed: Callable[[str], None] = _ignore
+    """What an operator should know of the directory's past; likewise."""
     durable: Callable[[list[Stored]], None] = _ignore
     """In the reactor's thread, once a group."""
     committed: Callable[[Commit], None] = _ignore
@@ -141,10 +143,9 @@ class Storage:
             clock=clock,
             monotonic=monotonic,
             tell=callbacks.damaged,
+            tell_notice=callbacks.noticed,
         )
         threads = threads or RealThreads()
-        self.notice = opened.notice
-        """What an operator should know of the directory's past."""
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self.orphans: Sequence[Orphan] = ()

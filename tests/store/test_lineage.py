@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,18 +15,19 @@ from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
 from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
+from gateway.store.disk import Disk, File, RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
+from gateway.store.journal import Loss
 from gateway.store.mark import NAME as MARK
-from gateway.store.mark import Mark
+from gateway.store.mark import Mark, Marker
 from gateway.store.opening import Opened, open_node
 from gateway.store.spool.catalog_lines import entries
 
 
-def start(data: Path) -> Opened:
+def start(data: Path, disk: Disk | None = None) -> Opened:
     decoders = {"plain": lambda body: Rows(body.split(b","))}
     return open_node(
-        "gw", Directories.under(data), RealDisk(), decoders, remembering=False
+        "gw", Directories.under(data), disk or RealDisk(), decoders, remembering=False
     )
 
 
@@ -196,3 +199,129 @@ def test_a_directory_of_an_earlier_version_gets_one(tmp_path: Path) -> None:
     assert [repair for repair in opened.repairs if first.id in repair] == []
     assert current(tmp_path).earlier == ()
     assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
+
+
+def test_a_new_journal_beside_its_state_knows_who_was_before(tmp_path: Path) -> None:
+    """A container's own, at each of its starts: nobody else has this name."""
+    ids = []
+    for body in (b"a", b"b", b"c", b"d"):
+        opened = publish(tmp_path, body) if body != b"c" else publish(tmp_path)
+        assert not [repair for repair in opened.repairs if "knows nothing" in repair]
+        assert opened.notice is None
+        ids.append(current(tmp_path).id)
+        assert current(tmp_path).earlier == tuple(ids[:-1])
+        assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
+        shutil.rmtree(tmp_path / "journal")
+
+
+def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path: Path) -> None:
+    """Its state says who that was; the files of both are this node's."""
+    publish(tmp_path, b"a")
+    first = current(tmp_path)
+    away = (tmp_path / "journal").rename(tmp_path / "away")
+    publish(tmp_path, b"b")
+    second = current(tmp_path)
+    shutil.rmtree(tmp_path / "journal")
+    away.rename(tmp_path / "journal")
+    opened = publish(tmp_path, b"c")
+    assert opened.notice is None
+    assert not [repair for repair in opened.repairs if "knows nothing" in repair]
+    again = current(tmp_path)
+    assert (again.id, again.since, again.earlier) == (first.id, 1, (second.id,))
+    assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
+
+
+@pytest.mark.parametrize("ahead", ["the tables", "somebody's file"])
+def test_what_others_published_under_our_lsns_is_not_ours(
+    tmp_path: Path, ahead: str
+) -> None:
+    """The journal has its own events under these lsns, and they are in no file: they are
+    set aside, and told."""
+    data = tmp_path / "data"
+    publish(data, b"a")
+    opened = publish(data)
+    opened.log.commit([batch(b"ours")])
+    opened.marker.write(opened.mark(2), now=True)
+    [path] = data.glob("journal/gw/*.journal")
+    whole = path.read_bytes()
+    if ahead == "the tables":
+        tables(data, 7)
+    else:
+        other = tmp_path / "other"
+        publish(other, b"x", b"y,z")
+        [theirs] = other.glob("spool/events-*3.parquet")
+        shutil.copy(theirs, data / "spool")
+    opened = publish(data)
+    assert opened.unpublished == []
+    assert [repair for repair in opened.repairs if "it is set aside" in repair]
+    aside = path.with_name(f"{path.name}.damaged")
+    assert aside.read_bytes() == whole
+    assert publish(data, b"h").repairs == []
+
+
+class FullDisk(RealDisk):
+    """It has room for no new file."""
+
+    def create(self, path: Path) -> File:
+        raise OSError(errno.ENOSPC, "no room", str(path))
+
+
+@pytest.mark.parametrize("how", ["no id", "copied"])
+def test_a_full_disk_that_takes_no_id_refuses_no_start(
+    tmp_path: Path, how: str
+) -> None:
+    """It goes on as earlier versions did; the next start gives it one."""
+    data = tmp_path / "data"
+    publish(data, b"a")
+    first = current(data)
+    if how == "no id":
+        (data / "journal/gw" / INCARNATION[0]).unlink()
+    else:
+        data = shutil.copytree(data, tmp_path / "copy")
+    opened = start(data, FullDisk())
+    assert opened.first_lsn == 2
+    Marker(data / "state/gw", RealDisk()).write(opened.mark(1), now=True)
+    assert publish(data, b"b").first_lsn == 2
+    assert current(data).earlier == (first.id,)
+    assert audit(Directories.under(data), pause=lambda _: None).complete
+
+
+def test_what_can_not_be_read_is_no_stranger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever pyarrow makes of damaged bytes; others tell of them."""
+    publish(tmp_path, b"a")
+    (tmp_path / "journal/gw/catalog").unlink()
+
+    def read(*_: object) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    monkeypatch.setattr(pq, "read_metadata", read)
+    assert start(tmp_path).first_lsn == 2
+
+
+def test_a_copy_is_told_before_anything_is_changed(tmp_path: Path) -> None:
+    """Also where the start fails after that."""
+    publish(tmp_path / "data", b"a")
+    copy = shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    before = current(copy)
+    told: list[str] = []
+
+    def tell(losses: Sequence[Loss], repairs: Sequence[str]) -> None:
+        assert (list(losses), list(repairs), current(copy)) == ([], [], before)
+
+    def notice(what: str) -> None:
+        assert current(copy) == before
+        told.append(what)
+
+    opened = open_node(
+        "gw",
+        Directories.under(copy),
+        RealDisk(),
+        {},
+        remembering=False,
+        tell=tell,
+        tell_notice=notice,
+    )
+    assert told == [opened.notice]
+    assert current(copy) != before
