@@ -27,7 +27,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk, read_patiently
 from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Recovered, Segment
-from gateway.store.journal.recovery import DAMAGED, examine
+from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.mark import Mark, Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
@@ -36,9 +36,11 @@ from gateway.store.spool.catalog_lines import Damaged
 
 __all__ = ["MissingJournal", "MissingProtocol", "Opened", "open_node"]
 
+_POISON = "poison"
+"""Where the Spark job puts files that it can not read."""
 _PUT_BACK = (
     "{path}: lsns {first} to {last} were published as lost, or nobody knows by whom, and "
-    "it has them.  They are not published again; it is set aside as {name}.damaged"
+    "it has them.  They are not published again; it is set aside as {name}"
 )
 
 
@@ -176,7 +178,7 @@ def open_node(
             path=each.path,
             first=each.first_lsn,
             last=each.last_lsn,
-            name=each.path.name,
+            name=name_aside(each.path, disk).name,
         )
         for each in found.segments
         if not catalog.has_all_of(each)
@@ -188,7 +190,7 @@ def open_node(
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
-    poison = directories.root / "poison"
+    poison = directories.root / _POISON
     link = _newest_link(catalog, (*published, poison), disk, mark)
     catalog.note(link)
     # In this order: who knows the mark's incarnation does not doubt the catalog again.
@@ -271,8 +273,9 @@ def _newest_link(
         return Link(newest.last, mark.link)
     for directory in directories:
         for name in (newest.hidden, newest.name):
-            # Spark's job moves files while we look.
-            with contextlib.suppress(FileNotFoundError):
+            # Spark's job moves files while we look; `poison/` may be for it alone.
+            nothing = OSError if directory.name == _POISON else FileNotFoundError
+            with contextlib.suppress(nothing):
                 data, readable = read_patiently(disk, directory / name)
                 if readable:
                     return Link(newest.last, hashlib.sha256(data).hexdigest())
@@ -286,6 +289,9 @@ def _needed(found: Recovered, catalog: Catalog, *, keep: bool) -> set[str]:
         for each in found.segments
         if keep
         or not each.events
-        or catalog.unpublished(each.first_lsn) <= each.last_lsn
+        or not (
+            catalog.unpublished(each.first_lsn) > each.last_lsn
+            or catalog.has_forgotten(each)
+        )
         for protocol in found.protocols[each.path]
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -288,6 +289,48 @@ def test_a_damaged_segment_is_kept_after_a_crash_too(
     aside = [left] if fault == "damaged" else []
     there = directories.journal_of("gw").glob("*.journal*")
     assert [each.read_bytes() for each in there] == aside
+
+
+@pytest.mark.parametrize("remembering", [True, False])
+def test_damaged_metadata_is_told_and_keeps_no_lsns(
+    start: Callable[..., Opened], directories: Directories, remembering: bool
+) -> None:
+    """It has no events: a file that is set aside would hold a lsn for each of its bytes."""
+    opened = start("plain", remembering=remembering)
+    store(opened, "plain", b"m" * 40, b"n" * 40, count=0)
+    [path] = directories.journal_of("gw").glob("*.journal")
+    path.write_bytes(path.read_bytes().replace(b"mmm", b"mmn", 1))
+    opened = start("plain", remembering=remembering)
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(1, 0)]
+    for each in opened.segments:
+        opened.publisher.remove(each)
+    opened = start("plain", remembering=remembering)
+    assert (opened.losses, opened.first_lsn) == ([], 1)
+
+
+class Forbidden(RealDisk):
+    """`poison/` is the Spark job's alone."""
+
+    def read(self, path: Path) -> bytes:
+        if path.parent.name == "poison":
+            raise PermissionError(errno.EACCES, "not ours", str(path))
+        return super().read(path)
+
+
+def test_poison_that_may_not_be_searched_refuses_no_start(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """The newest file's link is unknown then."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    publish_all(start("plain"))
+    (directories.journal_of("gw") / "catalog").unlink()
+    opened.marker.write(Mark(1, 1, 1), now=True)
+    shutil.rmtree(directories.spool)
+    decoders = {"plain": split}
+    opened = open_node("gw", directories, Forbidden(), decoders, remembering=False)
+    assert opened.first_lsn == 2
+    assert opened.publisher.link.sha256 == ""
 
 
 def test_what_may_have_been_given_is_not_what_was_acknowledged(

@@ -39,7 +39,15 @@ from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 
-__all__ = ["DAMAGED", "Loss", "Recovered", "examine", "recover"]
+__all__ = [
+    "DAMAGED",
+    "Loss",
+    "Recovered",
+    "examine",
+    "name_aside",
+    "recover",
+    "set_aside",
+]
 
 DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""
@@ -124,7 +132,7 @@ def examine(
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
-            aside += _set_aside(path, firsts, str(why), disk, found)
+            aside += _no_segment(path, firsts, str(why), disk, found)
     if (missing := _expected(found, aside)) <= durable:
         _keep_place(directory, missing, durable, there, disk, found)
     # No lsn is given twice that a damaged segment may have held.
@@ -293,7 +301,25 @@ def _keep_place(
     found.later(write)
 
 
-def _set_aside(
+def set_aside(path: Path, disk: Disk) -> None:
+    """Rename a segment, so that nobody reads it, and nothing is replaced.
+
+    Raises FileNotFoundError, OSError.
+    """
+    disk.rename(path, name_aside(path, disk))
+
+
+def name_aside(path: Path, disk: Disk) -> Path:
+    """What `set_aside` names it: the first such name that is free."""
+    first, attempt = segment.parse_name(path.name) or (0, 0)
+    aside = path.with_name(path.name + DAMAGED)
+    while first and disk.exists(aside):
+        attempt += 1
+        aside = path.with_name(segment.name(first, attempt) + DAMAGED)
+    return aside
+
+
+def _no_segment(
     path: Path, firsts: Sequence[int], why: str, disk: Disk, found: Recovered
 ) -> list[range]:
     """The lsns that it may have held."""
@@ -301,8 +327,7 @@ def _set_aside(
     if disk.size(path) <= segment.HEADER_BYTES:
         found.later(partial(disk.unlink, path))
         return []
-    aside = path.with_name(path.name + DAMAGED)
-    found.later(partial(disk.rename, path, aside))
+    found.later(partial(set_aside, path, disk))
     held = _held(path, firsts, disk)
     found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     return [held]

@@ -117,11 +117,22 @@ class Catalog:
         """The first lsn from *lsn* on that is in no file."""
         return unpublished(self._entries.values(), lsn)
 
+    def has_forgotten(self, sealed: Segment) -> bool:
+        """Whether a segment was put back after its line was dropped.
+
+        Files are published in order, and no line is dropped whose segment is there.
+        """
+        oldest = min((entry.first for entry in self._entries.values()), default=0)
+        return bool(sealed.events) and sealed.last_lsn < oldest
+
     def has_all_of(self, sealed: Segment) -> bool:
         """Whether the files have what can be read of a segment that is published.
 
-        Not if it was lost when they were published, and put back since.
+        Not if it was lost when they were published, and put back since; nobody knows
+        if its line was dropped before that.
         """
+        if self.has_forgotten(sealed):
+            return False
         readable = sealed.events - sealed.lost
         for entry in self._entries.values():
             if entry.first > sealed.last_lsn or entry.last < sealed.first_lsn:

@@ -31,7 +31,7 @@ from gateway.store.digests import NOTHING, Link
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
-from gateway.store.journal.recovery import DAMAGED
+from gateway.store.journal.recovery import set_aside
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool import parquet
 from gateway.store.spool.catalog import Catalog, Entry
@@ -119,8 +119,10 @@ class Publisher:
         first = self._catalog.unpublished(sealed.first_lsn)
         if not self._catalog.has_all_of(sealed):
             self._damaged.add(sealed.path)
-        if first > sealed.last_lsn:
-            if sealed.damaged:  # its file was written by the run before
+        if first > sealed.last_lsn or self._catalog.has_forgotten(sealed):
+            # Its file was written by the run before.  Where it has no events, none is
+            # lost, and what is set aside keeps a lsn for each of its bytes.
+            if sealed.damaged and sealed.events:
                 self._damaged.add(sealed.path)
             self._done(sealed)
             return None
@@ -163,9 +165,8 @@ class Publisher:
         Any thread may call it.
         """
         if sealed.path in self._damaged:
-            aside = sealed.path.with_name(sealed.path.name + DAMAGED)
             with contextlib.suppress(FileNotFoundError):
-                self._disk.rename(sealed.path, aside)
+                set_aside(sealed.path, self._disk)
             self._damaged.discard(sealed.path)
         else:
             self._disk.unlink(sealed.path)

@@ -297,6 +297,47 @@ def test_the_catalog_keeps_what_has_a_segment(
     assert Catalog(place.journal, place.disk).last_lsn == 29
 
 
+def test_a_segment_whose_line_is_forgotten_is_not_published_again(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody put it back, and nobody can tell what its file had: it is set aside."""
+    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
+    place.catalog = Catalog(place.journal, place.disk)
+    publisher = place.publisher()
+    sealed = place.sealed(b"a")
+    whole = sealed.path.read_bytes()
+    publisher.publish(sealed)
+    for _ in range(9):
+        publisher.publish(place.sealed(b"b"))
+    assert place.catalog.find(1) is None
+    first = place.spool / file_name("gw", 1, 1)
+    first.write_bytes(b"as it was published")
+    sealed.path.write_bytes(whole)
+    place.catalog = Catalog(place.journal, place.disk)
+    assert not place.catalog.has_all_of(sealed)
+    assert place.publisher().recover([sealed]) == []
+    assert first.read_bytes() == b"as it was published"
+    assert not sealed.path.exists()
+    aside = sealed.path.with_name(f"{sealed.path.name}.damaged")
+    assert aside.read_bytes() == whole
+
+
+def test_what_is_set_aside_replaces_nothing(place: Any) -> None:
+    """A second segment of that name comes under the next."""
+    place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
+    place.log.commit([place.batch(b"d")])
+    sealed = place.log.seal()
+    aside = sealed.path.with_name(f"{sealed.path.name}.damaged")
+    aside.write_bytes(b"an earlier one")
+    damaged = sealed.path.read_bytes().replace(b"b,c", b"b;c")
+    sealed.path.write_bytes(damaged)
+    place.publisher().publish(sealed)
+    assert aside.read_bytes() == b"an earlier one"
+    second = sealed.path.with_name(f"{sealed.path.stem}.1.journal.damaged")
+    assert second.read_bytes() == damaged
+    assert not sealed.path.exists()
+
+
 @pytest.mark.parametrize(
     "name",
     ["events-gw-1-2.parquet", "x.parquet", f".{FIRST}", "events-GW-" + FIRST[10:]],
