@@ -31,6 +31,7 @@ snapshot wait until they are durable.
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -160,7 +161,16 @@ class Checkpoint:
     def _replay(self, sealed: Segment) -> None:
         data, _ = read_patiently(self._disk, sealed.path)
         last = sealed.last_lsn
-        for stored in segment.Scan(data, before=last + 1, durable=last):
+        try:
+            scan = segment.Scan(data, before=last + 1, durable=last)
+        except segment.InvalidSegment as why:
+            # The recovery has just read it: the next start finds out what is left.
+            raise OSError(
+                errno.EIO,
+                f"{why}, though it was a moment ago; start again",
+                sealed.path,
+            ) from why
+        for stored in scan:
             for name, memory in self._memories.items():
                 try:
                     memory.replay(stored)

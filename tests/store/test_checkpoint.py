@@ -405,6 +405,14 @@ def test_what_a_memory_can_not_take_stops_the_start(place: Place) -> None:
         place.checkpoint()[0].recover([sealed], [])
 
 
+def test_a_segment_that_goes_bad_under_the_start_ends_it(place: Place) -> None:
+    """The recovery could read it: only the next start knows what is left of it."""
+    sealed = place.sealed(b"fine")
+    sealed.path.write_bytes(bytes(512))
+    with pytest.raises(OSError, match=r"start again.*1\.journal"):
+        place.checkpoint()[0].recover([sealed], [])
+
+
 def test_what_a_crash_left_half_written_is_removed(place: Place) -> None:
     """A hidden file was never valid."""
     place.running()

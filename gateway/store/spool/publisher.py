@@ -189,14 +189,33 @@ class Publisher:
             decoder = Decoder(self._decoders, careful=True)
             return self._write_file(sealed, entry, decoder)
 
+    def _scan(self, sealed: Segment) -> tuple[segment.Scan, bool]:
+        """What is left of a segment, and whether all of its file could be read."""
+        data, readable = read_patiently(self._disk, sealed.path)
+        last = sealed.last_lsn
+        try:
+            scan = segment.Scan(data, before=last + 1, durable=last)
+        except segment.InvalidSegment as why:  # nothing in it can be told from chance
+            if sealed.path not in self._damaged:
+                self._damaged.add(sealed.path)
+                self._log.error(
+                    "{path}: {why}; its acknowledged events are lost (lsn {first} to "
+                    "{last}); the file is kept as {path}.damaged",
+                    path=sealed.path.name,
+                    why=why,
+                    first=sealed.first_lsn,
+                    last=last,
+                )
+            lost = segment.place_of_lost(sealed.first_lsn, last)
+            scan = segment.Scan(lost, before=last + 1, durable=last)
+        return scan, readable
+
     def _write_file(
         self, sealed: Segment, entry: Entry, decoder: Decoder
     ) -> tuple[Entry, Counter[str]]:
         path = self._spool / entry.hidden
         self._disk.unlink(path)
-        data, readable = read_patiently(self._disk, sealed.path)
-        last = sealed.last_lsn
-        scan = segment.Scan(data, before=last + 1, durable=last)
+        scan, readable = self._scan(sealed)
         sink = _Sink(self._disk.create(path))
         try:
             written = parquet.write(

@@ -104,6 +104,23 @@ def test_what_the_journal_lost_holds_its_place(place: Any) -> None:
     assert not sealed.path.exists()
 
 
+def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
+    """A first sector that can not be read costs the segment, and not those behind it."""
+    sealed = place.sealed(b"a,b", b"c")
+    data = bytes(512) + sealed.path.read_bytes()[512:]
+    sealed.path.write_bytes(data)
+    done = place.publisher().publish(sealed)
+    assert place.public() == [FIRST]
+    assert [(r["lsn"], r["flaw"]) for r in rows(place, FIRST)] == [
+        (1, "lost"),
+        (2, "lost"),
+        (3, "lost"),
+    ]
+    assert done.flaws == {"lost": 3}
+    aside = sealed.path.with_name(f"{sealed.path.name}.damaged")
+    assert aside.read_bytes() == data
+
+
 def test_what_a_memory_needs_is_set_aside_later(place: Any) -> None:
     """A damaged segment is kept, though only its checkpoint lets it go."""
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])
