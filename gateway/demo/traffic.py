@@ -95,12 +95,21 @@ def draw(found: Traffic, to: Path) -> None:
     above, below = figure.subplots(
         2, 1, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
     )
-    above.stackplot(found.seconds, *found.rates.values(), labels=list(found.rates))
+    # A slice lasts to the next one's beginning: the last is drawn to its end.
+    ends = [*found.seconds, len(found.seconds) * SLICE_SECONDS]
+    above.stackplot(
+        ends,
+        *([*rates, rates[-1]] for rates in found.rates.values()),
+        labels=list(found.rates),
+        step="post",
+    )
     above.set_ylabel("events/s")
-    above.set_title("What the gateway took, by listener", loc="left")
-    above.legend(loc="upper left", ncols=3, frameon=False, fontsize="small")
-    below.plot(found.seconds, [100 * share for share in found.errors], color="C3")
-    below.set_ylim(bottom=0)
+    figure.suptitle("What the gateway took, by listener", x=0.02, ha="left")
+    figure.legend(loc="outside upper right", ncols=6, frameon=False, fontsize="small")
+    errors = [100 * share for share in found.errors]
+    below.step(ends, [*errors, errors[-1]], color="C3", where="post")
+    below.set_ylim(0, max(1.0, 1.2 * max(errors)))
+    below.set_xlim(0, ends[-1])
     below.set_ylabel("errors, %")
     below.set_xlabel("seconds since the first event")
     figure.savefig(to)
