@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
 from gateway.store import digests, mark
@@ -181,7 +179,7 @@ class _Reader:
         key = path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns
         if key not in self._read:
             link = digests.of_file(path)
-            metadata = _metadata(path)
+            metadata = digests.metadata_of(path)
             self._read[key] = _File(
                 SpoolFile(path, file.node, file.first, file.last),
                 link,
@@ -189,15 +187,6 @@ class _Reader:
                 digests.PAYLOADS_KEY in metadata,
             )
         return self._read[key]
-
-
-def _metadata(path: Path) -> dict[bytes, bytes]:
-    try:
-        return pq.read_metadata(path).metadata or {}
-    except (FileNotFoundError, PermissionError):
-        raise
-    except Exception:  # a damaged footer makes pyarrow raise anything
-        return {}
 
 
 def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from gateway.audit.lake import Problem
 from gateway.store import digests, incarnation
 from gateway.store.finder import SpoolFile
@@ -64,11 +62,9 @@ class Incarnations:
     def _of(self, file: SpoolFile) -> str:
         name = file.path.name
         if name not in self._known:
-            try:
-                metadata = pq.read_metadata(file.path).metadata
-            except PermissionError:
-                raise
-            except Exception:  # gone, or damaged: others tell that
+            try:  # of one that is gone, or damaged, others tell
+                metadata = digests.metadata_of(file.path)
+            except FileNotFoundError:
                 return ""
             self._known[name] = digests.said(metadata, incarnation.KEY) or ""
         return self._known[name]

@@ -118,13 +118,10 @@ def _compare_file(
 
 
 def _said(path: Path) -> str:
-    try:
-        metadata = pq.read_metadata(path).metadata
-    except PermissionError:
-        raise
-    except Exception:  # gone, or damaged: somebody else tells that
+    try:  # of one that is gone, or damaged, somebody else tells
+        return digests.said(digests.metadata_of(path), digests.PAYLOADS_KEY) or ""
+    except FileNotFoundError:
         return ""
-    return digests.said(metadata, digests.PAYLOADS_KEY) or ""
 
 
 def _compare_rows(

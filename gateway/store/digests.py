@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 __all__ = [
     "NOTHING",
@@ -97,6 +98,19 @@ def of_file(path: Path) -> str:
         while data := file.read(_CHUNK):
             found.update(data)
     return found.hexdigest()
+
+
+def metadata_of(path: Path) -> Mapping[bytes, bytes]:
+    """A file's key-value metadata; nothing if it has none, or is damaged.
+
+    Raises FileNotFoundError, PermissionError.
+    """
+    try:
+        return pq.read_metadata(path).metadata or {}
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception:  # a damaged footer makes pyarrow raise anything
+        return {}
 
 
 def said(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:

@@ -16,9 +16,26 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-__all__ = ["QueuedReactor"]
+__all__ = ["QueuedReactor", "deferred_to"]
 
 _TURN_SECONDS = 30  # then the thread that was waited for has died
+
+
+def deferred_to(
+    reactor: Any, call: Callable[..., Any], *args: Any
+) -> tuple[Callable[[], None], Deferred[Any]]:
+    """What a thread has to run for *call*, and what *reactor* fires with its result."""
+    done: Deferred[Any] = Deferred()
+
+    def run() -> None:
+        try:
+            result = call(*args)
+        except Exception as why:
+            reactor.callFromThread(done.errback, why)
+        else:
+            reactor.callFromThread(done.callback, result)
+
+    return run, done
 
 
 @implementer(IReactorFromThreads)
@@ -40,16 +57,7 @@ class QueuedReactor(Clock):
 
     def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """As `twisted.internet.threads.deferToThread`, in a thread of its own."""
-        done: Deferred[Any] = Deferred()
-
-        def run() -> None:
-            try:
-                result = call(*args)
-            except Exception as why:
-                self.callFromThread(done.errback, why)
-            else:
-                self.callFromThread(done.callback, result)
-
+        run, done = deferred_to(self, call, *args)
         threading.Thread(target=run, daemon=True).start()
         return done
 

@@ -9,13 +9,12 @@ import os
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from daemons import Daemon, archiving, listener, tls
+from daemons import Daemon, archiving, full_spool, listener, tls
 from deadlines import eventually
 
 UPGRADE = (
@@ -109,18 +108,8 @@ def full(start: Callable[..., Daemon], authority: Any) -> Iterator[Daemon]:
         spool={"max_bytes": "1MiB", "roll_bytes": "256KiB", "compression": "none"},
         journal={"segment_bytes": "256KiB"},
     )
-    event = b"x" * 100_000
-    window = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, len(event)) + event
-    filling = socket.create_connection(daemon.address())
-
-    def fill() -> None:
-        with contextlib.suppress(OSError):
-            filling.sendall(window * 50)
-
-    threading.Thread(target=fill, daemon=True).start()
-    eventually(lambda: daemon.status()["journal"]["why_full"], "the spool is full")
-    yield daemon
-    filling.close()
+    with full_spool(daemon):
+        yield daemon
 
 
 @pytest.fixture

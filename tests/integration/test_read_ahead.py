@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import Daemon, full_spool, listener
 from deadlines import eventually
 
 MiB = 1 << 20
@@ -29,18 +29,8 @@ def full(start: Callable[..., Daemon]) -> Iterator[Daemon]:
         spool={"max_bytes": "1MiB", "roll_bytes": "256KiB", "compression": "none"},
         journal={"segment_bytes": "256KiB", "memory_bytes": "64MiB"},
     )
-    event = b"x" * 100_000
-    window = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, len(event)) + event
-    filling = socket.create_connection(daemon.address())
-
-    def fill() -> None:
-        with contextlib.suppress(OSError):
-            filling.sendall(window * 50)
-
-    threading.Thread(target=fill, daemon=True).start()
-    eventually(lambda: daemon.status()["journal"]["why_full"], "the spool is full")
-    yield daemon
-    filling.close()
+    with full_spool(daemon):
+        yield daemon
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -25,6 +27,7 @@ __all__ = [
     "Daemon",
     "archiving",
     "free_port",
+    "full_spool",
     "listener",
     "spawn",
     "tls",
@@ -160,3 +163,22 @@ def start(prepare: Callable[..., Daemon]) -> Callable[..., Daemon]:
 @pytest.fixture(name="free_port")
 def _free_port() -> Callable[[], int]:
     return free_port
+
+
+@contextlib.contextmanager
+def full_spool(daemon: Daemon) -> Iterator[None]:
+    """The spool, small and not compressed, is full, by a sender who stays."""
+    event = b"x" * 100_000
+    window = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, len(event)) + event
+    filling = socket.create_connection(daemon.address())
+
+    def fill() -> None:
+        with contextlib.suppress(OSError):
+            filling.sendall(window * 50)
+
+    threading.Thread(target=fill, daemon=True).start()
+    deadlines.eventually(
+        lambda: daemon.status()["journal"]["why_full"], "the spool is full"
+    )
+    yield
+    filling.close()

@@ -14,6 +14,8 @@ from greenlet import getcurrent, greenlet
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
+from gateway.testing.reactor import deferred_to
+
 __all__ = ["Killed", "Reactor", "Scheduler", "Task"]
 
 
@@ -199,16 +201,7 @@ class Reactor(Clock):
 
     def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """As `deferToThread`."""
-        done: Deferred[Any] = Deferred()
-
-        def run() -> None:
-            try:
-                result = call(*args)
-            except Exception as why:
-                self.callFromThread(done.errback, why)
-            else:
-                self.callFromThread(done.callback, result)
-
+        run, done = deferred_to(self, call, *args)
         self._scheduler.thread("worker", run).start()
         return done
 
