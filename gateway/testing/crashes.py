@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gateway.testing.disk import Change, Directory, Inode, Moment, RecordingDisk
 
@@ -38,8 +37,8 @@ class _Content:
 class _Names:
     """What became of a directory."""
 
-    path: Path
-    inodes: dict[str, int]
+    path: str
+    inodes: Mapping[str, int]
     story: str
 
 
@@ -69,7 +68,7 @@ def crashes(
             yield f"after step {moment.number} ({moment.step}): {what}", disk
 
 
-def random_names(directory: Directory, chance: random.Random) -> dict[str, int]:
+def random_names(directory: Directory, chance: random.Random) -> Mapping[str, int]:
     """What one power cut leaves of a directory."""
     kept = _random_subset(len(directory.changes), chance)
     return directory.names([directory.changes[i] for i in kept])
@@ -145,12 +144,12 @@ def _name_of(number: int, moment: Moment) -> str | None:
     return None
 
 
-def _name_outcomes(path: Path, directory: Directory) -> list[_Names]:
+def _name_outcomes(path: str, directory: Directory) -> list[_Names]:
     """From nothing since the last sync to everything, each once."""
     found: dict[Hashable, _Names] = {}
     for kept in _subsets(len(directory.changes)):
         names = directory.names([directory.changes[i] for i in kept])
-        story = f"{path.name} has {sorted(names)}" if directory.changes else ""
+        story = f"{path} has {sorted(names)}" if directory.changes else ""
         found.setdefault(frozenset(names.items()), _Names(path, names, story))
     last = found.pop(frozenset(directory.names().items()))
     return [*found.values(), last]

@@ -99,10 +99,13 @@ class Directory:
     durable: Mapping[str, int] = field(default_factory=dict)
     changes: tuple[NameChange, ...] = ()
 
-    def names(self, changes: Sequence[NameChange] | None = None) -> dict[str, int]:
+    def names(self, changes: Sequence[NameChange] | None = None) -> Mapping[str, int]:
         """What is in it after all changes, or after these."""
+        changes = self.changes if changes is None else changes
+        if not changes:
+            return self.durable
         names = dict(self.durable)
-        for change in self.changes if changes is None else changes:
+        for change in changes:
             if change.gone is not None and names.get(change.gone) != change.inode:
                 continue  # a rename or removal of what did not get there
             if change.gone is not None:
@@ -120,7 +123,8 @@ class Moment:
     step: str
     """What was just done, for the reader of a failure."""
     inodes: Mapping[int, Inode]
-    directories: Mapping[Path, Directory]
+    directories: Mapping[str, Directory]
+    """By their paths: thousands of lives look here, and a `Path` is slow to compare."""
     marks: tuple[object, ...]
     """What the test had noted so far (`RecordingDisk.mark`)."""
 
@@ -162,7 +166,7 @@ class RecordingDisk:
         """What no caller may do: a sync after a failed one on the same file."""
         self.room = 1 << 40
         self._inodes: dict[int, Inode] = {}
-        self._directories: dict[Path, Directory] = {}
+        self._directories: dict[str, Directory] = {}
         self._marks: tuple[object, ...] = ()
         self._numbers = itertools.count(1)
 
@@ -181,7 +185,7 @@ class RecordingDisk:
         cls,
         moment: Moment,
         contents: Mapping[int, bytes],
-        names: Mapping[Path, Mapping[str, int]],
+        names: Mapping[str, Mapping[str, int]],
     ) -> RecordingDisk:
         """The disk for the next life with this on it, all of it durable."""
         inodes = {
@@ -195,9 +199,9 @@ class RecordingDisk:
         """Equal for disks with the same names and contents."""
         return hash(
             tuple(
-                (path, name, self.read(path / name))
-                for path in sorted(self._directories)
-                for name in self.names(path)
+                (path, name, self._inodes[number].content())
+                for path, directory in sorted(self._directories.items())
+                for name, number in sorted(directory.names().items())
             )
         )
 
@@ -220,11 +224,12 @@ class RecordingDisk:
     def create(self, path: Path) -> File:
         """See `Disk`."""
         self.may_fail("create", path)
-        if path.name in self._names(path.parent):
+        parent, name = os.path.split(path)
+        if name in self._directories[parent].names():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         number = next(self._numbers)
         self._inodes[number] = Inode()
-        self._rename_in(path.parent, NameChange(path.name, number))
+        self._rename_in(parent, NameChange(name, number))
         self._remember(f"create {path.name}")
         return _RecordedFile(self, number, path)
 
@@ -238,7 +243,7 @@ class RecordingDisk:
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""
-        return sorted(self._names(directory))
+        return sorted(self._directories[str(directory)].names())
 
     def size(self, path: Path) -> int:
         """See `Disk`."""
@@ -262,43 +267,42 @@ class RecordingDisk:
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""
-        return self.exists(path) and path not in self._directories
+        parent, name = os.path.split(path)
+        return parent in self._directories and name in self._directories[parent].names()
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
-        if path in self._directories:
-            return True
-        return path.parent in self._directories and path.name in self._names(
-            path.parent
-        )
+        return str(path) in self._directories or self.is_file(path)
 
     def rename(self, old: Path, new: Path) -> None:
         """See `Disk`."""
         self.may_fail("rename", new)
         number = self._find(old)
-        if old.parent == new.parent:
-            self._rename_in(new.parent, NameChange(new.name, number, old.name))
+        (source, gone), (target, name) = os.path.split(old), os.path.split(new)
+        if source == target:
+            self._rename_in(target, NameChange(name, number, gone))
         else:
-            self._rename_in(new.parent, NameChange(new.name, number))
-            self._rename_in(old.parent, NameChange(None, number, old.name))
+            self._rename_in(target, NameChange(name, number))
+            self._rename_in(source, NameChange(None, number, gone))
         self._remember(f"rename {old.name} to {new.name}")
 
     def unlink(self, path: Path) -> None:
         """See `Disk`."""
         self.may_fail("unlink", path)
-        if path.name in self._names(path.parent):
-            self._rename_in(path.parent, NameChange(None, self._find(path), path.name))
+        if self.is_file(path):
+            parent, name = os.path.split(path)
+            self._rename_in(parent, NameChange(None, self._find(path), name))
             self._remember(f"unlink {path.name}")
 
     def sync_directory(self, path: Path) -> None:
         """See `Disk`."""
         self.may_fail("sync_directory", path)
-        self._directories[path] = Directory(self._names(path))
+        self._directories[str(path)] = Directory(self._directories[str(path)].names())
         self._remember(f"sync directory {path.name}")
 
     def make_directory(self, path: Path) -> None:
         """See `Disk`."""
-        self._directories.setdefault(path, Directory())
+        self._directories.setdefault(str(path), Directory())
 
     def set_times(self, path: Path, seconds: float) -> None:
         """See `Disk`."""
@@ -340,15 +344,13 @@ class RecordingDisk:
             raise OSError(self.fault.number, os.strerror(self.fault.number), str(path))
 
     def _find(self, path: Path) -> int:
-        number = self._names(path.parent).get(path.name)
+        parent, name = os.path.split(path)
+        number = self._directories[parent].names().get(name)
         if number is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return number
 
-    def _names(self, directory: Path) -> dict[str, int]:
-        return self._directories[directory].names()
-
-    def _rename_in(self, directory: Path, change: NameChange) -> None:
+    def _rename_in(self, directory: str, change: NameChange) -> None:
         now = self._directories[directory]
         self._directories[directory] = replace(now, changes=(*now.changes, change))
 

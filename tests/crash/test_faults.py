@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import pytest
@@ -75,6 +75,7 @@ def fail_then_crash(
     goes at some step.  How many states were looked at.
     """
     states = 0
+    seen: set[Hashable] = set()
     for fault in each_fault(kind, least=40):
         disk = crash.new_disk(remembers=remembers)
         gateway = crash.Gateway(disk, tries=TRIES)
@@ -83,7 +84,7 @@ def fail_then_crash(
         disk.fault = None
         turn = fault.nth % every
         states += crash.check_all(
-            crash.crashed(disk, most=most, every=every, begin=turn)
+            crash.crashed(disk, most=most, every=every, begin=turn, seen=seen)
         )
         states += crash.check_all([(f"the end, with {fault.failed}", disk)])
     return states
@@ -108,14 +109,16 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
     assert states > 1000
 
 
-def start_then_crash(crash: Any, disk: RecordingDisk, fault: Fault) -> None:
+def start_then_crash(
+    crash: Any, disk: RecordingDisk, fault: Fault, seen: set[Hashable]
+) -> None:
     """Start where the last life was killed; what is left is good, wherever it crashes."""
     again = RecordingDisk.after_kill(disk.moments[-1])
     again.fault = fault
     with contextlib.suppress(OSError):
         crash.Gateway(again).publish()
     again.fault = None
-    crash.check_all(crash.crashed(again, most=4, every=2))
+    crash.check_all(crash.crashed(again, most=4, every=2, seen=seen))
     crash.check_all([(f"the end, with {fault.failed}", again)])
 
 
@@ -124,6 +127,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
     crash: Any, quick_files: None, kind: str
 ) -> None:
     """What fails while a start restores and saves is found as good by the next."""
+    seen: set[Hashable] = set()
     for fault in each_fault(kind, least=20):
         disk = crash.new_disk(remembers=True)
         gateway = crash.Gateway(disk)
@@ -137,7 +141,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
         gateway.commit(0)
         gateway.roll()
         gateway.commit(0, 3)
-        start_then_crash(crash, disk, fault)
+        start_then_crash(crash, disk, fault, seen)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -145,6 +149,7 @@ def test_a_start_fails_or_succeeds_but_never_harms(
     crash: Any, quick_files: None, kind: str
 ) -> None:
     """What fails while a start recovers is found as good by the next start."""
+    seen: set[Hashable] = set()
     for fault in each_fault(kind, least=20):
         disk = crash.new_disk()
         gateway = crash.Gateway(disk)
@@ -154,7 +159,7 @@ def test_a_start_fails_or_succeeds_but_never_harms(
         gateway.publisher.publish(gateway.sealed.pop())
         gateway.roll()
         gateway.commit(3)
-        start_then_crash(crash, disk, fault)
+        start_then_crash(crash, disk, fault, seen)
 
 
 class Running:
@@ -204,6 +209,7 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
     crash: Any, quick_files: None, at_once: None, kind: str
 ) -> None:
     """Whatever call fails, all is acknowledged in the end, and never too early."""
+    seen: set[Hashable] = set()
     for fault in each_fault(kind, least=9):
         running = Running(crash, fault)
         running.submit(1, 2)
@@ -213,7 +219,7 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
         running.stop()
         assert not running.fatal
         running.disk.fault = None
-        crash.check_all(crash.crashed(running.disk, most=4, every=2))
+        crash.check_all(crash.crashed(running.disk, most=4, every=2, seen=seen))
         running.gateway.publish()
         crash.check_all([(f"the end, with {fault.failed}", running.disk)])
 
