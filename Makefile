@@ -37,8 +37,12 @@ $(VENV)/.test $(VENV)/.check: PLUGINS = -e examples/syslog
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)
 
+$(VENV)/spark-classes.jsa: $(VENV)/.test
+	@echo "Starting Spark once, so that each test's Spark starts quickly (half a minute) …"
+	@$(PY) tests/plugins/quick_java.py
+
 # Three for two cores: many tests wait for what they have killed.
-test: $(VENV)/.test
+test: $(VENV)/.test $(VENV)/spark-classes.jsa
 	@$(PYTEST) -n 3 --dist worksteal $(ARGS)
 
 # SEED=… replays one, and prints its history.
