@@ -19,6 +19,7 @@ __all__ = [
     "Caller",
     "Method",
     "Methods",
+    "Unfinished",
     "find",
     "over_limit",
     "page",
@@ -29,6 +30,10 @@ SUCCESS, FAILURE = 0, 1
 """These two codes are the same in the status of every method."""
 
 _PAGE = 1000
+
+
+class Unfinished(Exception):
+    """The call needs another turn before it can be carried out."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -18,7 +18,7 @@ from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
-from gateway.protocols.pravega.controller.methods import Caller
+from gateway.protocols.pravega.controller.methods import Caller, Unfinished
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pressure import Valve
@@ -75,6 +75,8 @@ class ControllerServer:
         self._due: deque[tuple[int, Call, bytes]] = deque()
         """The number of the change that each answer waits for, the call, the answer."""
         self._due_bytes = 0
+        self._untaken: deque[Call] = deque()
+        """Calls that are not carried out yet: the first one needs another turn."""
         self._denied: dict[Call, str] = {}
         """Calls with wrong credentials, whose answer waits: its text."""
         self._timers: dict[Call, IDelayedCall] = {}
@@ -95,8 +97,10 @@ class ControllerServer:
             return
         calls = self._calls
         try:
+            self._go_on()
             for call in calls.received(data, Turn()):
-                self._take(call)
+                self._untaken.append(call)
+                self._go_on()
             self._connection.hold(calls.held_bytes)
             why = self._control.spend(calls.control)
             calls.control = 0
@@ -107,7 +111,7 @@ class ControllerServer:
             raise
         self._send()
         self._regulate()
-        if calls.unread and not (self._valve.paused or self._closed):
+        if self._has_work and not (self._valve.paused or self._closed):
             self._connection.again()
 
     def closed(self) -> None:
@@ -121,21 +125,33 @@ class ControllerServer:
             self._calls.drain()
             self._send()
 
-    def _take(self, call: Call) -> None:
+    def _go_on(self) -> None:
+        """Carry out calls, in order, until one needs another turn."""
+        untaken = self._untaken
+        while untaken:
+            call = untaken.popleft()
+            if self._calls.waits(call) and not self._take(call):
+                untaken.appendleft(call)
+                return
+
+    def _take(self, call: Call) -> bool:
+        """Carry it out; false: it needs another turn."""
         try:
             answer = self._answer(call)
+        except Unfinished:
+            return False
         except Failed as why:
             if why.code is Code.UNAUTHENTICATED:
                 self._deny(call, why.text)
-                return
+                return True
             self._calls.fail(call, why.code, why.text)
             if why.code is Code.RESOURCE_EXHAUSTED:
                 self._connection.report(Refusal(why.text))
-            return
+            return True
         self._control.earn(_CALL_FRAMES + (len(call.message) + len(answer)) // 1024)
         if self._container.state.durable >= self._controller.last:
             self._calls.answer(call, answer)
-            return
+            return True
         self._due.append((self._controller.last, call, answer))
         self._due_bytes += len(answer)
         self._container.flush_after_commit(self)
@@ -143,6 +159,7 @@ class ControllerServer:
             self._timers[call] = self._container.clock.callLater(
                 call.timeout, self._deadline_passed, call
             )
+        return True
 
     def _answer(self, call: Call) -> bytes:
         waiting = self._calls.unsent_bytes + self._due_bytes
@@ -160,7 +177,7 @@ class ControllerServer:
         caller = Caller(call.authority, name, self, ours)
         try:
             return self._controller.call(call.path, call.message, caller)
-        except Failed:
+        except (Failed, Unfinished):
             raise
         except Exception:
             # A bug of the gateway must not leave the client without an answer.
@@ -245,7 +262,7 @@ class ControllerServer:
         output = self._calls.output()
         if output:
             self._connection.write(output)
-        self._connection.busy(bool(self._due or self._denied))
+        self._connection.busy(bool(self._due or self._untaken or self._denied))
         if self._calls.left or (self._draining and not self._calls.open):
             self._forget()
             self._connection.close()
@@ -259,8 +276,12 @@ class ControllerServer:
             return
         paused = self._valve.paused
         self._valve.regulate(len(self._due), feeding=False)
-        if paused and not self._valve.paused and self._calls.unread:
+        if paused and not self._valve.paused and self._has_work:
             self._connection.again()
+
+    @property
+    def _has_work(self) -> bool:
+        return self._calls.unread or bool(self._untaken)
 
     def _forget(self) -> None:
         if self._closed:
@@ -268,6 +289,7 @@ class ControllerServer:
         self._closed = True
         self._container.forget_submitter(self)
         self._due.clear()
+        self._untaken.clear()
         self._denied.clear()
         for timer in self._timers.values():
             timer.cancel()

@@ -24,6 +24,7 @@ from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
     Methods,
+    Unfinished,
     find,
     over_limit,
     status,
@@ -157,7 +158,10 @@ class Transactions:
 
     @methods("TxnRequest", "commitTransaction")
     def commit(self, request: Message, caller: Caller) -> Message:
-        """Commit a transaction: its events become events of the stream, in one change."""
+        """Commit a transaction: its events become events of the stream, in one change.
+
+        Raises `Unfinished` while what came last is still being counted.
+        """
         key, found = self._find(request)
         if found is None or found.state == ABORTED:
             return status(self._missing(request))
@@ -165,6 +169,8 @@ class Transactions:
             return status(SUCCESS)
         state, now = self._catalog.container.state, self._catalog.container.now
         pairs = [pair for pair in self._pairs(key) if pair[1] in state.segments]
+        if not all(state.count_staged(name) for _, name in pairs):
+            raise Unfinished
         try:
             merged = state.merge(pairs, now)
         except SegmentError:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.controller.messages import new
+from gateway.protocols.pravega.controller.messages import decode, new
+from gateway.protocols.pravega.events import STEP_EVENTS
 
 Make = Callable[..., Any]
 
@@ -114,6 +115,23 @@ def test_commit(txn: Txn) -> None:
     assert txn.peer.connection.counted == 3
     assert service.names == {"sc/st/0.#epoch.0", "sc/st/1.#epoch.0"}
     assert txn.state() == COMMITTED
+
+
+def test_a_commit_while_events_are_counted(txn: Txn) -> None:
+    """It takes turns until what came last is counted, and then all of it is merged."""
+    # Of two sizes, so that they are walked one by one.
+    txn.write(0, *(b"", b"x") * (2 * STEP_EVENTS))
+    peer = txn.peer
+    peer.connection.stepwise = True
+    answer = peer.send("commitTransaction", txn.request.SerializeToString())
+    while peer.connection.turn_due:
+        assert txn.segment(0) in peer.service.names
+        peer.connection.take_turn()
+    assert peer.connection.turns >= 2
+    peer.service.store()
+    peer.exchange()
+    assert decode("Status", answer.message).status == 0
+    assert peer.connection.counted == 4 * STEP_EVENTS
 
 
 def test_whose_events_they_are(make_service: Make, config: Make) -> None:
