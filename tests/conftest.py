@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, one in enumerate(slow)
         for item in (one, *quick[number * between : (number + 1) * between])
     ] + quick[len(slow) * between :]
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: nobody need look through it for garbage."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -77,8 +77,8 @@ class SimulatedDisk:
         self.contents: dict[int, bytearray] = {}
         """What each holds, unsynced bytes too."""
         self.changed: dict[int, float] = {}
-        self.directories: dict[Path, Directory] = {}
-        self.names: dict[Path, dict[str, int]] = {}
+        self.directories: dict[str, Directory] = {}
+        self.names: dict[str, dict[str, int]] = {}
         """What is in each, unsynced names too."""
         self.used = 0
         self.unreadable: dict[int, int] = {}
@@ -97,13 +97,14 @@ class SimulatedDisk:
 
     def make_directory(self, path: Path) -> None:
         """With its parents."""
-        for each in (*reversed(path.parents), path):
+        for each in map(str, (*reversed(path.parents), path)):
             self.directories.setdefault(each, Directory())
             self.names.setdefault(each, {})
 
     def find(self, path: Path) -> int:
         """The inode of a name."""
-        number = self.names.get(path.parent, {}).get(path.name)
+        directory, name = os.path.split(path)
+        number = self.names.get(directory, {}).get(name)
         if number is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return number
@@ -125,7 +126,7 @@ class SimulatedDisk:
             content[change.at : change.at + len(change.data)] = change.data
         self.used += len(content) - before
 
-    def change_names(self, directory: Path, change: NameChange) -> None:
+    def change_names(self, directory: str, change: NameChange) -> None:
         """Not durable yet."""
         now = self.directories[directory]
         self.directories[directory] = replace(now, changes=(*now.changes, change))
@@ -146,25 +147,27 @@ class SimulatedDisk:
     def rename(self, old: Path, new: Path) -> None:
         """Atomic; not durable yet."""
         number = self.find(old)
-        replaced = self.names[new.parent].get(new.name)
-        if old.parent == new.parent:
-            self.change_names(new.parent, NameChange(new.name, number, old.name))
+        (source, gone), (target, name) = os.path.split(old), os.path.split(new)
+        replaced = self.names[target].get(name)
+        if source == target:
+            self.change_names(target, NameChange(name, number, gone))
         else:
-            self.change_names(new.parent, NameChange(new.name, number))
-            now = self.directories[old.parent]
-            change = NameChange(None, number, old.name)
-            self.directories[old.parent] = replace(now, changes=(*now.changes, change))
-            del self.names[old.parent][old.name]
+            self.change_names(target, NameChange(name, number))
+            now = self.directories[source]
+            change = NameChange(None, number, gone)
+            self.directories[source] = replace(now, changes=(*now.changes, change))
+            del self.names[source][gone]
         if replaced is not None:
             self._collect(replaced)
 
     def unlink(self, path: Path) -> None:
         """Not durable yet."""
-        self.change_names(path.parent, NameChange(None, self.find(path), path.name))
+        directory, name = os.path.split(path)
+        self.change_names(directory, NameChange(None, self.find(path), name))
 
     def sync_directory(self, path: Path) -> None:
         """Names are durable."""
-        self.directories[path] = Directory(dict(self.names[path]))
+        self.directories[str(path)] = Directory(dict(self.names[str(path)]))
 
     def rot(self, path: Path) -> str:
         """A synced bit flips, or a sector can not be read; what, in words."""
@@ -218,8 +221,8 @@ class SimulatedDisk:
 
     def durable(self, path: Path) -> bytes:
         """What a power cut would leave for sure of a file; nothing if not its name."""
-        directory = self.directories[path.parent]
-        number = directory.durable.get(path.name)
+        directory, name = os.path.split(path)
+        number = self.directories[directory].durable.get(name)
         return b"" if number is None else self.inodes[number].base
 
 
@@ -258,10 +261,11 @@ class Session:
     def create(self, path: Path) -> File:
         """See `Disk`."""
         self.step("create", path)
-        if path.name in self.disk.names[path.parent]:
+        directory, name = os.path.split(path)
+        if name in self.disk.names[directory]:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         number = self.disk.create()
-        self.disk.change_names(path.parent, NameChange(path.name, number))
+        self.disk.change_names(directory, NameChange(name, number))
         return _SimulatedFile(self, number, path)
 
     def open(self, path: Path) -> File:
@@ -288,10 +292,9 @@ class Session:
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""
         self.step("names", directory)
-        within = (
-            path.name for path in self.disk.directories if path.parent == directory
-        )
-        return sorted({*self.disk.names[directory], *within})
+        paths = map(os.path.split, self.disk.directories)
+        within = (name for parent, name in paths if parent == str(directory))
+        return sorted({*self.disk.names[str(directory)], *within})
 
     def size(self, path: Path) -> int:
         """See `Disk`."""
@@ -311,11 +314,12 @@ class Session:
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""
-        return path.name in self.disk.names.get(path.parent, {})
+        directory, name = os.path.split(path)
+        return name in self.disk.names.get(directory, {})
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
-        return path in self.disk.directories or self.is_file(path)
+        return str(path) in self.disk.directories or self.is_file(path)
 
     def rename(self, old: Path, new: Path) -> None:
         """See `Disk`."""

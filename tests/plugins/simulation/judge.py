@@ -148,7 +148,7 @@ class Judge:
         directory = self._directories.journal_of(node)
         return any(
             body in self._disk.durable(directory / name)
-            for name in reversed(self._disk.directories[directory].durable)
+            for name in reversed(self._disk.directories[str(directory)].durable)
         )
 
     def hears(self, sender: str, batch: int, count: int, copies: int) -> None:

@@ -45,5 +45,5 @@ class Spark:
                     world.disk.unlink(spool / name)
 
     def _names(self) -> list[str]:
-        names = self._world.disk.names.get(self._world.directories.spool, {})
+        names = self._world.disk.names.get(str(self._world.directories.spool), {})
         return sorted(name for name in names if parse_file_name(name))

@@ -404,7 +404,7 @@ class World:
         journal, state = (
             self.directories.journal_of(self._node), self.directories.state_of(self._node)
         )  # fmt: skip
-        names = sorted(self.disk.names.get(journal, {}))
+        names = sorted(self.disk.names.get(str(journal), {}))
         segments = [name for name in names if name.endswith(".journal")][:-1]
         paths = [journal / name for name in segments]
         # Either of them may be lost, and the other knows; not both.
@@ -413,7 +413,7 @@ class World:
             paths += [
                 path
                 for path in others
-                if path.name in self.disk.names.get(path.parent, {})
+                if path.name in self.disk.names.get(str(path.parent), {})
             ]
         if paths:
             path = self.chance.choice(paths)
