@@ -217,7 +217,7 @@ class Load:
             acked = str(home / f"{name}.acked")
             self.processes[name] = Process(home, name, [
                 "-m", "gateway.cli", "send", "rsio", f"127.0.0.1:{ports[name]}",
-                "--generate", "1000000000", "--rate", "800", "--patience", "100000",
+                "--generate", "1000000000", "--rate", "300", "--patience", "100000",
                 "--json", "--acked", acked, *options,
             ])  # fmt: skip
         acked = str(home / "nameless.acked")

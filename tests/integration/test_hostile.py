@@ -5,6 +5,7 @@ one clear line about each, and a well-behaved client beside them notices nothing
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import threading
 import zlib
@@ -267,6 +268,8 @@ def test_who_does_not_read_is_cut_off(
     with friend(daemon) as before:
         peers = [connect(address, "127.0.5.1") for _ in range(3)]
         for peer in peers:
+            # What the kernel takes for it is not ours to bound, and takes long to fill.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
             threading.Thread(target=ask, args=[peer], daemon=True).start()
         eventually(
             lambda: daemon.listener()["rejected"].get("unread") == 3,
