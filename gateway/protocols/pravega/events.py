@@ -116,8 +116,11 @@ def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
 
     None for events of different sizes, and for less than 64.
     """
+    end = len(data)
+    if end < _HEADER or end < _BLOCK_EVENTS * (_HEADER + _EVENT.unpack_from(data)[0]):
+        return None
     stride = _stride(data)
-    if stride <= _HEADER or len(data) < _BLOCK_EVENTS * stride:
+    if stride <= _HEADER:
         return None
     import numpy as np  # late: processes that decode nothing need no numpy
 

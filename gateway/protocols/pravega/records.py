@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 from uuid import UUID
 
@@ -221,6 +222,7 @@ def unpack(body: bytes) -> Body:
 
 
 OCTETS = "application/octet-stream"
+_WRITTEN = (Append, Merge)
 
 
 def decode(body: bytes, content_type: str = OCTETS) -> Rows:
@@ -231,7 +233,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     written = [
         record
         for record in unpack(body).records
-        if isinstance(record, Append | Merge) and record.count
+        if isinstance(record, _WRITTEN) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
     if len(written) == 1 and written[0].count > 1:
@@ -255,13 +257,18 @@ def _attributes(written: Sequence[Append | Merge]) -> dict[str, str]:
     merged: dict[str, None] = {}
     for record in written:
         if isinstance(record, Append):
-            about["writer"] = str(UUID(bytes=record.writer))
+            about["writer"] = _uuid(record.writer)
             about["event_number"] = str(record.number)
         else:
             merged[record.source.rpartition("#")[2]] = None
     if merged:
         about["merged"] = " ".join(merged)
     return about
+
+
+@lru_cache(maxsize=1024)
+def _uuid(writer: bytes) -> str:
+    return str(UUID(bytes=writer))
 
 
 def _split(record: Append | Merge, data: bytes, rows: Rows, seqs: array[int]) -> None:

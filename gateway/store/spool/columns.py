@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gateway.event import SCHEMA, Rows, Stored
+from gateway.event import SCHEMA, Origin, Rows, Stored
 
 __all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "numbers"]
 
@@ -26,7 +26,8 @@ _MANY = 64  # an array of its own costs as much as so many objects, about
 # whoever acknowledges waits for that long.
 _AT_ONCE = 2048
 
-_PER_BATCH = ("protocol", "listener", "session", "peer", "principal", "channel", "kind")
+_OF_ORIGIN = ("protocol", "listener", "session", "peer", "principal")
+_OF_BATCH = ("channel", "kind")
 
 
 class _Names:
@@ -68,8 +69,12 @@ class Columns:
     _payload_arrays: list[pa.Array] = field(default_factory=list)
     _seqs: list[np.ndarray[Any, Any] | None] = field(default_factory=list)
     _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
-    _per_batch: dict[str, _Names] = field(
-        default_factory=lambda: {name: _Names() for name in _PER_BATCH}
+    _origins: dict[Origin, int] = field(default_factory=dict)
+    """Each with its code."""
+    _origin_codes: list[int] = field(default_factory=list)
+    """One per batch."""
+    _of_batch: dict[str, _Names] = field(
+        default_factory=lambda: {name: _Names() for name in _OF_BATCH}
     )
     _types: _Names = field(default_factory=_Names)
     _odd_types: dict[int, int] = field(default_factory=dict)
@@ -95,17 +100,11 @@ class Columns:
                 self._gather_payloads()
         self._seqs.append(None if rows.seqs is None else numbers(rows.seqs))
         self._attributes.append(tuple({**origin.attributes, **rows.attributes}.items()))
-        names = self._per_batch
-        for column, name in (
-            ("protocol", origin.protocol),
-            ("listener", origin.listener),
-            ("session", origin.session),
-            ("peer", origin.peer),
-            ("principal", origin.principal),
-            ("channel", rows.channel),
-            ("kind", rows.kind),
-        ):
-            names[column].codes.append(names[column].number(name))
+        origins = self._origins
+        self._origin_codes.append(origins.setdefault(origin, len(origins)))
+        names = self._of_batch
+        names["channel"].codes.append(names["channel"].number(rows.channel))
+        names["kind"].codes.append(names["kind"].number(rows.kind))
         self._types.codes.append(self._types.number(rows.content_type))
         for row, name in rows.content_types.items():
             self._odd_types[self.rows + row] = self._types.number(name)
@@ -115,7 +114,8 @@ class Columns:
                 differ[self.rows + row] = names[column].number(name)
         for row, flaw in rows.flaws.items():
             self._flaw_codes[self.rows + row] = self._flaws.number(flaw)
-        self.flaws.update(rows.flaws.values())
+        if rows.flaws:
+            self.flaws.update(rows.flaws.values())
         self.rows += count
         self.payload_bytes += stored.batch.payload_bytes
 
@@ -140,8 +140,13 @@ class Columns:
                     self._odd.get(column, {}),
                 )
             )
-            for column, names in self._per_batch.items()
+            for column, names in self._of_batch.items()
         }
+        origins = np.repeat(np.array(self._origin_codes, np.int32), counts)
+        for column in _OF_ORIGIN:
+            names = _Names()
+            codes = [names.number(getattr(each, column)) for each in self._origins]
+            columns[column] = names.array(np.array(codes, np.int32)[origins])
         columns["node"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(self.rows, np.int32)), pa.array([self.node])
         )
