@@ -42,7 +42,7 @@ $(VENV)/spark-classes.jsa: $(VENV)/.test
 	@$(PY) tests/plugins/quick_java.py
 
 # Three for two cores: many tests wait for what they have killed.
-test: $(VENV)/.test $(VENV)/spark-classes.jsa
+test: $(VENV)/spark-classes.jsa
 	@$(PYTEST) -n 3 --dist worksteal $(ARGS)
 
 # SEED=… replays one, and prints its history.

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays: nobody need look through it for garbage."""
+    """Modules and tests stay to the end: the collector need not look at them."""
     gc.freeze()
 
 

@@ -15,6 +15,7 @@ import itertools
 import random
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gateway.testing.disk import Change, Directory, Inode, Moment, RecordingDisk
 
@@ -149,7 +150,7 @@ def _name_outcomes(path: str, directory: Directory) -> list[_Names]:
     found: dict[Hashable, _Names] = {}
     for kept in _subsets(len(directory.changes)):
         names = directory.names([directory.changes[i] for i in kept])
-        story = f"{path} has {sorted(names)}" if directory.changes else ""
+        story = f"{Path(path).name} has {sorted(names)}" if directory.changes else ""
         found.setdefault(frozenset(names.items()), _Names(path, names, story))
     last = found.pop(frozenset(directory.names().items()))
     return [*found.values(), last]

@@ -205,10 +205,6 @@ class RecordingDisk:
             )
         )
 
-    def copy(self) -> RecordingDisk:
-        """Another disk with the same on it, the same at risk."""
-        return self.after_kill(self._moment("copy"))
-
     def mark(self, what: object) -> None:
         """Note something that happened beside the disk: an acknowledgement."""
         self._marks += (what,)
@@ -289,8 +285,8 @@ class RecordingDisk:
     def unlink(self, path: Path) -> None:
         """See `Disk`."""
         self.may_fail("unlink", path)
-        if self.is_file(path):
-            parent, name = os.path.split(path)
+        parent, name = os.path.split(path)
+        if name in self._directories[parent].names():
             self._rename_in(parent, NameChange(None, self._find(path), name))
             self._remember(f"unlink {path.name}")
 

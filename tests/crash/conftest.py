@@ -205,8 +205,8 @@ def new_disk(fault: Fault | None = None, *, remembers: bool = False) -> Recordin
 
 
 class Salts:
-    """In place of `secrets`: the same numbers again on each new disk, so that what two
-    lives did alike left the same bytes, and is looked at once.
+    """In place of `secrets`: the same numbers again on each new disk, so that two
+    lives that did the same leave the same bytes, which are checked once.
     """
 
     def begin(self, life: int = 1) -> None:
@@ -384,7 +384,9 @@ def crashed(
         reads = (Read(name, content, taken=False) for name, content in files.items())
         read = replace(moment, marks=(*moment.marks, *reads))
         killed = RecordingDisk.after_kill(read)
-        if (state := (killed.fingerprint(), read.marks)) not in seen:
+        # Not the same as a power cut that kept all: the next one may take it still.
+        state = "killed", killed.fingerprint(), read.marks
+        if state not in seen:
             seen.add(state)
             yield f"kill -9 after step {moment.number} ({moment.step})", killed
         yield from crashes(read, most=most, seen=seen)

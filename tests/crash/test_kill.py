@@ -258,8 +258,8 @@ class SparkJob:
 def test_kill_the_daemon_and_the_spark_job(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
-    """Some kills of the daemon and three of the job meanwhile: at any moment the tables
-    have no lsn twice, and in the end each once, with all that was acknowledged.
+    """Five kills of the daemon and three of the job meanwhile: after a kill of Java the
+    tables have no lsn twice, and in the end each once, with all that was acknowledged.
     """
     chance = random.Random(SEED)
     job = SparkJob(tmp_path, daemon, chance)

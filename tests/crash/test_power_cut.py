@@ -184,7 +184,7 @@ def test_no_crash_makes_a_memory_forget(
 
 def test_the_same_with_real_files(crash: Any) -> None:
     """It holds for Parquet as it is written, in its many small pieces."""
-    assert crash.check_all(crash.crashed(run(crash, keeping_up), most=16)) > 200
+    assert crash.check_all(crash.crashed(run(crash, keeping_up), most=16)) > 250
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_no_crash_in_a_recovery_makes_a_memory_forget(
 ) -> None:
     """The same while a start restores, replays, saves and lets segments go."""
     disk = run(crash, scenario, remembers=True)
-    assert crash.check_all(crash.second_lives(disk, most=1)) > 200
+    assert crash.check_all(crash.second_lives(disk, most=1)) > 300
 
 
 @pytest.fixture

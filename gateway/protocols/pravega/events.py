@@ -117,6 +117,7 @@ def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
     None for events of different sizes, and for less than 64.
     """
     end = len(data)
+    # Before all events are looked at.
     if end < _HEADER or end < _BLOCK_EVENTS * (_HEADER + _EVENT.unpack_from(data)[0]):
         return None
     stride = _stride(data)
@@ -213,7 +214,11 @@ class EventCounter:
         else:
             count, self._at = _walk(data, at, STEP_EVENTS)
             self._count += count
-        return self._at > last
+        return self.done(data)
+
+    def done(self, data: bytearray) -> bool:
+        """All of *data* was counted."""
+        return self._at > len(data) - _HEADER
 
     def rows(self, data: bytearray) -> int:
         """How many rows *data* becomes, all of which was counted.

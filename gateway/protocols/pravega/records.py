@@ -222,7 +222,7 @@ def unpack(body: bytes) -> Body:
 
 
 OCTETS = "application/octet-stream"
-_WRITTEN = (Append, Merge)
+_WITH_DATA = (Append, Merge)
 
 
 def decode(body: bytes, content_type: str = OCTETS) -> Rows:
@@ -233,7 +233,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     written = [
         record
         for record in unpack(body).records
-        if isinstance(record, _WRITTEN) and record.count
+        if isinstance(record, _WITH_DATA) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
     if len(written) == 1 and written[0].count > 1:

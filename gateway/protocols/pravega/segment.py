@@ -68,6 +68,11 @@ class StagedData:
         self.data += data
         self.count()
 
+    @property
+    def counted(self) -> bool:
+        """All events are counted."""
+        return self._counter.done(self.data)
+
     def count(self) -> bool:
         """Look for events, as far as a turn allows; true: all are counted."""
         return self._counter.step(self.data)

@@ -131,6 +131,11 @@ class Segments:
         """Whether this staged segment was merged, as far as that is remembered."""
         return name in self.merged
 
+    def is_counted(self, name: str) -> bool:
+        """Whether all events of a staged segment are counted; so if there is none."""
+        segment = self.segments.get(name)
+        return segment is None or segment.staged is None or segment.staged.counted
+
     def count_staged(self, name: str) -> bool:
         """Count events of a staged segment, as far as a turn allows.
 

@@ -116,7 +116,7 @@ class Controller:
         return name
 
     def call(self, path: str, message: bytes, caller: Caller) -> bytes:
-        """The encoded answer to a call; raises `Failed`."""
+        """The encoded answer to a call; raises `Failed`, `Unfinished`."""
         method = self._methods.get(path.removeprefix(_SERVICE))
         if method is None or not path.startswith(_SERVICE):
             raise Failed(Code.UNIMPLEMENTED, f"no method {path!r}")

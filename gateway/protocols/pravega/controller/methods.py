@@ -33,7 +33,10 @@ _PAGE = 1000
 
 
 class Unfinished(Exception):
-    """The call needs another turn before it can be carried out."""
+    """The call needs another turn: then it is made again, from its beginning.
+
+    Raised before anything is changed.
+    """
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,6 +2,7 @@
 
 A call is carried out when its message is complete.  Its answer is sent when the changes
 that it depends on are durable; if the client's deadline is earlier, the call fails.
+Calls are carried out in their order: one that needs several turns holds back the others.
 """
 
 from __future__ import annotations
@@ -97,10 +98,8 @@ class ControllerServer:
             return
         calls = self._calls
         try:
+            self._untaken.extend(calls.received(data, Turn()))
             self._go_on()
-            for call in calls.received(data, Turn()):
-                self._untaken.append(call)
-                self._go_on()
             self._connection.hold(calls.held_bytes)
             why = self._control.spend(calls.control)
             calls.control = 0

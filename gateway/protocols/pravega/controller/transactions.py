@@ -169,8 +169,10 @@ class Transactions:
             return status(SUCCESS)
         state, now = self._catalog.container.state, self._catalog.container.now
         pairs = [pair for pair in self._pairs(key) if pair[1] in state.segments]
-        if not all(state.count_staged(name) for _, name in pairs):
-            raise Unfinished
+        for _, name in pairs:
+            if not state.is_counted(name):
+                state.count_staged(name)
+                raise Unfinished
         try:
             merged = state.merge(pairs, now)
         except SegmentError:
