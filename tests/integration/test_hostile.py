@@ -269,7 +269,7 @@ def test_who_does_not_read_is_cut_off(
         peers = [connect(address, "127.0.5.1") for _ in range(3)]
         for peer in peers:
             # What the kernel takes for it is not ours to bound, and takes long to fill.
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
             threading.Thread(target=ask, args=[peer], daemon=True).start()
         eventually(
             lambda: daemon.listener()["rejected"].get("unread") == 3,
