@@ -21,6 +21,7 @@ from twisted.internet.tcp import makeBinding
 
 from gateway import config
 from gateway.config.endpoint import Systemd, Tcp, Unix
+from gateway.net.sends import Sends
 from gateway.net.transport import address_text
 
 __all__ = ["Bound", "CannotListen", "bind"]
@@ -71,6 +72,7 @@ def bind(
             case Systemd(name):
                 port = _systemd(reactor, name, factory)
         _tune(port)
+        Sends(reactor).serve(port)
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why
         reason = getattr(cause, "strerror", None) or str(cause)

@@ -1,0 +1,116 @@
+"""Sends what connections wrote in one turn of the reactor at the end of that turn.
+
+Twisted asks the kernel first when a socket can be written to, though it nearly always
+can: a short answer costs two changes of the epoll set and one more event, and another
+thread may take the interpreter at each of the three.  Here an answer is sent at once.
+What the kernel does not take waits for the reactor, as all output does in Twisted, and so
+does the end of a connection.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from twisted.internet import tcp, unix
+from twisted.internet.interfaces import IListeningPort, IReactorTime
+
+from gateway.net.transport import unsent_bytes
+
+__all__ = ["Sends"]
+
+_AT_ONCE = 256
+"""So many sockets are written to before the reactor serves others: a millisecond or two."""
+
+
+class Sends:
+    """The sockets of one port that have something to send."""
+
+    __slots__ = ("_clock", "_scheduled", "_waiting")
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._waiting: dict[_Server, None] = {}
+        self._scheduled = False
+
+    def serve(self, port: IListeningPort) -> None:
+        """Send for each connection that *port*, one of Twisted's, accepts from now on."""
+        kind = _UnixServer if isinstance(port, unix.Port) else _Server
+
+        def accepted(*given: Any) -> _Server:
+            server = kind(*given)
+            server.sends = self
+            return server
+
+        port.transport = accepted  # type: ignore[attr-defined]
+
+    def add(self, server: _Server) -> None:
+        """It has something to send."""
+        self._waiting[server] = None
+        self._schedule()
+
+    def remove(self, server: _Server) -> None:
+        """It has nothing to send any more."""
+        self._waiting.pop(server, None)
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._clock.callLater(0, self._send)
+
+    def _send(self) -> None:
+        self._scheduled = False
+        try:
+            for server in list(islice(self._waiting, _AT_ONCE)):
+                if server in self._waiting:  # not lost meanwhile
+                    del self._waiting[server]
+                    server.send()
+        finally:
+            self._schedule()
+
+
+class _Server(tcp.Server):
+    """An accepted socket, as Twisted has it, that does not wait to be writable."""
+
+    sends: Sends
+    _waits = False
+    """The reactor says when it can be written to."""
+
+    def startWriting(self) -> None:
+        """There is something to send."""
+        if self._waits:
+            super().startWriting()
+        else:
+            self.sends.add(self)
+
+    def stopWriting(self) -> None:
+        """All is sent, or the connection is lost."""
+        self.sends.remove(self)
+        if self._waits:
+            self._waits = False
+            super().stopWriting()
+
+    def send(self) -> None:
+        """Send as much as the kernel takes; the reactor has the rest, and any error."""
+        if self.doWrite() is not None or unsent_bytes(self):
+            self._wait()
+
+    def loseConnection(self) -> None:
+        """See ITransport."""
+        self._wait()
+        super().loseConnection()
+
+    def loseWriteConnection(self) -> None:
+        """See ITCPTransport."""
+        self._wait()
+        super().loseWriteConnection()
+
+    def _wait(self) -> None:
+        if self.connected:
+            self.sends.remove(self)
+            self._waits = True
+            super().startWriting()
+
+
+class _UnixServer(_Server, unix.Server):
+    """The same of a unix socket."""
