@@ -165,7 +165,7 @@ class BatchServer:
             self._session = self._listener.session()
         if data:
             self._input.append(data)
-        self._regulate()
+        self._valve.regulate(self._unacknowledged)
         try:
             self._take_turn(self._session)
         except Refusal as why:
@@ -239,7 +239,6 @@ class BatchServer:
         pending = Pending(ready.ack, held, None)
         if self._pending is None:
             self._pending = deque((pending,))
-            self._tell_busy()
         else:
             self._pending.append(pending)
         self._unacknowledged += held
@@ -333,6 +332,7 @@ class BatchServer:
             self._hang_up()
         else:
             self._connection.take_no_more()
+            self._tell_busy()
 
     def _hang_up(self) -> None:
         if self._closed:

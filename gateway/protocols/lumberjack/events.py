@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -61,6 +62,9 @@ _MOST_ELEMENTS = 1 << 15
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.encode
 
+_limit = lru_cache(varint)
+"""A limit's varint: every body has it."""
+
 
 def pack(version: int, window: int, message_bytes: int) -> bytes:
     """The head of a body.
@@ -68,7 +72,7 @@ def pack(version: int, window: int, message_bytes: int) -> bytes:
     *version* is `1` or `2` in ASCII, *window* counts the connection's windows from 1, and
     is 0 for tiny ones, *message_bytes* is the limit in force.
     """
-    return bytes((_FORMAT, version)) + varint(window) + varint(message_bytes)
+    return bytes((_FORMAT, version)) + varint(window) + _limit(message_bytes)
 
 
 def head(body: bytes) -> tuple[int, int, int, int, int]:

@@ -166,7 +166,7 @@ class Session:
                 raise
             if token is None:
                 break
-            if self._done or self._cost >= _STEP:
+            if self._done or self._cost >= _STEP or isinstance(token, Inflated):
                 yield from self._complete()
         if self._loose is not None and not self._loose.within:
             self._close_loose()
@@ -183,7 +183,10 @@ class Session:
 
     def _complete(self) -> list[Ready]:
         done, self._done = self._done or [Ready()], []
-        done[0].cost, self._cost = self._cost, 0.0
+        decoder = self._decoder
+        done[0].cost = self._cost + INFLATED_BYTE * decoder.inflated_bytes
+        decoder.inflated_bytes = 0
+        self._cost = 0.0
         done[0].control, self._control = self._control, 0
         return done
 
@@ -192,13 +195,11 @@ class Session:
         if isinstance(token, Frames):
             self._cost += _PAIR * token.pairs
             self._events(token, token.count, token.size, token.frames)
-        elif isinstance(token, Inflated):
-            self._cost += INFLATED_BYTE * token.size
         elif isinstance(token, Window):
             self._announced(token)
         elif isinstance(token, Compressed):
             self._compressed(token)
-        else:
+        elif isinstance(token, Array):
             self._array(token)
 
     def _announced(self, token: Window) -> None:

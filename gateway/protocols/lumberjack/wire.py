@@ -70,6 +70,8 @@ _FRAME = struct.Struct(">2sI")
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 16
 _INFLATE_STEP = 3 << 16
+#: Inflated bytes that are work enough to be told before a frame is complete.
+_WORTH_TELLING = 1 << 15
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
 #: of a few bytes would take more memory than is counted.
 _PIECE_BYTES = 1 << 16
@@ -77,10 +79,10 @@ _PIECE_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class Inflated:
-    """No frame, but work: so many bytes of a compressed frame were inflated."""
+    """No frame, but work: many bytes of a compressed frame were inflated."""
 
-    size: int
 
+_INFLATED = Inflated()
 
 Token = Window | Frames | Array | Compressed | Inflated
 
@@ -117,8 +119,8 @@ class _Inflation:
         else:
             self._parts.append(bytearray(deflated))
 
-    def advance(self, source: Stream) -> Inflated | None:
-        """Inflate one step; None if nothing has arrived that could be inflated."""
+    def advance(self, source: Stream) -> int | None:
+        """Inflate one step, of so many bytes; None if nothing has arrived for it."""
         deflated = self._tail
         if not deflated and not self._full:
             deflated = source.take(min(self._left, _DEFLATED_STEP))
@@ -143,7 +145,7 @@ class _Inflation:
                 key="limits.inflated_bytes",
             )
         self.frames.append(inflated)
-        return Inflated(len(inflated))
+        return len(inflated)
 
     def finish(self) -> Compressed | None:
         """The frame, if all of it was inflated and read; None if more is to come."""
@@ -159,9 +161,11 @@ class _Inflation:
 class Decoder:
     """Decodes what a writer sends, in any slicing.  Raises `Refusal` only."""
 
-    __slots__ = ("_inflation", "_limits", "_stream")
+    __slots__ = ("_inflation", "_limits", "_stream", "inflated_bytes")
 
     def __init__(self, limits: Limits) -> None:
+        self.inflated_bytes = 0
+        """Work that was done; who counts it sets it back to 0."""
         self._limits = limits
         self._stream = Stream(limits, inside=False)
         self._inflation: _Inflation | None = None
@@ -203,7 +207,10 @@ class Decoder:
                 return inner
             step = inflation.advance(self._stream)
             if step is not None:
-                return step
+                self.inflated_bytes += step
+                if self.inflated_bytes >= _WORTH_TELLING:
+                    return _INFLATED
+                continue
             ended = inflation.finish()
             if ended is None:
                 self._stream.release()

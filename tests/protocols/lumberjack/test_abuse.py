@@ -100,9 +100,9 @@ def metered(
         found.events += count
         take(self, token, count, *args)
 
-    def advanced(self: Any, source: Any) -> wire.Inflated | None:
+    def advanced(self: Any, source: Any) -> int | None:
         step = advance(self, source)
-        found.inflated += step.size if step else 0
+        found.inflated += step or 0
         return step
 
     monkeypatch.setattr(Session, "_events", taken)
