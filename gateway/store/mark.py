@@ -2,7 +2,11 @@
 
 A journal whose end is cut, damaged or gone looks like one that was never longer, and so
 does a catalog.  The mark says how far at least they reached: what is missing is told, and
-no lsn is given twice.
+no lsn is given twice.  Batches without events have no lsn that would be missed, so it has
+the bytes of the newest segment, too.
+
+A segment without events leaves no trace in the catalog.  So before one is removed that a
+mark on the disk may name, `forget` writes the mark without it.
 
     state/NODE/mark     {"durable": …, …}, as `gateway.store.summed` has it
 """
@@ -10,14 +14,16 @@ no lsn is given twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from attrs import define
+from attrs import define, field
 
 from gateway.store import summed
 from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
 
@@ -40,6 +46,11 @@ class Mark(msgspec.Struct, frozen=True):
     """Of the journal that had come so far (`gateway.store.incarnation`)."""
     earlier: tuple[str, ...] = ()
     """Those it knew, oldest first: a journal that is lost knows them no more."""
+    segment: str = ""
+    """The file name of the newest journal segment with a batch.  Empty if there is none,
+    and in marks of earlier versions."""
+    synced: int = 0
+    """So many bytes of it were synced: less is a loss, and no torn tail."""
 
 
 def decode(data: bytes) -> Mark | None:
@@ -49,15 +60,25 @@ def decode(data: bytes) -> Mark | None:
 
 @define(eq=False, slots=False)
 class Marker:
-    """Writes the mark of one node, in its state directory.  Blocks."""
+    """Reads and writes the mark of one node, in its state directory.  Blocks; any thread
+    may call it.
+    """
 
     _directory: Path
     _disk: Disk
     _clock: Callable[[], float] = time.monotonic
+    _threads: Threads = field(factory=RealThreads)
 
     def __attrs_post_init__(self) -> None:
         self._written = Mark()
         self._next = self._clock()
+        self._newest = Mark()
+        """The last one that was read or written."""
+        self._named: set[str] = set()
+        """The segments that the one on the disk may name: a write may fail late."""
+        self._forgotten: set[str] = set()
+        self._condition = self._threads.condition()
+        self._busy = False
 
     @property
     def path(self) -> Path:
@@ -71,12 +92,45 @@ class Marker:
         data, _ = read_patiently(self._disk, self.path)
         if (found := decode(data)) is None:
             return Mark(), f"{self.path} is damaged; it is written anew"
+        self._newest, self._named = found, {found.segment}
         return found, None
 
     def write(self, mark: Mark, *, now: bool = False) -> None:
         """Once a second, or *now*, if anything has changed.  Raises OSError."""
-        if mark == self._written or not (now or self._clock() >= self._next):
-            return
-        self._next = self._clock() + _SECONDS
+        with self._alone():
+            if mark.segment in self._forgotten:
+                mark = _without_segment(mark)
+            if mark == self._written or not (now or self._clock() >= self._next):
+                return
+            self._next = self._clock() + _SECONDS
+            self._replace(mark)
+
+    def forget(self, segment: str) -> None:
+        """It is about to be removed, and nothing of it is lost.  Raises OSError."""
+        with self._alone():
+            self._forgotten.add(segment)
+            if segment in self._named:
+                self._replace(_without_segment(self._newest))
+
+    def _replace(self, mark: Mark) -> None:
+        self._named.add(mark.segment)
         replace_file(self._disk, self.path, [summed.encode(mark)]).close()
-        self._written = mark
+        self._written = self._newest = mark
+        self._named = {mark.segment}
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._condition:
+            while self._busy:
+                self._condition.wait()
+            self._busy = True
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._busy = False
+                self._condition.notify()
+
+
+def _without_segment(mark: Mark) -> Mark:
+    return msgspec.structs.replace(mark, segment="", synced=0)

@@ -26,13 +26,14 @@ from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, read_patiently
 from gateway.store.incarnation import Incarnation
-from gateway.store.journal import Log, Loss, Recovered, Segment
+from gateway.store.journal import Log, Loss, Recovered, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.mark import Mark, Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
+from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["MissingJournal", "MissingProtocol", "Opened", "open_node"]
 
@@ -100,14 +101,29 @@ class Opened:
     foreign: Sequence[Path]
     """What lies where the node's files are, and is none of them; it is left alone."""
 
-    def mark(self, given: int) -> Mark:
-        """How far the node has come, when lsns up to *given* were given."""
+    def mark(self, given: int, synced: Synced | None = None) -> Mark:
+        """How far the node has come, when lsns up to *given* were given, with *synced*
+        bytes in the newest segment that this run has begun (None: ask the log).
+        """
+        synced = synced or self.log.synced
+        if not synced.name and self.segments:
+            last = self.segments[-1]
+            synced = Synced(last.path.name, last.bytes)
         # What the start left out after damage was given, and never acknowledged.
         durable = given if given >= self.first_lsn else self.durable_lsn
         published, link = self.publisher.published_lsn, self.publisher.link
         known = link.sha256 if link.last_lsn == published else ""
         own = self.incarnation
-        return Mark(given, durable, published, known, own.id, own.earlier)
+        return Mark(
+            given,
+            durable,
+            published,
+            known,
+            own.id,
+            own.earlier,
+            synced.name,
+            synced.bytes,
+        )
 
 
 def _ignore(losses: Sequence[Loss], repairs: Sequence[str]) -> None:
@@ -129,13 +145,15 @@ def open_node(
     reserve: Callable[[], int] = lambda: 0,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
+    threads: Threads | None = None,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = _ignore,
     tell_notice: Callable[[str], None] = _ignore_notice,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
     *remembering*: a protocol that is served has a memory, so published segments stay
-    until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock.
+    until a checkpoint covers them.  *reserve*: see `Log`.  *clock* is the wall clock;
+    *threads* None: the operating system's.
     *tell* is told of losses and repairs before any file is changed, also where the start
     fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
 
@@ -148,7 +166,7 @@ def open_node(
     remembered = saved_names(state, disk)
     published = (directories.spool, directories.archive)
     names = [name for directory in published for name in disk.names(directory)]
-    marker = Marker(state, disk, monotonic)
+    marker = Marker(state, disk, monotonic, threads or RealThreads())
     mark, damaged_mark = marker.read()
     in_tables = lineage.in_tables(node, directories.lake)
     try:
@@ -158,7 +176,13 @@ def open_node(
     given = max(catalog.last_lsn, last_lsn(node, names))
     if mark.durable > given and not any(_ours_in(journal, disk)):
         raise MissingJournal(journal, given + 1, mark.durable)
-    found = examine(journal, disk, given=given, durable=mark.durable)
+    found = examine(
+        journal,
+        disk,
+        given=given,
+        durable=mark.durable,
+        synced=Synced(mark.segment, mark.synced),
+    )
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
@@ -208,6 +232,7 @@ def open_node(
         clock=clock,
         incarnation=this.id,
         link=link,
+        before_removal=lambda path: marker.forget(path.name),
     )
     unpublished = publisher.recover(found.segments)
     return Opened(

@@ -142,6 +142,7 @@ class Storage:
             reserve=lambda: self.spool.reserved_bytes,
             clock=clock,
             monotonic=monotonic,
+            threads=threads,
             tell=callbacks.damaged,
             tell_notice=callbacks.noticed,
         )
@@ -230,7 +231,8 @@ class Storage:
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
         opened = self._opened
-        opened.marker.write(opened.mark(self.journal.durable_lsn), now=now)
+        synced = self.journal.synced  # first: its events are up to the lsn then
+        opened.marker.write(opened.mark(self.journal.durable_lsn, synced), now=now)
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)

@@ -3,7 +3,7 @@ files, `segment` their format, `recovery` what a start makes of them.
 """
 
 from gateway.store.journal.journal import Commit, Journal
-from gateway.store.journal.log import Log, Segment
+from gateway.store.journal.log import Log, Segment, Synced
 from gateway.store.journal.recovery import Loss, Recovered, recover
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Loss",
     "Recovered",
     "Segment",
+    "Synced",
     "recover",
 ]

@@ -35,7 +35,7 @@ from gateway.config import model
 from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
-from gateway.store.journal.log import Log, Segment, SyncFailed
+from gateway.store.journal.log import Log, Segment, Synced, SyncFailed
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
@@ -90,6 +90,8 @@ class Journal:
     def __attrs_post_init__(self) -> None:
         self.durable_lsn = self._log.next_lsn - 1
         """The last event that was acknowledged, or may be."""
+        self.synced = self._log.synced
+        """What is durable of the newest segment; its events are up to `durable_lsn`."""
         self.roll_factor = 1.0
         """Grows with Spark's backlog: how many times `roll_interval` to wait."""
         self._held = 0
@@ -293,8 +295,9 @@ class Journal:
             head.done.callback(Stored(head.batch, head.lsn))
         self._make_room()
 
-    def _durable(self, group: list[_Waiting]) -> None:
+    def _durable(self, group: list[_Waiting], synced: Synced) -> None:
         self.durable_lsn = group[-1].last_lsn
+        self.synced = synced  # behind it: another thread may ask for both
         if "commit" in self._holds:
             self.hold("commit", None)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
@@ -427,7 +430,7 @@ class Journal:
         with self._condition:
             for _ in group:
                 self._queue.popleft()
-        self._reactor.callFromThread(self._durable, group)
+        self._reactor.callFromThread(self._durable, group, self._log.synced)
         took = self._clock() - begun
         self._on_commit(Commit(took, lsn - first, self._log.bytes - before))
         return True

@@ -37,7 +37,7 @@ from gateway.event import Batch
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
 
-__all__ = ["Log", "Segment", "SyncFailed"]
+__all__ = ["Log", "Segment", "SyncFailed", "Synced"]
 
 
 class SyncFailed(OSError):
@@ -64,6 +64,15 @@ class Segment:
     def events(self) -> int:
         """How many events it holds."""
         return self.last_lsn - self.first_lsn + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """How much of the newest segment is durable: what a start must find of it."""
+
+    name: str = ""
+    """Its file name; empty if there is none."""
+    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -104,6 +113,8 @@ class Log:
         self._last = (0, 0)
         """First lsn and attempt of the newest segment, whether it is still there or not."""
         self._left: list[Segment] = []
+        self.synced = Synced()
+        """Of the newest segment with a batch, whether it is still open or not."""
         self.wanted_bytes = 0
         """Room beside *reserve* that the last group did not find; 0: it did."""
 
@@ -159,6 +170,7 @@ class Log:
         if current.since is None and lsn > first:
             current.since = self._clock()
         self.next_lsn = lsn
+        self.synced = Synced(current.path.name, current.bytes)
         return first
 
     def seal(self) -> Segment | None:

@@ -6,9 +6,9 @@
     2. a segment's events from the next segment's first lsn on were written again
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
-    3. the mark (`gateway.store.mark`) says how far the journal reached at least, and the
-       next segment's name how far the one before it: what an open segment lacks of that
-       is no torn tail
+    3. the mark (`gateway.store.mark`) says how far the journal reached at least, in lsns
+       and in bytes of the newest segment, and the next segment's name how far the one
+       before it: what an open segment lacks of that is no torn tail
     4. what was acknowledged and can not be read is reported, lsn by lsn
 
 `Recovered.settle` makes the files agree with that:
@@ -37,7 +37,7 @@ from pathlib import Path
 
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
-from gateway.store.journal.log import Segment
+from gateway.store.journal.log import Segment, Synced
 
 __all__ = [
     "DAMAGED",
@@ -53,6 +53,7 @@ DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""
 
 _UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
+_GONE = "gone; the mark says that {bytes} bytes of it were synced"
 
 
 @dataclass(slots=True)
@@ -93,21 +94,33 @@ class Recovered:
 
 
 def recover(
-    directory: Path, disk: Disk, *, given: int = 0, durable: int = 0
+    directory: Path,
+    disk: Disk,
+    *,
+    given: int = 0,
+    durable: int = 0,
+    synced: Synced | None = None,
 ) -> Recovered:
     """`examine`, and settle it."""
-    found = examine(directory, disk, given=given, durable=durable)
+    found = examine(directory, disk, given=given, durable=durable, synced=synced)
     found.settle()
     return found
 
 
 def examine(
-    directory: Path, disk: Disk, *, given: int = 0, durable: int = 0
+    directory: Path,
+    disk: Disk,
+    *,
+    given: int = 0,
+    durable: int = 0,
+    synced: Synced | None = None,
 ) -> Recovered:
     """See what is there; nothing is changed before `Recovered.settle`.
 
     Everything up to lsn *given* was published, and up to *durable* acknowledged.
+    *synced* is what must be there of one segment, unless it was published.
     """
+    synced = synced or Synced()
     found = Recovered(next_lsn=given + 1)
     there = disk.names(directory)
     names = [name for name in there if disk.is_file(directory / name)]
@@ -127,12 +140,17 @@ def examine(
         marked, proven = (
             end if end > given else 0 for end in (min(durable, stop - 1), stop - 1)
         )
+        ends = _Ends(marked, proven, synced.bytes if name == synced.name else 0)
         try:
-            _examine_one(path, first, before, marked, proven, disk, found, aside)
+            _examine_one(path, first, before, ends, disk, found, aside)
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
             aside += _no_segment(path, firsts, str(why), disk, found)
+    if _is_gone(synced, max(given, durable), there, found):
+        first, _ = segment.parse_name(synced.name) or (0, 0)
+        gone = _GONE.format(bytes=synced.bytes)
+        found.losses.append(Loss(directory / synced.name, first, 0, gone))
     if (missing := _expected(found, aside)) <= durable:
         _keep_place(directory, missing, durable, there, disk, found)
     # No lsn is given twice that a damaged segment may have held.
@@ -149,53 +167,64 @@ def _expected(found: Recovered, aside: Iterable[range]) -> int:
     return lsn
 
 
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """How far a segment reached at least."""
+
+    marked: int
+    """Events up to this lsn were acknowledged here."""
+    proven: int
+    """And up to this one, as the next segment's name says, if something lies behind the
+    last good record.
+
+    If nothing does, lsns may have been left out there: a start cuts what it does not
+    count, and goes on behind what a damaged segment may have held.
+    """
+    synced: int
+    """So many bytes were synced, says the mark."""
+
+
 def _examine_one(
     path: Path,
     first: int,
     before: int | None,
-    marked: int,
-    proven: int,
+    ends: _Ends,
     disk: Disk,
     found: Recovered,
     aside: Iterable[range],
 ) -> None:
-    """Events up to lsn *marked* were acknowledged here; and up to *proven*, as the next
-    segment's name says, if something lies behind the last good record.
-
-    If nothing does, lsns may have been left out there: a start cuts what it does not
-    count, and goes on behind what a damaged segment may have held.
-
-    Raises `segment.InvalidSegment`, OSError.
-    """
+    """Raises `segment.InvalidSegment`, OSError."""
     data, readable = read_patiently(disk, path)
     mended = False
+    read = partial(segment.Scan, before=before, synced=ends.synced)
     try:
-        scan = segment.Scan(data, before=before, durable=marked)
+        scan = read(data, durable=ends.marked)
     except segment.InvalidSegment as why:
         repaired = segment.mend_header(data, first)
         if repaired is None or not readable or isinstance(why, segment.OtherFormat):
             raise
         data, mended = repaired, True
-        scan = segment.Scan(data, before=before, durable=marked)
+        scan = read(data, durable=ends.marked)
         found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
     scan.survey()
     torn = readable and not scan.sealed and scan.end < len(data)
-    if torn and scan.next_lsn <= proven:
-        scan = segment.Scan(data, before=before, durable=proven).survey()
+    if torn and scan.next_lsn <= ends.proven:
+        scan = read(data, durable=ends.proven).survey()
     first, next_lsn = scan.header.first_lsn, scan.next_lsn
     missing = _expected(found, aside)
     if first > missing:
         found.losses.append(Loss(path, missing, first - missing, "missing before it"))
     found.losses += [Loss(path, d.first_lsn, d.events, str(d)) for d in scan.damage]
     found.next_lsn = max(found.next_lsn, next_lsn)
-    if readable and not scan.batches and next_lsn == first:
+    if readable and not (scan.batches or scan.damage) and next_lsn == first:
         found.later(partial(disk.unlink, path))
         return
     # Damaged bytes stay where they are, for somebody with better tools.
     kept = data if scan.lacks_end else data[: scan.end]
     lost_end = b""
     if scan.damage and not scan.sealed:
-        lost_end = segment.seal_behind(scan.header, len(kept), next_lsn - 1)
+        missing_bytes = 1 if scan.lacks_end else 0
+        lost_end = segment.seal(scan.header, next_lsn - 1, len(kept) + missing_bytes)
     size = len(kept) + len(lost_end)
     found.segments.append(
         Segment(
@@ -299,6 +328,20 @@ def _keep_place(
             disk.unlink(path)
 
     found.later(write)
+
+
+def _is_gone(synced: Synced, told: int, names: Iterable[str], found: Recovered) -> bool:
+    """Whether the marked segment is not there, and no other loss says so.
+
+    Where it had events, lsns say it: those up to *told* are in files, or acknowledged.
+    """
+    first, _ = segment.parse_name(synced.name) or (0, 0)
+    if first <= told:
+        return False
+    known = {one.path.name for one in found.segments}
+    known |= {one.path.name for one in found.losses}
+    aside = {name.partition(".")[0] for name in names if name.endswith(DAMAGED)}
+    return synced.name not in known and f"{first:020d}" not in aside
 
 
 def set_aside(path: Path, disk: Disk) -> None:

@@ -21,8 +21,9 @@ was written.  It tells a torn tail from damage:
 - A bad record that lies in what a later good record calls synced was acknowledged: its
   loss is reported (`Damage`), and reading goes on behind it.
 - A bad record that no later one calls synced was never acknowledged: the segment ends
-  before it.  A reader may know better (`Scan`, *durable*): the mark beside the journal,
-  and the name of the next segment, say more than a segment does that was not sealed.
+  before it.  A reader may know better (`Scan`, *durable* and *synced*): the mark beside
+  the journal, and the name of the next segment, say more than a segment does that was not
+  sealed.
 - So does a good record that does not follow from those before it: its lsn is not the
   next one, or its origin is not there.  It is left of a write that failed and was cut
   off, where the cut did not survive a power cut.
@@ -58,7 +59,7 @@ __all__ = [
     "name",
     "parse_name",
     "place_of_lost",
-    "seal_behind",
+    "seal",
 ]
 
 VERSION = 2
@@ -162,15 +163,15 @@ def place_of_lost(first_lsn: int, last_lsn: int) -> bytes:
     There are no bytes of a peer in it, so it needs no salt.
     """
     header = Header(first_lsn, 0, 0)
-    return header.encode() + seal_behind(header, HEADER_BYTES, last_lsn)
+    return header.encode() + seal(header, last_lsn, HEADER_BYTES + 1)
 
 
-def seal_behind(header: Header, size: int, last_lsn: int) -> bytes:
-    """The seal of a segment of *size* bytes that has lost its end, up to *last_lsn*.
+def seal(header: Header, last_lsn: int, synced: int) -> bytes:
+    """The seal of a segment that has lost some of what it had up to *last_lsn*.
 
-    More was synced than is there.
+    Where it has lost its end, more bytes were *synced* than stand before the seal.
     """
-    return b"".join(Encoder(header).seal(last_lsn + 1, size + 1))
+    return b"".join(Encoder(header).seal(last_lsn + 1, synced))
 
 
 def name(first_lsn: int, attempt: int = 0) -> str:
@@ -268,7 +269,12 @@ class Scan:
     """
 
     def __init__(
-        self, data: bytes, *, before: int | None = None, durable: int = 0
+        self,
+        data: bytes,
+        *,
+        before: int | None = None,
+        durable: int = 0,
+        synced: int = 0,
     ) -> None:
         """Events from lsn *before* on were written again in a later segment.
 
@@ -276,7 +282,8 @@ class Scan:
         were acknowledged before: they are given back, and come again.
 
         Events up to lsn *durable* were acknowledged: where the segment was not closed in
-        good order and lacks some, they are damage at its end.
+        good order and lacks some, they are damage at its end.  So is whatever can not be
+        read of the first *synced* bytes, which tells of batches without events, too.
 
         Raises `InvalidSegment` if the header is not one.
         """
@@ -289,12 +296,13 @@ class Scan:
         """How many it has, with those that have no event."""
         self.sealed = False
         self.lacks_end = False
-        """Whether the last damage is one that *durable* alone tells."""
+        """Whether the last damage is one that only *durable* or *synced* tells."""
         self.protocols: set[str] = set()
         """Whose batches it has, once `survey` has read them."""
         self._data = data
         self._before = before
         self._durable = durable if before is None else min(durable, before - 1)
+        self._synced = synced
         self._origins: dict[int, Origin] = {}
 
     def __iter__(self) -> Iterator[Stored]:
@@ -312,9 +320,10 @@ class Scan:
         return self
 
     def _records(self) -> Iterator[_Record]:
-        at = HEADER_BYTES
+        at, synced = HEADER_BYTES, self._synced
         while (record := self._next(at)) is not None:
             if self._is_superseded(record):
+                synced = 0  # what lies here is somewhere else
                 break
             if not self._follows(record, at):
                 lost = record.lsn - self.next_lsn
@@ -329,7 +338,8 @@ class Scan:
             self.sealed = record.kind == _SEAL
             self.batches += record.kind == _BATCHED
             yield record
-        if not self.sealed and (lost := self._durable + 1 - self.next_lsn) > 0:
+        lost = max(self._durable + 1 - self.next_lsn, 0)
+        if not self.sealed and (lost or at < synced):
             self.damage.append(Damage(at, len(self._data) - at, self.next_lsn, lost))
             self.next_lsn += lost
             self.lacks_end = True
@@ -341,7 +351,9 @@ class Scan:
         return record.count > 0 or record.lsn > self._before
 
     def _follows(self, record: _Record, at: int) -> bool:
-        return record.start == at + _RECORD.size and record.lsn == self.next_lsn
+        here = record.start == at + _RECORD.size and record.lsn == self.next_lsn
+        # Where more was synced before it than is there, a lost end is sealed.
+        return here and record.synced <= at
 
     def _is_stray(self, record: _Record) -> bool:
         """Whether a batch is left of a write that failed.
@@ -365,6 +377,8 @@ class Scan:
         return None
 
     def _was_durable(self, record: _Record) -> bool:
+        if record.end <= self._synced:
+            return True
         return record.count > 0 and record.lsn + record.count - 1 <= self._durable
 
     def _find(self, at: int) -> _Record | None:

@@ -69,6 +69,10 @@ class Publisher:
     _compression: str
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
+    _before_removal: Callable[[Path], None] = field(
+        default=lambda _: None, kw_only=True
+    )
+    """Told of a segment without events: it leaves no trace in the catalog."""
     incarnation: str = field(default="", kw_only=True)
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
@@ -164,6 +168,8 @@ class Publisher:
 
         Any thread may call it.
         """
+        if not sealed.events:
+            self._before_removal(sealed.path)
         if sealed.path in self._damaged:
             with contextlib.suppress(FileNotFoundError):
                 set_aside(sealed.path, self._disk)

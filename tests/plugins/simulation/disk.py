@@ -169,15 +169,18 @@ class SimulatedDisk:
         """Names are durable."""
         self.directories[str(path)] = Directory(dict(self.names[str(path)]))
 
-    def rot(self, path: Path) -> str:
-        """A synced bit flips, or a sector can not be read; what, in words."""
+    def rot(self, path: Path, below: int | None = None) -> str:
+        """A synced bit flips, or a sector can not be read; what, in words.
+
+        *below*: only a bit, of the first so many bytes.
+        """
         number = self.find(path)
         inode = self.inodes[number]
         if inode.changes or not inode.base or number in self._whole:
             return "nothing"
         self._whole[number] = inode
-        at = self._chance.randrange(len(inode.base))
-        if self._chance.random() < 0.3:
+        at = self._chance.randrange(min(below or len(inode.base), len(inode.base)))
+        if below is None and self._chance.random() < 0.3:
             self.unreadable[number] = at - at % _SECTOR
             return f"sector {at // _SECTOR} can not be read"
         bit = 1 << self._chance.randrange(8)

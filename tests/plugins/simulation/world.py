@@ -21,7 +21,7 @@ from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.store import disk as disk_module
-from gateway.store import incarnation
+from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool import parquet
@@ -400,16 +400,23 @@ class World:
         self.tell(f"clock: {by:+} s")
 
     def _rot(self) -> None:
-        """Somewhere, but for the newest segment: what it lacks may be a torn tail."""
+        """Somewhere, but in the newest segment only below what the mark says: what it
+        lacks behind that may be a torn tail.
+        """
         journal, state = (
             self.directories.journal_of(self._node), self.directories.state_of(self._node)
         )  # fmt: skip
         names = sorted(self.disk.names.get(str(journal), {}))
-        segments = [name for name in names if name.endswith(".journal")][:-1]
-        paths = [journal / name for name in segments]
+        segments = [name for name in names if name.endswith(".journal")]
+        paths = [journal / name for name in segments[:-1]]
+        below: dict[Path, int] = {}
         # Either of them may be lost, and the other knows; not both.
         others = [journal / "catalog", state / "mark"]
         if not self._one_rots:
+            marked = self._marked(state / "mark")
+            if marked.segment in segments[-1:]:
+                below = {journal / marked.segment: marked.synced}
+            paths += below
             paths += [
                 path
                 for path in others
@@ -418,8 +425,14 @@ class World:
         if paths:
             path = self.chance.choice(paths)
             self.judge.rotten = True
-            self._one_rots = self._one_rots or path in others
-            self.tell(f"{path.name}: {self.disk.rot(path)}")
+            self._one_rots = self._one_rots or path in (*others, *below)
+            self.tell(f"{path.name}: {self.disk.rot(path, below.get(path))}")
+
+    def _marked(self, path: Path) -> mark.Mark:
+        """What a power cut would leave of the mark."""
+        if str(path.parent) not in self.disk.directories:
+            return mark.Mark()
+        return mark.decode(self.disk.durable(path)) or mark.Mark()
 
     def _kill(self) -> None:
         self.tell("kill -9")

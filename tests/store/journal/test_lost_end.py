@@ -194,3 +194,116 @@ def test_a_full_disk_prevents_no_start(directory: Path) -> None:
         assert disk.names(directory) == []
     disk.fault = None
     assert [s.events for s in recover(directory, disk, durable=3).segments] == [3]
+
+
+def remembering(directory: Path, make: Make) -> tuple[Log, Path]:
+    """An open segment with lsns 1 and 2, and three batches of metadata behind them."""
+    log = Log(directory, RealDisk(), 1)
+    log.commit([make(b"a" * 30, 2)])
+    log.commit([make(b"m" * 30, 0), make(b"n" * 30, 0), make(b"o" * 30, 0)])
+    return log, directory / segment.name(1)
+
+
+def bodies(found: Recovered) -> bytes:
+    """The first bytes of all batches that are left."""
+    return b"".join(
+        stored.batch.body[:1]
+        for one in found.segments
+        for stored in segment.Scan(one.path.read_bytes(), durable=one.last_lsn)
+    )
+
+
+@pytest.mark.parametrize(
+    ("needle", "left"), [(b"m", b"ano"), (b"n", b"amo"), (b"o", b"amn")]
+)
+@pytest.mark.parametrize("where", ["body", "head"])
+def test_flipped_metadata_at_the_end_is_told(
+    directory: Path, make: Make, needle: bytes, left: bytes, where: str
+) -> None:
+    """No lsn tells of it; the mark says how many bytes were synced.  A second start needs
+    no mark to know."""
+    log, path = remembering(directory, make)
+    data = bytearray(path.read_bytes())
+    at = data.index(needle * 30)
+    data[at if where == "body" else at - 60] ^= 1
+    path.write_bytes(data)
+    for synced in (log.synced, None):
+        found = recover(directory, RealDisk(), durable=2, synced=synced)
+        assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 0)]
+        assert bodies(found) == left
+        assert found.next_lsn == 3
+        assert path.read_bytes().startswith(data), "evidence is destroyed"
+
+
+def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
+    directory: Path, make: Make
+) -> None:
+    """Down to an empty file, and to none; what is left is given back."""
+    log, path = remembering(directory, make)
+    whole = path.read_bytes()
+    assert log.synced.bytes == len(whole)
+    for size in [*range(len(whole)), None]:
+        for each in directory.iterdir():
+            each.unlink()
+        if size is not None:
+            path.write_bytes(whole[:size])
+        found = recover(directory, RealDisk(), durable=2, synced=log.synced)
+        assert found.losses, size
+        assert sorted(lost(found) + served(found)) == [1, 2], size
+        assert b"amno".startswith(bodies(found))
+        again = recover(directory, RealDisk())
+        assert again.losses, size
+        assert again.segments == found.segments
+
+
+@pytest.mark.parametrize("size", [None, 0, 20, segment.HEADER_BYTES, 150])
+def test_a_segment_of_metadata_alone_that_is_gone_is_told(
+    directory: Path, make: Make, size: int | None
+) -> None:
+    """It has no lsn that anybody would miss."""
+    log = Log(directory, RealDisk(), 5)
+    log.commit([make(b"m" * 30, 0)])
+    path = directory / segment.name(5)
+    whole = path.read_bytes()
+    path.unlink()
+    if size is not None:
+        path.write_bytes(whole[:size])
+    found = recover(directory, RealDisk(), given=4, durable=4, synced=log.synced)
+    assert [(one.path, one.first_lsn, one.events) for one in found.losses] == [
+        (path, 5, 0)
+    ]
+    assert found.next_lsn == 5
+
+
+def test_what_lies_behind_the_synced_bytes_may_be_torn(
+    directory: Path, make: Make
+) -> None:
+    """The mark is late: nobody was told of more, as far as it knows."""
+    log, path = remembering(directory, make)
+    late = log.synced
+    log.commit([make(b"p" * 30, 0)])
+    assert log.synced.bytes > late.bytes
+    path.write_bytes(path.read_bytes()[:-5])
+    found = recover(directory, RealDisk(), durable=2, synced=late)
+    assert (found.losses, bodies(found)) == ([], b"amno")
+    assert path.stat().st_size == late.bytes
+
+
+def test_a_published_segment_that_is_gone_is_no_loss(
+    directory: Path, make: Make
+) -> None:
+    """The mark named it, and it was published since."""
+    log, path = remembering(directory, make)
+    path.unlink()
+    found = recover(directory, RealDisk(), given=2, durable=2, synced=log.synced)
+    assert found == Recovered([], 3)
+
+
+def test_a_copy_of_the_marked_segment_makes_no_loss(
+    directory: Path, make: Make
+) -> None:
+    """What the copy has again is read there."""
+    log, path = remembering(directory, make)
+    (directory / segment.name(1, 1)).write_bytes(path.read_bytes())
+    found = recover(directory, RealDisk(), durable=2, synced=log.synced)
+    assert found.losses == []
