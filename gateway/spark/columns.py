@@ -82,13 +82,16 @@ _PLACE: Mapping[str, Source] = {
 }
 
 #: Streams that clients make for themselves: `_RG…`, `_MARK…`, and the scope `_system`.
-_INTERNAL = "(channel LIKE '\\\\_%' OR channel LIKE '%/\\\\_%')"
+_INTERNAL = "(startswith(channel, '_') OR contains(channel, '/_'))"
 _STREAM = f"protocol = 'pravega' AND NOT {_INTERNAL}"
 
 #: Parts of the protocol's own address; null for the other protocols.
 ENVELOPE: Mapping[str, str] = {
     "scope": f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 1) END",
-    "stream": f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 2) END",
+    "stream": (
+        f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 2)"
+        " WHEN protocol = 'rsio' THEN concat(session, '/', channel) END"
+    ),
     "segment": (
         f"CASE WHEN {_STREAM} THEN"
         " try_cast(split_part(split_part(channel, '/', 3), '.', 1) AS bigint) END"

@@ -49,11 +49,17 @@ def events(
         f"CASE WHEN {_JSON} OR content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"
     )
-    found = stream.withColumn("text", f.expr(text)).withColumn(
-        "j", f.from_json(f.expr(f"CASE WHEN {_JSON} THEN text END"), made.schema)
+    found = stream.withColumns(
+        {"text": f.expr(text), "payload_bytes": f.expr("length(payload)")}
     )
     if body != "json":
         found = _with_variant(found)
+    # `from_json` copies the row: bytes that `text` holds should not come along.
+    held = "variant" if body == "variant" else f"CASE WHEN {_JSON} THEN text END"
+    payload = f"CASE WHEN flaw IS NOT NULL OR ({held}) IS NULL THEN payload END"
+    found = found.withColumn("payload", f.expr(payload)).withColumn(
+        "j", f.from_json(f.expr(f"CASE WHEN {_JSON} THEN text END"), made.schema)
+    )
     # Each step is used more than once by the next; Spark keeps such steps apart.
     raw = found.withColumns(_expressions(made.raw()))
     typed = raw.withColumns(_expressions(made.cast()))
@@ -66,7 +72,7 @@ def events(
         *_bodies(body),
         "attributes",
         "flaw",
-        f.expr("length(payload)").alias("payload_bytes"),
+        "payload_bytes",
         f.expr(made.misfits()).alias("misfits"),
         *([f.expr(place).alias("place")] if (place := made.place()) else []),
         f.expr("CASE WHEN flaw IS NULL THEN 'events' ELSE 'quarantine' END").alias(
@@ -100,17 +106,12 @@ def _columns(made: Columns) -> list[Column]:
     return [f.expr(values[name]).alias(name) for name in made.names()]
 
 
-def _bodies(body: str) -> list[Column]:
-    held = f"CASE WHEN flaw IS NULL AND {_JSON} THEN text END"
-    payload = "CASE WHEN flaw IS NOT NULL OR {} IS NULL THEN payload END"
+def _bodies(body: str) -> list[Column | str]:
     if body == "variant":
-        return [
-            f.expr("variant").alias("body"),
-            f.expr(payload.format("variant")).alias("payload"),
-        ]
-    made = [f.expr(held).alias("body"), f.expr(payload.format(f"({held})"))]
-    made[1] = made[1].alias("payload")
-    return [*made, f.col("variant").alias("body_variant")] if body == "both" else made
+        return [f.expr("variant").alias("body"), "payload"]
+    text = f.expr(f"CASE WHEN flaw IS NULL AND {_JSON} THEN text END").alias("body")
+    both = [f.col("variant").alias("body_variant")] if body == "both" else []
+    return [text, "payload", *both]
 
 
 def _with_variant(stream: DataFrame) -> DataFrame:

@@ -379,7 +379,11 @@ def test_names_that_are_no_identifiers(make_rows: Callable[..., list[Any]]) -> N
         ({"protocol": "pravega", "channel": "shop/_MARKorders/0.#epoch.0"}, {}),
         ({"protocol": "pravega", "channel": "_system/x/0"}, {}),
         ({"protocol": "pomelo", "channel": "area.move"}, {"route": "area.move"}),
-        ({"protocol": "rsio", "channel": "orders"}, {"publisher": "orders"}),
+        (
+            {"protocol": "rsio", "channel": "orders"},
+            {"publisher": "orders", "stream": "s-1/orders"},
+        ),
+        ({"protocol": "rsio", "channel": None}, {}),
         ({"protocol": "lumberjack"}, {}),
     ],
 )
