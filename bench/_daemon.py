@@ -66,13 +66,15 @@ class Gateway:
 
     *settings* are merged over a configuration with one Lumberjack listener named
     `beats`.  *stall* names a file: while it exists, the daemon's calls named by
-    *stall_calls* wait (see _stalled.py).
+    *stall_calls* wait (see _stalled.py).  *syncs* names a file for the seconds of each
+    sync (see _timed.py).
     """
 
     home: Path
     settings: dict[str, Any] = field(default_factory=dict)
     stall: Path | None = None
     stall_calls: str = "fdatasync,fsync"
+    syncs: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -135,6 +137,9 @@ class Gateway:
             stalled = str(Path(__file__).with_name("_stalled.py"))
             where = [stalled, str(self.stall), self.stall_calls]
             return [sys.executable, *where, *arguments]
+        if self.syncs is not None:
+            timed = str(Path(__file__).with_name("_timed.py"))
+            return [sys.executable, timed, str(self.syncs), *arguments]
         run = "from twisted.scripts.twistd import run; run()"
         return [sys.executable, "-c", run, *arguments]
 

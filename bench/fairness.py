@@ -5,6 +5,10 @@ first alone, then beside one connection that sends what an attack of
 tests/plugins/attacks sends, again and again, as fast as it is read.  An attacker that is
 refused connects again.  The claim: the honest sender's longest wait is at most ten times
 that of the same run without attack.
+
+Beside each wait stands the longest sync of the disk meanwhile.  An attack during which
+the disk alone took half of a wait that is too long is run again, up to twice: what an
+attack causes comes again.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from attacks import ATTACKS
 from gateway.testing.attacks import Attack
 
 _WRITE = 1 << 16
+_TIMES = 10
+"""So much longer may a wait be."""
+_RUNS = 3
 
 
 def listeners() -> tuple[dict[str, Any], dict[int, str]]:
@@ -62,6 +69,8 @@ class Waits:
     longest: float
     median: float
     windows: int
+    disk: float = 0.0
+    """The longest sync meanwhile, in seconds."""
 
 
 class Honest:
@@ -133,7 +142,35 @@ def _flood(sock: socket.socket, data: bytes, stop: Event) -> None:
             stop.wait(0.001)
 
 
-def _beside(gateway: Gateway, which: int, listener: str, seconds: float) -> Waits:
+class Disk:
+    """What the gateway's syncs took, from the file that they are written down in."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        assert gateway.syncs is not None
+        self._file = gateway.syncs.open()
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        self._begun = time.monotonic()
+
+    def longest(self) -> float:
+        """Seconds, of those that ended since `begin`."""
+        ended_and_took = (map(float, line.split()) for line in self._file)
+        return max(
+            (took for at, took in ended_and_took if at >= self._begun), default=0
+        )
+
+
+def _measured(honest: Honest, disk: Disk, seconds: float) -> Waits:
+    disk.begin()
+    waits = honest.work(seconds)
+    waits.disk = disk.longest()
+    return waits
+
+
+def _beside(
+    gateway: Gateway, disk: Disk, which: int, listener: str, seconds: float
+) -> Waits:
     context = multiprocessing.get_context("fork")
     stop = context.Event()
     address = gateway.address(listener)
@@ -142,7 +179,7 @@ def _beside(gateway: Gateway, which: int, listener: str, seconds: float) -> Wait
     process.start()
     try:
         time.sleep(0.3)
-        return honest.work(seconds)
+        return _measured(honest, disk, seconds)
     finally:
         stop.set()
         process.join(30)
@@ -163,16 +200,24 @@ def bench() -> int:
             if options.protocol in (None, one.protocol)
         ]
         settings, attacked = listeners()
-        with Gateway(home / "gateway", settings) as gateway:
+        syncs = home / "syncs"
+        with Gateway(home / "gateway", settings, syncs=syncs) as gateway:
+            disk = Disk(gateway)
             consumer = Consumer(gateway)
             consumer.start()
             honest = Honest(gateway.address("honest"))
             honest.work(1.0)
-            alone = honest.work(max(5.0, options.seconds))
+            alone = _measured(honest, disk, max(5.0, options.seconds))
             honest.close()
             report.add("alone", _text(alone))
             for which in chosen:
-                waits = _beside(gateway, which, attacked[which], options.seconds)
+                for _ in range(_RUNS):
+                    where = attacked[which]
+                    waits = _beside(gateway, disk, which, where, options.seconds)
+                    too_long = waits.longest > _TIMES * alone.longest
+                    if not (too_long and waits.disk > waits.longest / 2):
+                        break
+                    report.notes.append(f"{ATTACKS[which].name}: again, {_text(waits)}")
                 _add(report, ATTACKS[which], alone, waits)
             consumer.stop()
         return report.finish(as_json=options.json)
@@ -182,13 +227,13 @@ def _add(report: Report, one: Attack, alone: Waits, waits: Waits) -> None:
     name = f"{one.protocol}: {one.name}"
     report.add(name, _text(waits))
     ratio = waits.longest / alone.longest
-    report.claims.append(Claim(f"{name}: longest wait ÷ alone", ratio, "x", 10))
+    report.claims.append(Claim(f"{name}: longest wait ÷ alone", ratio, "x", _TIMES))
 
 
 def _text(waits: Waits) -> str:
     return (
         f"longest {waits.longest * 1000:7.1f} ms  median {waits.median * 1000:6.2f} ms  "
-        f"{waits.windows:,} windows"
+        f"{waits.windows:,} windows  disk {waits.disk * 1000:.1f} ms at most"
     )
 
 

@@ -119,6 +119,10 @@ class Streams:
             text=True,
         )
 
+    def log(self) -> str:
+        """What the program said of its errors."""
+        return self._log.read_text()
+
     def run(self, what: str, *more: object, scheme: str = "tcp") -> list[bytes]:
         """What the tables have when the program has ended, as it must."""
         return self.finished(self.begin(what, *more, scheme=scheme))
@@ -131,8 +135,8 @@ class Streams:
             time.sleep(1)
             program.kill()
             said, _ = program.communicate()
-            pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self._log.read_text()}")
-        assert program.returncode == 0, self._log.read_text()
+            pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self.log()}")
+        assert program.returncode == 0, self.log()
         self.daemon.settled()
         # Reader groups keep their state in streams of their own.
         rows = [row for row in self.daemon.rows() if "/_" not in row["channel"]]
@@ -244,6 +248,10 @@ def test_killed_in_between(
         )
         daemon.kill()
         daemon.start()
+        # One that waits for an answer gives up after 30 s: not both kills are for one.
+        program.stdin.write("read?\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "read\n", streams.log()
     stored = streams.finished(program, "enough\n")
     assert len(stored) > 1000
     assert Counter(stored) == Counter(numbered("event", len(stored)))

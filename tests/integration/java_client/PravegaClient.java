@@ -374,12 +374,13 @@ public final class PravegaClient implements AutoCloseable {
   }
 
   /**
-   * Writes and reads on, whatever happens to the gateway, until a line comes on standard
-   * input; then all that was written must have been read.
+   * Writes and reads while the gateway comes and goes, until it is told "enough": then all
+   * that was written must have been read.  Told "read?" it answers when all has been read
+   * that was written before.
    */
   private void killed() throws Exception {
     created("t", 2);
-    var told = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    BlockingQueue<String> told = lines(System.in);
     List<String> written = new ArrayList<>();
     List<CompletableFuture<Void>> sent = new ArrayList<>();
     group("g", "t");
@@ -387,10 +388,16 @@ public final class PravegaClient implements AutoCloseable {
     var patient = EventWriterConfig.builder().retryAttempts(1000).maxBackoffMillis(200).build();
     try (Readers readers = new Readers("g", 1);
         var writer = writer("t", patient)) {
-      CompletableFuture<String> over =
-          CompletableFuture.supplyAsync(() -> line(told));
       System.out.println("writing");
-      while (!over.isDone()) {
+      int wanted = Integer.MAX_VALUE;
+      for (String word = ""; !word.equals("enough"); word = next(told)) {
+        if (word.equals("read?")) {
+          wanted = written.size();
+        }
+        if (readers.count() >= wanted) {
+          wanted = Integer.MAX_VALUE;
+          System.out.println("read");
+        }
         String event = "event " + written.size();
         written.add(event);
         sent.add(writer.writeEvent(String.valueOf(written.size() % 10), event));
@@ -400,7 +407,7 @@ public final class PravegaClient implements AutoCloseable {
       }
       writer.flush();
       for (CompletableFuture<Void> each : sent) {
-        each.get(30, TimeUnit.SECONDS);
+        each.get(60, TimeUnit.SECONDS);
       }
       same(readers.take(written.size()), written);
     }
@@ -435,12 +442,22 @@ public final class PravegaClient implements AutoCloseable {
     return new TreeSet<>(streams.getStreamTags(SCOPE, stream));
   }
 
-  private static String line(BufferedReader input) {
-    try {
-      return String.valueOf(input.readLine());
-    } catch (java.io.IOException gone) {
-      return "";
-    }
+  /** The lines of an input as they come, and "enough" at its end. */
+  private static BlockingQueue<String> lines(java.io.InputStream input) {
+    BlockingQueue<String> found = new LinkedBlockingQueue<>();
+    var reader = new BufferedReader(new InputStreamReader(input, StandardCharsets.UTF_8));
+    var thread = new Thread(() -> {
+      reader.lines().forEach(found::add);
+      found.add("enough");
+    });
+    thread.setDaemon(true);
+    thread.start();
+    return found;
+  }
+
+  private static String next(BlockingQueue<String> told) {
+    String word = told.poll();
+    return word == null ? "" : word;
   }
 
   private static Set<String> all(Iterator<String> names) {
@@ -476,6 +493,7 @@ public final class PravegaClient implements AutoCloseable {
     private final BlockingQueue<Object> found = new LinkedBlockingQueue<>();
     private final List<Thread> threads = new ArrayList<>();
     private volatile boolean over;
+    private volatile Throwable failure;
 
     Readers(String group, int count) {
       for (int n = 0; n < count; n++) {
@@ -496,15 +514,24 @@ public final class PravegaClient implements AutoCloseable {
           }
         }
       } catch (Throwable failed) {
+        failure = failed;
         found.add(failed);
       }
+    }
+
+    /** How many were read and not taken.  Fails if a reader did. */
+    int count() {
+      if (failure != null) {
+        throw new AssertionError("a reader failed", failure);
+      }
+      return found.size();
     }
 
     /** The next ones; when there are too few in time, those that there are. */
     List<String> take(int count) throws Exception {
       List<String> taken = new ArrayList<>();
       while (taken.size() < count) {
-        Object next = found.poll(30, TimeUnit.SECONDS);
+        Object next = found.poll(60, TimeUnit.SECONDS);
         if (next instanceof Throwable failed) {
           throw new AssertionError("a reader failed", failed);
         }
