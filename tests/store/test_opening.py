@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.config import Config
@@ -260,6 +261,35 @@ def test_what_was_published_as_lost_and_comes_back_is_kept(
     opened = start("plain", remembering=remembering)
     assert [one for one in opened.repairs if "set aside" in one] == []
     assert (opened.losses, opened.first_lsn) == ([], 4)
+
+
+def test_a_segment_that_is_missing_between_others_is_published_as_lost(
+    start: Callable[..., Opened], directories: Directories
+) -> None:
+    """A row for each of its events; put back, it is kept and not published again."""
+    opened = start("plain")
+    for bodies in ((b"a",), (b"b", b"c"), (b"d",)):
+        store(opened, "plain", *bodies)
+    path = directories.journal_of("gw") / segment.name(2)
+    whole = path.read_bytes()
+    path.unlink()
+    opened = start("plain")
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(2, 2)]
+    publish_all(opened)
+    files = [directories.spool / name for name in public(directories)]
+    assert [path.name for path in files] == [
+        file_name("gw", 1, 1),
+        file_name("gw", 2, 3),
+        file_name("gw", 4, 4),
+    ]
+    flaws = [pq.read_table(path)["flaw"].to_pylist() for path in files]
+    assert flaws == [[None], ["lost", "lost"], [None]]
+    assert start("plain").losses == []
+    path.write_bytes(whole)
+    opened = start("plain")
+    assert (opened.unpublished, opened.losses) == ([], [])
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert opened.first_lsn == 5
 
 
 @pytest.mark.parametrize("fault", ["damaged", "cut"])

@@ -9,7 +9,8 @@
     3. the mark (`gateway.store.mark`) says how far the journal reached at least, in lsns
        and in bytes of the newest segment, and the next segment's name how far the one
        before it: what an open segment lacks of that is no torn tail
-    4. what was acknowledged and can not be read is reported, lsn by lsn
+    4. what was acknowledged and can not be read is reported, lsn by lsn: so is a segment
+       that is missing before another one
 
 `Recovered.settle` makes the files agree with that:
 
@@ -20,8 +21,9 @@
        first record is good; what is no segment even so is set aside under a `.damaged`
        name, never deleted
     7. an end that is lost is sealed: behind what is left of the last segment, or in a
-       segment that has nothing else.  The seal says how far it reached, so that what is
-       lost is published as such, and a start after this one needs no mark to know
+       segment that has nothing else, as in the place of one that is missing.  The seal
+       says how far it reached, so that what is lost is published as such, and a start
+       after this one needs no mark to know
 
 Of what a file may hold only the format of another version stops the start
 (`segment.OtherFormat`); OSError is passed on.
@@ -30,7 +32,7 @@ Of what a file may hold only the format of another version stops the start
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -53,6 +55,9 @@ DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""
 
 _UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
+_MOST_ROWS = 10_000_000
+"""So many lsns at most are published as lost where a segment is missing: the one behind
+may have a name that nobody gave it."""
 _GONE = "gone; the mark says that {bytes} bytes of it were synced"
 
 
@@ -140,7 +145,7 @@ def examine(
         marked, proven = (
             end if end > given else 0 for end in (min(durable, stop - 1), stop - 1)
         )
-        ends = _Ends(marked, proven, synced.bytes if name == synced.name else 0)
+        ends = _Ends(given, marked, proven, synced.bytes if name == synced.name else 0)
         try:
             _examine_one(path, first, before, ends, disk, found, aside)
         except segment.OtherFormat:
@@ -152,11 +157,22 @@ def examine(
         gone = _GONE.format(bytes=synced.bytes)
         found.losses.append(Loss(directory / synced.name, first, 0, gone))
     if (missing := _expected(found, aside)) <= durable:
-        _keep_place(directory, missing, durable, there, disk, found)
+        place = _keep_place(directory, range(missing, durable + 1), disk, found)
+        found.losses.append(Loss(place, missing, durable + 1 - missing, _UNKNOWN))
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
     found.later(partial(disk.sync_directory, directory))
     return found
+
+
+def _gaps(begin: int, end: int, aside: Iterable[range]) -> Iterator[range]:
+    """The lsns from *begin* to before *end* that no damaged segment may have held."""
+    for held in sorted(aside, key=lambda held: held.start):
+        if begin < held.start < end:
+            yield range(begin, held.start)
+        begin = max(begin, held.stop)
+    if begin < end:
+        yield range(begin, end)
 
 
 def _expected(found: Recovered, aside: Iterable[range]) -> int:
@@ -171,6 +187,8 @@ def _expected(found: Recovered, aside: Iterable[range]) -> int:
 class _Ends:
     """How far a segment reached at least."""
 
+    given: int
+    """Events up to this lsn were published."""
     marked: int
     """Events up to this lsn were acknowledged here."""
     proven: int
@@ -211,10 +229,16 @@ def _examine_one(
     if torn and scan.next_lsn <= ends.proven:
         scan = read(data, durable=ends.proven).survey()
     first, next_lsn = scan.header.first_lsn, scan.next_lsn
-    missing = _expected(found, aside)
-    if first > missing:
-        found.losses.append(Loss(path, missing, first - missing, "missing before it"))
-    found.losses += [Loss(path, d.first_lsn, d.events, str(d)) for d in scan.damage]
+    for gap in _gaps(found.next_lsn, first, aside):
+        found.losses.append(Loss(path, gap.start, len(gap), "missing before it"))
+        if len(gap) <= _MOST_ROWS:
+            _keep_place(path.parent, gap, disk, found)
+    found.losses += [
+        Loss(path, d.first_lsn, d.events, str(d))
+        for d in scan.damage
+        # What stands in the place of a missing one was told, if it is published.
+        if d.length or not d.events or d.first_lsn > ends.given
+    ]
     found.next_lsn = max(found.next_lsn, next_lsn)
     if readable and not (scan.batches or scan.damage) and next_lsn == first:
         found.later(partial(disk.unlink, path))
@@ -296,23 +320,15 @@ class _Settled:
                 raise
 
 
-def _keep_place(
-    directory: Path,
-    first: int,
-    last: int,
-    names: Sequence[str],
-    disk: Disk,
-    found: Recovered,
-) -> None:
-    """A segment for what no file has: whose end is lost without a trace."""
-    attempts = [
-        one[1] for one in map(segment.parse_name, names) if one and one[0] == first
-    ]
+def _keep_place(directory: Path, lsns: range, disk: Disk, found: Recovered) -> Path:
+    """A segment for events that are lost without a trace."""
+    first, last = lsns[0], lsns[-1]
+    there = map(segment.parse_name, disk.names(directory))
+    attempts = [one[1] for one in there if one and one[0] == first]
     path = directory / segment.name(first, max(attempts, default=-1) + 1)
     data = segment.place_of_lost(first, last)
-    found.losses.append(Loss(path, first, last - first + 1, _UNKNOWN))
-    found.next_lsn = last + 1
-    place = Segment(path, first, last, len(data), lost=last - first + 1)
+    found.next_lsn = max(found.next_lsn, last + 1)
+    place = Segment(path, first, last, len(data), lost=len(lsns))
     found.segments.append(place)
     found.protocols[path] = set()
 
@@ -328,6 +344,7 @@ def _keep_place(
             disk.unlink(path)
 
     found.later(write)
+    return path
 
 
 def _is_gone(synced: Synced, told: int, names: Iterable[str], found: Recovered) -> bool:

@@ -87,13 +87,18 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
 
 
 def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) -> None:
-    """A damaged segment stood there, and has been removed since."""
+    """A damaged segment stood there, and has been removed since: what it had is missing,
+    and nothing of the one before it."""
     path = write(directory, make)
     whole = path.read_bytes()
     Log(directory, RealDisk(), 1000).commit([make()])
     found = recover(directory, RealDisk(), durable=2)
     assert [one.why for one in found.losses] == ["missing before it"]
-    assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (1000, 1000)]
+    assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+        (1, 6, 0),
+        (7, 999, 993),
+        (1000, 1000, 0),
+    ]
     assert path.read_bytes() == whole
 
 

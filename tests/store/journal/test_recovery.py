@@ -175,3 +175,92 @@ def test_a_start_holds_one_segment_at_a_time(
     assert [s.first_lsn for s in found.segments] == [1, 2, 3, 4, 5, 6]
     assert most < 3_000_000
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def sealed_segments(
+    directory: Path, make: Callable[..., Batch], *counts: int
+) -> list[Path]:
+    log = Log(directory, RealDisk(), 1)
+    paths = []
+    for count in counts:
+        log.commit([make(b"x", count)])
+        sealed = log.seal()
+        assert sealed is not None
+        paths.append(sealed.path)
+    return paths
+
+
+def test_missing_segments_get_a_place(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Their lsns are published as lost; until then each start tells them."""
+    paths = sealed_segments(directory, make, 2, 3, 4, 1)
+    for path in paths[1:3]:
+        path.unlink()
+    for _ in range(2):
+        found = recover(directory, RealDisk())
+        assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 7)]
+        assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+            (1, 2, 0),
+            (3, 9, 7),
+            (10, 10, 0),
+        ]
+        assert found.next_lsn == 11
+
+
+def test_one_that_is_put_back_takes_its_place_back(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Before anything was published."""
+    paths = sealed_segments(directory, make, 2, 3, 4, 1)
+    whole = paths[2].read_bytes()
+    for path in paths[1:3]:
+        path.unlink()
+    recover(directory, RealDisk())
+    paths[2].write_bytes(whole)
+    found = recover(directory, RealDisk())
+    assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 3)]
+    assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+        (1, 2, 0),
+        (3, 5, 3),
+        (6, 9, 0),
+        (10, 10, 0),
+    ]
+
+
+def test_a_place_that_is_published_is_told_no_more(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Though a checkpoint has yet to remove it."""
+    paths = sealed_segments(directory, make, 2, 3, 4)
+    paths[1].unlink()
+    recover(directory, RealDisk())
+    assert recover(directory, RealDisk(), given=5).losses == []
+
+
+def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """It is set aside, and somebody may put it back."""
+    paths = sealed_segments(directory, make, 2, 3, 4, 1)
+    paths[1].unlink()
+    paths[2].write_bytes(bytes(64) + paths[2].read_bytes()[64:])
+    found = recover(directory, RealDisk())
+    told = sorted((one.first_lsn, one.events) for one in found.losses)
+    assert told == [(3, 3), (6, 4)]
+    assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [
+        (1, 2),
+        (3, 5),
+        (10, 10),
+    ]
+
+
+def test_a_name_that_nobody_gave_makes_no_endless_file(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """It is told, and no more."""
+    sealed_segments(directory, make, 2)
+    Log(directory, RealDisk(), 10**12).commit([make()])
+    found = recover(directory, RealDisk())
+    assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 10**12 - 3)]
+    assert [s.first_lsn for s in found.segments] == [1, 10**12]
