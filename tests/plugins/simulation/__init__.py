@@ -8,6 +8,9 @@
     senders     hand batches to the journal themselves, some without events
     spark       takes files between any two steps
     judge       what was promised, held against every acknowledgement and every file
+    bounds      the limits of memory and disk, at every step
+    chain       each file names the one before it; at the end the audit agrees
+    settings    how the gateway of a seed is configured
     world       all of it, in the order that the seed chooses
 
 `python -m simulation` runs seeds for a minute; `SEED=…` replays one and prints its history.

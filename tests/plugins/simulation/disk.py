@@ -80,7 +80,10 @@ class SimulatedDisk:
         self.directories: dict[str, Directory] = {}
         self.names: dict[str, dict[str, int]] = {}
         """What is in each, unsynced names too."""
+        self.notes: dict[int, str] = {}
+        """What is known of an inode beside its bytes; its writer made it."""
         self.used = 0
+        self.power_cuts = 0
         self.unreadable: dict[int, int] = {}
         """Inodes with a sector that can not be read, by where it begins."""
         self._whole: dict[int, Inode] = {}
@@ -141,6 +144,8 @@ class SimulatedDisk:
     def _collect(self, *numbers: int) -> None:
         """Forget inodes that no name leads to, now or after a power cut."""
         for number in numbers:
+            if any(number in names.values() for names in self.names.values()):
+                continue  # a power cut may leave a file that moved in both directories
             self.used -= len(self.contents[number])
             self.contents[number] = bytearray()
 
@@ -202,6 +207,7 @@ class SimulatedDisk:
     def power_cut(self) -> int:
         """Lose what may be lost; returns how many changes were at risk."""
         at_risk = 0
+        self.power_cuts += 1
         for path, directory in sorted(self.directories.items()):
             at_risk += len(directory.changes)
             names = random_names(directory, self._chance)
@@ -238,22 +244,34 @@ class Session:
         scheduler: Scheduler,
         tell: Callable[[str], None],
         public: Callable[[Path], None],
+        looks: Callable[[Path, float], None],
     ) -> None:
-        """*public* is told of each name that is made by renaming."""
+        """*public* is told of each name that is made by renaming, *looks* of each
+        directory that is listed, and how many seconds that took.
+        """
         self.disk = disk
         self._scheduler = scheduler
         self._tell = tell
         self._public = public
+        self._looks = looks
+        self._trouble = 0
+
+    def in_trouble(self) -> bool:
+        """Whether anything failed or took long since the last time."""
+        struck, self._trouble = self._trouble, self.disk.faults.struck
+        return struck != self._trouble
 
     def step(self, call: str, path: Path) -> None:
         """Others may run before a call; it may hang, fail, or find its process dead."""
         scheduler, faults = self._scheduler, self.disk.faults
         hang, faults.hang = faults.hang, 0.0
+        faults.struck += hang > 0
         scheduler.pause(hang)
         if scheduler.dead:
             raise Killed
         if faults.no_memory and scheduler.current == "spool":
             faults.no_memory = False
+            faults.struck += 1
             self._tell(f"{call} {path.name}: no memory")
             raise MemoryError
         if faults.strikes(call, scheduler.clock()):
@@ -294,7 +312,9 @@ class Session:
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk`."""
+        begun = self._scheduler.clock()
         self.step("names", directory)
+        self._looks(directory, self._scheduler.clock() - begun)
         paths = map(os.path.split, self.disk.directories)
         within = (name for parent, name in paths if parent == str(directory))
         return sorted({*self.disk.names[str(directory)], *within})
@@ -418,6 +438,10 @@ class _SimulatedFile:
     def close(self) -> None:
         """See `File`."""
         self._closed = True
+
+    def note(self, text: str) -> None:
+        """What a file would say of itself that has no place for it."""
+        self._disk.notes[self._number] = text
 
     def _step(self, call: str) -> None:
         assert not self._closed, f"{self._path} is closed"

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import Rows, Stored
+from gateway.store import digests
 from gateway.store.spool import parquet
 
-__all__ = ["Row", "rows_of", "split", "write_lines"]
+__all__ = ["Row", "previous_of", "rows_of", "split", "write_lines"]
 
 _COLUMNS = ["lsn", "session", "payload", "flaw"]
 
@@ -34,9 +35,10 @@ def split(body: bytes) -> Rows:
 
 
 def write_lines(
-    batches: Iterable[Stored], sink: Any, *, decoder: Any, **_: Any
+    batches: Iterable[Stored], sink: Any, *, decoder: Any, previous: str, **_: Any
 ) -> parquet.Written:
-    """In place of `parquet.write`."""
+    """In place of `parquet.write`; *sink* is the publisher's, on a simulated file."""
+    sink.file.note(previous)
     lines = []
     for stored in batches:
         if not stored.batch.count:
@@ -66,6 +68,14 @@ def rows_of(content: bytes) -> list[Row] | None:
         return None
     columns = (table.column(name).to_pylist() for name in _COLUMNS)
     return [Row(*row) for row in zip(*columns, strict=True)]
+
+
+def previous_of(content: bytes, note: str | None) -> str | None:
+    """The digest of the file before it, as a file says; lines leave a *note* of it."""
+    if not content.startswith(b"PAR1"):
+        return note
+    metadata = pq.read_metadata(pa.BufferReader(content)).metadata
+    return digests.said(metadata, digests.PREVIOUS_KEY)
 
 
 def _row(line: bytes) -> Row:

@@ -16,13 +16,14 @@ from gateway.net.memory import MemoryBudget
 from gateway.protocol import Context, Port, Protocol, Service
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.store.checkpoint import Unreadable
-from gateway.store.journal import Journal, Loss
+from gateway.store.journal import Loss
 from gateway.store.orphans import publish_orphans
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import listener_of
+from simulation.bounds import CountedJournal
 from simulation.disk import Session
-from simulation.files import split
+from simulation.files import previous_of, split
 from simulation.judge import Broken
 from simulation.scheduler import Killed, Reactor, Scheduler
 
@@ -93,9 +94,13 @@ class Life:
         self.ended: str | None = None
         self.scheduler = Scheduler(world.clock)
         self.reactor = Reactor(self.scheduler, world.chance)
-        self.disk = Session(world.disk, self.scheduler, self.tell, self._public)
+        self.disk = Session(
+            world.disk, self.scheduler, self.tell, self._public, self._looks
+        )
         self.ledger = Ledger()
         self.storage: Storage | None = None
+        self.journal: CountedJournal
+        """Once there is a storage."""
         self.ports: dict[str, Port] = {}
         """By protocol."""
         self.connections: list[FakeConnection] = []
@@ -108,8 +113,25 @@ class Life:
         self.world.tell(f"{self.number} {task}: {text}")
 
     def _public(self, path: Path) -> None:
-        if path.parent == self.world.directories.spool:
-            self.world.judge.becomes_public(path)
+        world = self.world
+        if path.parent == world.directories.spool:
+            world.judge.becomes_public(path)
+            content = world.disk.read(path)
+            note = world.disk.notes.get(world.disk.find(path))
+            previous = previous_of(content, note)
+            world.chain.grows(path.name, content, previous, rotten=world.judge.rotten)
+
+    def _looks(self, directory: Path, took: float) -> None:
+        world = self.world
+        if directory == world.directories.archive:
+            world.bounds.lists_archive(took)
+        elif directory == world.directories.spool and self.scheduler.current == "spool":
+            world.bounds.looks_after_archive(troubled=self.disk.in_trouble())
+
+    def look(self) -> None:
+        """At every step."""
+        if self.ready and not self.stopping and self.storage is not None:
+            self.world.bounds.look(self.journal, self.storage)
 
     # -- the reactor ----------------------------------------------------------
 
@@ -154,6 +176,7 @@ class Life:
         ):
             self.tell(f"orphan {orphan.node}: {orphan.events} events, {orphan.problem}")
             self._tell_of(orphan.node, orphan.losses, orphan.repairs)
+        self.journal = CountedJournal(storage, world.bounds)
         self.memory = MemoryBudget(storage.journal.reserve)
         memories: dict[str, Memory] = {}
         if settings.remembering:
@@ -176,10 +199,11 @@ class Life:
 
     def _serve(self, memories: dict[str, Memory]) -> list[Listener]:
         world, listeners = self.world, []
+        limits = world.settings.limits
         for protocol in PROTOCOLS:
             if protocol.name not in world.settings.protocols:
                 continue
-            listener = listener_of(protocol, world.directories.root, {}, {})
+            listener = listener_of(protocol, world.directories.root, {}, limits)
             service = protocol.service(
                 Context(
                     node=self.node,
@@ -199,17 +223,12 @@ class Life:
             listeners.append(listener)
         return listeners
 
-    @property
-    def journal(self) -> Journal:
-        """Once there is one."""
-        assert self.storage is not None
-        return self.storage.journal
-
     def _recovered(self, stored: Stored) -> None:
         self.world.judge.recovers(self.node, stored)
 
     def _check(self) -> None:
-        self.journal.check()
+        assert self.storage is not None
+        self.storage.journal.check()
         self.reactor.callLater(1.0, self._check)
 
     def _damaged(self, losses: Sequence[Loss], repairs: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ class Spark:
 
     def __init__(self, world: World, *, archives: bool) -> None:
         self._world = world
-        self._archives = archives
+        self.archives = archives
+        """Else it deletes what it has committed."""
         self.read: set[str] = set()
         """Names, as its commit log has them."""
 
@@ -39,7 +40,7 @@ class Spark:
         for name in self._names():
             if name in self.read and world.chance.random() < 0.7:
                 world.tell(f"spark moves {name}")
-                if self._archives:
+                if self.archives:
                     world.disk.rename(spool / name, archive / name)
                 else:
                     world.disk.unlink(spool / name)

@@ -16,7 +16,6 @@ from unittest.mock import patch
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from gateway.config import model
 from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
@@ -25,7 +24,8 @@ from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool import parquet
-from gateway.testing.settings import options_of
+from simulation.bounds import Bounds
+from simulation.chain import Chain, audit_chain
 from simulation.clients import KINDS, ClientSender
 from simulation.disk import SimulatedDisk
 from simulation.files import write_lines
@@ -34,6 +34,7 @@ from simulation.life import DECODERS, Life
 from simulation.network import Network
 from simulation.scheduler import Killed
 from simulation.senders import PlainSender
+from simulation.settings import Settings
 from simulation.spark import Spark
 
 __all__ = ["Outcome", "World", "simulate"]
@@ -47,50 +48,6 @@ _DRAIN_SECONDS = 900.0
 _SMALL_DISK = (4 << 20) + 300_000
 """What the spool leaves free, and room for state files twice and a few batches."""
 _DRAIN_STEPS = 60_000
-
-
-@dataclass(slots=True, kw_only=True)
-class Settings:
-    """How the gateway of this seed is configured."""
-
-    journal: model.Journal
-    spool: model.Spool
-    acknowledge_when_published: bool
-    checkpoint_bytes: int
-    protocols: tuple[str, ...]
-    remembering: bool
-    real_files: bool
-
-    @classmethod
-    def drawn(cls, chance: random.Random) -> Settings:
-        """Small limits, so that all of them are reached."""
-        pick = chance.choice
-        resumed = ("pravega", "rsio") if chance.random() < 0.6 else ()
-        names = ("lumberjack", "pomelo", *resumed)
-        protocols = tuple(name for name in names if chance.random() < 0.5)
-        return cls(
-            journal=options_of(
-                model.Journal,
-                commit_interval=pick((0.0, 0.002, 0.02)),
-                segment_bytes=pick((2_000, 20_000, 1 << 20)),
-                memory_bytes=pick((30_000, 1 << 20)),
-            ),
-            spool=options_of(
-                model.Spool,
-                roll_interval=pick((0.2, 1.0, 5.0)),
-                roll_events=pick((3, 20, 1000)),
-                compression=pick(("zstd", "none")),
-                max_bytes=pick((20_000, 100_000, 1 << 24)),
-                retention=pick((5.0, 60.0, 3600.0)),
-                archive_bytes=pick((None, 10_000)),
-            ),
-            acknowledge_when_published=chance.random() < 0.25,
-            checkpoint_bytes=pick((1, 4_000, 1 << 20)),
-            protocols=protocols,
-            remembering=chance.random() < 0.5
-            or bool({"pravega", "rsio"} & {*protocols}),
-            real_files=chance.random() < 0.2,
-        )
 
 
 @dataclass(slots=True)
@@ -125,7 +82,7 @@ class World:
         self.steps = 0
         self._most_steps = steps
         self.directories = Directories.under(Path("/gw"))
-        self.settings = Settings.drawn(chance)
+        self.settings = Settings.drawn(chance, random.Random(f"{seed} limits"))
         self.disk = SimulatedDisk(chance, self.wall_clock)
         self.disk.capacity = chance.choice((1 << 30, 1 << 30, _SMALL_DISK))
         self.disk.make_directory(self.directories.root)
@@ -137,6 +94,7 @@ class World:
             remembering=settings.remembering,
             acknowledge_when_published=settings.acknowledge_when_published,
         )
+        self.bounds, self.chain = Bounds(self), Chain()
         self.outside = Clock()
         """The clients' time; it passes with ours."""
         self.network = Network(self)
@@ -303,6 +261,8 @@ class World:
         if Broken.raised:
             raise Broken(Broken.raised[0])
         life = self.life
+        if life is not None:
+            life.look()
         if life is not None and life.ended is not None:
             self.tell(f"{life.number} ended: {life.ended}")
             if life.refuses:
@@ -317,6 +277,7 @@ class World:
             self._node = "gw-2" if self._node == "gw" else "gw"
         self.lives += 1
         self.tell(f"life {self.lives} of {self._node}")
+        self.bounds.starts()
         self.life = Life(self, self.lives, self._node)
 
     def _over(self) -> None:
@@ -472,6 +433,11 @@ class World:
         self._step(calm)
         self._until_drained(calm)
         assert self.life is not None
+        assert self.life.storage is not None
+        rotten = self.judge.rotten
+        self.chain.shows(self.life.node, self.life.storage.link, rotten=rotten)
+        if self.settings.real_files and not rotten:
+            audit_chain(self)
         known = set(self.life.ledger.known)
         self.judge.ends({self.life.node: known} if self.settings.remembering else {})
 

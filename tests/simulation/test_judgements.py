@@ -1,0 +1,113 @@
+"""Every judgement of the simulation can fail: a fault that is planted ends a seed with
+the sentence that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pressure import Valve
+from gateway.store.digests import NOTHING, Link
+from gateway.store.journal import Journal
+from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.spool.expiry import Expiry
+from gateway.store.spool.levels import Levels
+from gateway.store.spool.publisher import Publisher
+from gateway.store.storage import Storage
+from simulation.world import simulate
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def ignore_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "full", property(lambda self: bool(self._holds)))
+
+
+def forget_to_count_less(patch: pytest.MonkeyPatch) -> None:
+    original = Journal.withdraw
+
+    def withdraw(self: Any, batch: Any) -> bool:
+        size = len(batch.body)
+        withdrawn = original(self, batch)
+        self._held += size if withdrawn else 0
+        return withdrawn
+
+    patch.setattr(Journal, "withdraw", withdraw)
+
+
+def never_pause(patch: pytest.MonkeyPatch) -> None:
+    original = Valve.regulate
+
+    def regulate(self: Any, _: int, *, feeding: bool = True) -> None:
+        original(self, 0, feeding=feeding)
+
+    patch.setattr(Valve, "regulate", regulate)
+
+
+def read_on_when_full(patch: pytest.MonkeyPatch) -> None:
+    original = Valve.regulate
+
+    def regulate(self: Any, unacknowledged: int, **_: bool) -> None:
+        original(self, unacknowledged, feeding=False)
+
+    patch.setattr(Valve, "regulate", regulate)
+
+
+def let_the_spool_grow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Levels, "why_full", lambda *_: None)
+
+
+def let_the_archive_grow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Expiry, "run", lambda *_: 0)
+
+
+def forget_the_last_file(patch: pytest.MonkeyPatch) -> None:
+    original = Publisher._write_file
+
+    def write(self: Any, *args: Any) -> Any:
+        self.link = Link(0, NOTHING)
+        return original(self, *args)
+
+    patch.setattr(Publisher, "_write_file", write)
+
+
+def show_an_old_link(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Storage, "link", Link(0, NOTHING))
+
+
+def expire_without_a_word(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ExpiredRecord, "note", lambda *_: None)
+
+
+PLANTED = [
+    (ignore_memory, 55, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
+    (forget_to_count_less, 0, r"\d+ bytes count as held, and \d+ are"),
+    (never_pause, 0, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
+    (read_on_when_full, 0, r"is read while the journal is full|hands the journal more"),
+    (let_the_spool_grow, 0, r"spool\.max_bytes: \d+ is more than \d+, at step \d+"),
+    (let_the_archive_grow, 0, r"spool\.archive_bytes: \d+ is more than \d+, at step"),
+    (forget_the_last_file, 0, r"says that 0+ was before it, and lsn \d+ is in \w+"),
+    (show_an_old_link, 0, r"gw\S* shows Link\(.*, and Link\(.* is public"),
+    (expire_without_a_word, 0, r"the audit of gw\S*'s chain: .*removed"),
+]
+"""What is done to the product, a seed from which on it shows soon, and its sentence."""
+
+
+@pytest.mark.parametrize(
+    ("plant", "first", "sentence"),
+    PLANTED,
+    ids=[plant.__name__ for plant, *_ in PLANTED],
+)
+def test_what_is_planted_is_named(
+    monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int, sentence: str
+) -> None:
+    """Of some seeds, one ends with the sentence for this fault."""
+    plant(monkeypatch)
+    assert any(
+        re.search(sentence, simulate(seed, keep=0).broken or "")
+        for seed in range(first, first + 100)
+    )
