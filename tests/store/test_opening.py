@@ -292,6 +292,75 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
     assert opened.first_lsn == 5
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("remembering", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
+    start: Callable[..., Opened],
+    directories: Directories,
+    number: int,
+    remembering: bool,
+    late: bool,
+) -> None:
+    """Its segment was published, or published as lost: nobody knows.  Put back, it counts
+    as published, and is kept, also if that is a start after the line was mended."""
+    opened = start("plain", remembering=remembering)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(number)
+    whole = path.read_bytes()
+    opened = start("plain", remembering=remembering)
+    publish_all(opened)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    for each in directories.spool.iterdir():
+        each.unlink()  # the job has taken them
+    opened.marker.write(Mark(4, 4, 4), now=True)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    bad = lines[number - 1]
+    lines[number - 1] = bad[:20] + bytes([bad[20] ^ 1]) + bad[21:]
+    (journal / "catalog").write_bytes(b"".join(lines))
+    if late:
+        assert len(start("plain", remembering=remembering).repairs) == 1
+    path.write_bytes(whole)
+    opened = start("plain", remembering=remembering)
+    assert opened.unpublished == []
+    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+        opened.publisher.remove(sealed)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert public(directories) == []
+    assert opened.first_lsn == 5
+
+
+def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
+    start: Callable[..., Opened],
+    directories: Directories,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were older; what they named is kept as well when it is put back."""
+    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
+    opened = start("plain")
+    for _ in range(10):
+        store(opened, "plain", b"a")
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(2)
+    whole = path.read_bytes()
+    publish_all(start("plain"))
+    shutil.rmtree(directories.spool)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    assert len(lines) < 9
+    lines[0] = b"0" + lines[0][1:] if lines[0][:1] != b"0" else b"1" + lines[0][1:]
+    (journal / "catalog").write_bytes(b"".join(lines))
+    path.write_bytes(whole)
+    opened = start("plain")
+    assert opened.unpublished == []
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert opened.first_lsn == 11
+
+
 @pytest.mark.parametrize("fault", ["damaged", "cut"])
 def test_a_damaged_segment_is_kept_after_a_crash_too(
     start: Callable[..., Opened], directories: Directories, fault: str
@@ -406,7 +475,11 @@ def test_the_mark_knows_what_was_published(
         opened = start("plain", remembering=True)
         assert opened.unpublished == []
         assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
-        assert len(opened.repairs) == 1
+        # Of a line that is damaged nobody knows what was lost: its segment is kept, too.
+        mended, *kept = opened.repairs
+        assert "count as published" in mended
+        assert [one for one in kept if "set aside as" in one] == kept
+        assert len(kept) == (len(rest) > len(first))
 
 
 def test_a_damaged_mark_is_told(

@@ -102,8 +102,7 @@ class Catalog:
         before `settle`.
         """
         for entry in self._mended:
-            count = entry.last - entry.first + 1
-            self._entries[entry.first] = msgspec.structs.replace(entry, lost=count)
+            self._entries[entry.first] = entry.doubted
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries it still remembers."""

@@ -5,6 +5,10 @@ torn by a crash, and nobody relied on it.  Any other line that does not fit its 
 was synced, so something is published that it would name.  In between other lines that is
 all that lies between their lsns: files are published in order.  Of the last lines only
 names of files can tell, and the mark (`gateway.store.mark`).
+
+A damaged line does not say which of its events were published as lost.  Where its file is
+gone, too, none of them counts as in a file but as published: a segment that has them, and
+is put back, may be the only copy.
 """
 
 from __future__ import annotations
@@ -51,6 +55,11 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     def hidden(self) -> str:
         """Its name until it is complete; what starts with `.` is not there yet."""
         return f".{self.name}"
+
+    @property
+    def doubted(self) -> Entry:
+        """The same where nobody knows which of its events were lost."""
+        return msgspec.structs.replace(self, lost=self.last - self.first + 1)
 
 
 def parse(data: bytes) -> list[Entry | None]:
@@ -108,7 +117,8 @@ def mend(
                 missing = _between(node, first, published, files)
             if len(missing) < len(some):
                 raise Damaged(_advice(node, first, numbers))
-        found += missing
+        there = {name for *_, name in (*files, *hidden)}
+        found += [each if each.name in there else each.doubted for each in missing]
         last = _end(missing, first) - 1
         said.append(
             f"line {numbers} damaged: lsns {first} to {last} count as published"
