@@ -190,7 +190,11 @@ def open_node(
     begun, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
     # state/ is never shared: who wrote the mark was here before.
     this = begun.aware_of([*mark.earlier, mark.incarnation])
-    repairs = [*catalog.repairs, *filter(None, [damaged_mark, damaged_id])]
+    repairs = [
+        *catalog.repairs,
+        *catalog.count_public(node, found.segments, names),
+        *filter(None, [damaged_mark, damaged_id]),
+    ]
     known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, names))
     strangers = list(lineage.strangers(this, node, catalog, published, disk))
     if in_tables > known:

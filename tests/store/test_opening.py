@@ -361,6 +361,35 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
     assert opened.first_lsn == 11
 
 
+@pytest.mark.parametrize("where", ["spool", "archive"])
+def test_a_public_file_behind_a_hole_is_not_written_again(
+    start: Callable[..., Opened], directories: Directories, where: str
+) -> None:
+    """One bad sector took three lines, retention one of their files, and the mark is late:
+    the file's name is there, and its segment was not removed yet."""
+    opened = start("plain", remembering=True)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    publish_all(start("plain", remembering=True))
+    file = directories.spool / file_name("gw", 4, 4)
+    content = file.read_bytes()
+    (directories.spool / file_name("gw", 3, 3)).unlink()
+    file = file.rename(directories.root / where / file.name)
+    opened.marker.write(Mark(4, 4, 1), now=True)
+    journal = directories.journal_of("gw")
+    for number in (1, 2, 3):
+        (journal / segment.name(number)).unlink()
+    first, *others = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    (journal / "catalog").write_bytes(first + bytes(sum(map(len, others))))
+    opened = start("plain", remembering=True)
+    assert opened.unpublished == []
+    assert any(f"no line names {file.name}" in repair for repair in opened.repairs)
+    publish_all(opened)
+    assert file.read_bytes() == content
+    opened = start("plain", remembering=True)
+    assert (opened.unpublished, opened.repairs, opened.first_lsn) == ([], [], 5)
+
+
 @pytest.mark.parametrize("fault", ["damaged", "cut"])
 def test_a_damaged_segment_is_kept_after_a_crash_too(
     start: Callable[..., Opened], directories: Directories, fault: str

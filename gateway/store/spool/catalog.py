@@ -15,7 +15,7 @@ stays: it has the last lsn when no segment is left.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from gateway.store.digests import Link
 from gateway.store.disk import Disk, File, read_patiently, replace_file
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
+from gateway.store.names import file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
 from gateway.store.summed import encode
 
@@ -67,6 +68,27 @@ class Catalog:
         self._most = 2 * _KEEP
         self._file: File | None = None
         """None: it must be written anew before it takes another line."""
+
+    def count_public(
+        self, node: str, segments: Iterable[Segment], names: Collection[str]
+    ) -> list[str]:
+        """Segments whose file is public by its name, *names* are those, are published,
+        though damaged lines say nothing of them; a sentence for each.  Before `settle`.
+        """
+        said = []
+        for each in segments:
+            name = file_name(node, each.first_lsn, each.last_lsn)
+            known = self.unpublished(each.first_lsn) > each.last_lsn
+            if each.events and name in names and not known:
+                entry = Entry(each.first_lsn, each.last_lsn, name)
+                self._entries[entry.first] = entry
+                self._mended.add(entry)
+                said.append(
+                    f"{self.path}: no line names {name}, which is public: lsns "
+                    f"{entry.first} to {entry.last} count as published"
+                )
+        self._entries = dict(sorted(self._entries.items()))
+        return said
 
     def settle(self) -> None:
         """Make durable what was read: it counts from now on.  Raises OSError."""
