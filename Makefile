@@ -6,10 +6,14 @@ NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help demo test simulate mutants pressure check format bench clean
+# Spark's tests run with these too, each the lowest that pyproject.toml allows.
+LOWEST  = pyspark pyarrow
+
+.PHONY: help demo test lowest simulate mutants pressure check format bench clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make test    all tests"
+	@echo "make lowest  the Spark job's tests with the lowest Spark and pyarrow that it allows"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
@@ -45,6 +49,15 @@ $(VENV)/spark-classes.jsa: $(VENV)/.test
 test: $(VENV)/spark-classes.jsa
 	@$(PYTEST) -n 3 --dist worksteal $(ARGS)
 
+.venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py
+	@echo "Installing the lowest $(LOWEST) (Spark is 450 MB) …"
+	@$(PY) tests/plugins/lowest.py $(@D) $(LOWEST)
+	@touch $@
+
+lowest: .venv-lowest/.done
+	@.venv-lowest/bin/python -m pytest tests/spark/test_tables.py tests/spark/test_readers.py \
+		tests/spark/test_source.py tests/spark/test_job.py $(ARGS)
+
 # SEED=… replays one, and prints its history.
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
@@ -70,4 +83,4 @@ bench: $(VENV)/.test
 	@for script in bench/[a-z]*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

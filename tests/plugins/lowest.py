@@ -1,0 +1,53 @@
+"""A virtual environment with the lowest versions of some packages that we allow.
+
+    python tests/plugins/lowest.py DIRECTORY PACKAGE …
+
+All other packages are those of the environment that runs this.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def lowest(packages: Sequence[str]) -> list[str]:
+    """`name==version` of each, as pyproject.toml has it behind `>=`."""
+    project = tomllib.loads(_PROJECT.read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    given = [*project["dependencies"], *chain.from_iterable(extras)]
+    found = {}
+    for requirement in reversed(given):
+        if match := re.match(r"([\w-]+)(?:\[.*?\])?>=([\w.]+)", requirement):
+            found[match[1]] = f"{match[1]}=={match[2]}"
+    return [found[name] for name in packages]
+
+
+def make(directory: Path, packages: Sequence[str]) -> None:
+    """Make the environment anew; raises CalledProcessError."""
+    shutil.rmtree(directory, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    python = directory / "bin" / "python"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    own = subprocess.run(
+        [python, "-c", where], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    # A line of a .pth file goes behind the environment's own packages.
+    Path(own, "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    quiet = ["--quiet", "--disable-pip-version-check", "--progress-bar", "on"]
+    subprocess.run(
+        [python, "-m", "pip", "install", *quiet, *lowest(packages)], check=True
+    )
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), sys.argv[2:])
