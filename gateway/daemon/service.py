@@ -74,6 +74,8 @@ __all__ = ["Gateway", "Options", "makeService"]
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
 _CHECK_SECONDS = 1.0
+_PUBLISHING = "what the last run left is being published (ack: spool)"
+_STOPPING = "stopping"
 EXIT_DISK = 74
 
 
@@ -160,7 +162,7 @@ class Gateway(MultiService):
         super().privilegedStartService()
 
     def startService(self) -> None:
-        """Everything is bound and recovered: take events."""
+        """Everything is bound and recovered: take events, as soon as senders may come."""
         try:
             super().startService()  # binds the admin port
         except CannotListenError as why:
@@ -172,9 +174,6 @@ class Gateway(MultiService):
             self.protocols.start()
         except Broken as why:
             self._terminal.leave(f"gateway can not start: {why}")
-        for listener in self.listeners:
-            listener.start()
-        self._phase = None
         if (seconds := notify.watchdog_seconds()) is not None:
             self._every(seconds, notify.watchdog)
         signal.signal(signal.SIGHUP, self._hangup)
@@ -183,6 +182,22 @@ class Gateway(MultiService):
         # What lives now lives for ever; the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        if self.storage.ready.called:
+            self._serve()
+        else:
+            self._phase = _PUBLISHING
+            self._log.info("Senders wait: {why}", why=_PUBLISHING)
+            notify.ready(_PUBLISHING)
+            self.storage.ready.addCallback(lambda _: self._serve())
+        self._terminal.close()
+
+    def _serve(self) -> None:
+        """Accept connections, unless the daemon is stopping by now."""
+        if self._phase == _STOPPING:
+            return
+        for listener in self.listeners:
+            listener.start()
+        self._phase = None
         where = ", ".join(f"{one.name} on {one.address}" for one in self.listeners)
         self._log.info(
             "Node {node} takes events: {where}; admin on {admin}",
@@ -190,7 +205,6 @@ class Gateway(MultiService):
             where=where,
             admin=self.admin.address,
         )
-        self._terminal.close()
         notify.ready(f"taking events: {where}")
 
     def _every(self, seconds: float, do: Callable[[], object]) -> None:
@@ -437,7 +451,7 @@ class Gateway(MultiService):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        self._phase = "stopping"
+        self._phase = _STOPPING
         notify.stopping()
         self.live.stop()
         for listener in self.listeners:

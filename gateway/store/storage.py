@@ -151,6 +151,13 @@ class Storage:
         """Files that are not ours; they are left alone."""
         self.orphans: Sequence[Orphan] = ()
         """Nodes that have a journal here, and no daemon."""
+        waits = settings.acknowledge_when_published
+        self._left = {one.path for one in opened.unpublished} if waits else set()
+        """What the last run left, as long as it is in no file and senders wait for that."""
+        self.ready: Deferred[None] = Deferred()
+        """Fires when senders may be served: when `start` is called, or, with `ack: spool`,
+        when what the last run left is published.  Who resumes is told of it, and that is
+        an acknowledgement."""
         self.remembered = opened.remembered
         """Protocols whose state is kept, whether they are served or not."""
         self.spool = Spool(
@@ -236,6 +243,12 @@ class Storage:
 
     def _done(self, sealed: Segment) -> None:
         self.checkpoint.published(sealed)
+        self._left.discard(sealed.path)
+        self._check_ready()
+
+    def _check_ready(self) -> None:
+        if not (self._left or self.ready.called):
+            self.ready.callback(None)
 
     def recover(self, memories: Mapping[str, Memory]) -> None:
         """Give *memories*, by protocol, back what they knew.
@@ -270,6 +283,7 @@ class Storage:
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()
+        self._check_ready()
 
     async def stop(self) -> None:
         """Everything acknowledged is published, and remembered."""

@@ -13,12 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from pylogbeat import PyLogBeatClient
 
-from daemons import listener, tls
+from daemons import Daemon, listener, tls
 from deadlines import eventually, run
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
@@ -215,6 +216,22 @@ def test_a_killed_daemon_goes_on_where_it_was(start: Callable[..., Any]) -> None
         event(number) for number in range(20)
     ]
     assert len({row["session"] for row in rows}) == 2
+
+
+def test_nobody_is_let_in_before_what_was_left_is_in_files(tmp_path: Path) -> None:
+    """With `ack: spool`: whoever resumes is told how far it is."""
+    slow = {"listeners": beats(), "spool": {"roll_interval": "1h"}}
+    with Daemon(tmp_path, slow) as daemon:
+        with PyLogBeatClient(*daemon.address()) as client:
+            client.send([event(number) for number in range(5)])
+        daemon.kill()
+        assert daemon.rows() == []
+    with Daemon(tmp_path, {**slow, "ack": "spool"}) as daemon:
+        assert len(daemon.rows()) == 5
+        _, _, rest = daemon.log.rpartition("Senders wait: what the last run left")
+        assert "(ack: spool)" in rest
+        assert "takes events" in rest
+        assert daemon.terminate() in TERMINATED
 
 
 # -- signals ------------------------------------------------------------------------

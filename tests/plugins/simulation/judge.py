@@ -155,9 +155,7 @@ class Judge:
         """A sender's batch is acknowledged; it was sent *copies* times at most."""
         self.acknowledged += 1
         self.copies[sender, batch] = copies
-        # Of what a start found in the journal, who resumes is told at once.
-        published = self._when_published and sender[0] not in _ONCE
-        safe = self._public if published else self._durable_events
+        safe = self._public if self._when_published else self._durable_events
         for n in range(count):
             if Event(sender, batch, n, count) not in safe:
                 raise Broken(f"{sender}/{batch}/{n} is acknowledged too early")

@@ -194,8 +194,12 @@ class Life:
         for service in self._services:
             service.start()
         self._check()
-        self.ready = True
-        self.tell(f"ready at {storage.journal.durable_lsn + 1}")
+        storage.ready.addCallback(lambda _: self._take_senders())
+
+    def _take_senders(self) -> None:
+        if not self.stopping:
+            self.ready = True
+            self.tell(f"ready at {self.journal.durable_lsn + 1}")
 
     def _serve(self, memories: dict[str, Memory]) -> list[Listener]:
         world, listeners = self.world, []

@@ -1,0 +1,77 @@
+"""The storage of one node: when senders may be served."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from gateway.event import Batch, Origin, Rows
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.testing.reactor import QueuedReactor
+
+
+class NoRoomForFiles(RealDisk):
+    """Nothing can be put into the spool, for a while."""
+
+    full = True
+
+    def create(self, path: Path) -> Any:
+        if self.full and path.name.startswith(".events-"):
+            raise OSError(errno.ENOSPC, "no room", str(path))
+        return super().create(path)
+
+
+def opened(root: Path, disk: RealDisk, reactor: Any, *, published: bool) -> Storage:
+    return Storage(
+        Settings(
+            node="gw",
+            directories=Directories.under(root),
+            acknowledge_when_published=published,
+        ),
+        disk,
+        reactor,
+        {"plain": lambda body: Rows([body])},
+        StorageCallbacks(fatal=pytest.fail),
+        remembering=False,
+        in_thread=reactor.in_thread,
+    )
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_senders_wait_for_files_of_what_was_left(
+    tmp_path: Path, published: bool
+) -> None:
+    """With `ack: spool`: who resumes is told how far it is, and that acknowledges it."""
+    reactor, disk = QueuedReactor(), NoRoomForFiles()
+    before = opened(tmp_path, disk, reactor, published=published)
+    before.recover({})
+    origin = Origin("plain", "l", "s-1", "[::1]:9")
+    before._opened.log.commit([Batch(origin, 1, 1, b"a", 1)])
+    before._opened.publisher.close()
+    storage = opened(tmp_path, disk, reactor, published=published)
+    storage.recover({})
+    assert not storage.ready.called
+    storage.start()
+    assert storage.ready.called is not published
+    disk.full = False
+    reactor.run(lambda: storage.ready.called)
+    if published:
+        assert storage.spool.published_lsn == 1
+        assert [path.suffix for path in (tmp_path / "spool").iterdir()] == [".parquet"]
+    reactor.wait(Deferred.fromCoroutine(storage.stop()))
+
+
+def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
+    """The first start of all, say."""
+    reactor = QueuedReactor()
+    storage = opened(tmp_path, RealDisk(), reactor, published=True)
+    storage.recover({})
+    storage.start()
+    assert storage.ready.called
+    reactor.wait(Deferred.fromCoroutine(storage.stop()))
