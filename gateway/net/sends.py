@@ -46,15 +46,16 @@ class Sends:
 
     def add(self, server: _Server) -> None:
         """It has something to send."""
-        self._waiting[server] = None
-        self._schedule()
+        if server not in self._waiting:
+            self._waiting[server] = None
+            self._schedule()
 
     def remove(self, server: _Server) -> None:
         """It has nothing to send any more."""
         self._waiting.pop(server, None)
 
     def _schedule(self) -> None:
-        if self._waiting and not self._scheduled:
+        if not self._scheduled:
             self._scheduled = True
             self._clock.callLater(0, self._send)
 
@@ -66,7 +67,8 @@ class Sends:
                     del self._waiting[server]
                     server.send()
         finally:
-            self._schedule()
+            if self._waiting:
+                self._schedule()
 
 
 class _Server(tcp.Server):
