@@ -31,14 +31,7 @@ from gateway.admin.access import Misconfigured
 from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
-from gateway.admin.status import (
-    ArchiveStatus,
-    ChainStatus,
-    JournalStatus,
-    ListenerStatus,
-    SpoolStatus,
-    Status,
-)
+from gateway.admin.status import ListenerStatus, Status
 from gateway.daemon import logs, notify, statistics
 from gateway.daemon.clock import make_monotonic
 from gateway.daemon.lake import LakeWatch
@@ -368,12 +361,11 @@ class Gateway(MultiService):
 
     def status(self) -> Status:
         """The daemon at this moment, for the admin port."""
-        journal, spool = self.storage.journal, self.storage.spool
-        levels = spool.levels
+        stores = statistics.of_storage(self.storage, self.settings.spool.max_bytes)
         return Status(
             node=self.settings.node,
             version=__version__,
-            not_ready_reason=self._phase or journal.why_full,
+            not_ready_reason=self._phase or stores.journal.why_full,
             uptime_seconds=time.monotonic() - self._begun,
             listeners=[
                 ListenerStatus(
@@ -387,20 +379,10 @@ class Gateway(MultiService):
                 )
                 for one in self.listeners
             ],
-            journal=JournalStatus(
-                journal.durable_lsn,
-                self.storage.journal_bytes,
-                journal.why_full,
-                journal.oldest_wait_seconds,
-            ),
-            spool=SpoolStatus(
-                spool.published_lsn,
-                levels.spool.files,
-                levels.spool.bytes,
-                self.settings.spool.max_bytes,
-            ),
-            archive=ArchiveStatus(levels.archive.files, levels.archive.bytes),
-            chain=ChainStatus(*self.storage.link),
+            journal=stores.journal,
+            spool=stores.spool,
+            archive=stores.archive,
+            chain=stores.chain,
             more=[
                 *self.protocols.statistics(),
                 *statistics.of_state(self.storage.checkpoint),

@@ -1,4 +1,4 @@
-"""What /api/status, /metrics and the page show of saved state and of subscribers.
+"""What /api/status, /metrics and the page show of the storage and of subscribers.
 
 Read at every scrape, so nothing here counts through what may be many.
 """
@@ -6,13 +6,49 @@ Read at every scrape, so nothing here counts through what may be many.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from gateway.admin.status import (
+    ArchiveStatus,
+    ChainStatus,
+    JournalStatus,
+    SpoolStatus,
+)
 from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
 from gateway.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.storage import Storage
 
-__all__ = ["of_feeds", "of_state"]
+__all__ = ["Stores", "of_feeds", "of_state", "of_storage"]
+
+
+class Stores(NamedTuple):
+    """Those parts of a `Status` that are the storage's."""
+
+    journal: JournalStatus
+    spool: SpoolStatus
+    archive: ArchiveStatus
+    chain: ChainStatus
+
+
+def of_storage(storage: Storage, spool_bytes: int) -> Stores:
+    """How far journal and spool are, and how full; *spool_bytes* is `spool.max_bytes`."""
+    journal, spool = storage.journal, storage.spool
+    levels = spool.levels
+    published = spool.published_lsn
+    return Stores(
+        JournalStatus(
+            # What is in a file is durable; the reactor may hear of that later.
+            max(journal.durable_lsn, published),
+            storage.journal_bytes,
+            journal.why_full,
+            journal.oldest_wait_seconds,
+        ),
+        SpoolStatus(published, levels.spool.files, levels.spool.bytes, spool_bytes),
+        ArchiveStatus(levels.archive.files, levels.archive.bytes),
+        ChainStatus(*storage.link),
+    )
 
 
 def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gateway.admin.metrics import Metrics
+from gateway.daemon import statistics
+from gateway.protocols.pomelo.server import Pomelo
 from gateway.protocols.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal
+from gateway.store.spool import Spool
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Publisher
 from gateway.store.storage import Storage
+from simulation import senders
 from simulation.world import simulate
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -25,6 +31,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def ignore_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "full", property(lambda self: bool(self._holds)))
+    patch.setattr(senders, "_WINDOW", 40)
 
 
 def forget_to_count_less(patch: pytest.MonkeyPatch) -> None:
@@ -83,8 +90,66 @@ def expire_without_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ExpiredRecord, "note", lambda *_: None)
 
 
+def fail_in_the_status(patch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    patch.setattr(statistics, "of_state", fail)
+
+
+def show_less_durable(patch: pytest.MonkeyPatch) -> None:
+    original = statistics.of_storage
+
+    def of_storage(*args: Any) -> statistics.Stores:
+        stores = original(*args)
+        return stores._replace(journal=replace(stores.journal, durable_lsn=0))
+
+    patch.setattr(statistics, "of_storage", of_storage)
+
+
+def call_durable_what_waits(patch: pytest.MonkeyPatch) -> None:
+    original = Journal.submit
+
+    def submit(self: Any, batch: Any) -> Any:
+        self.durable_lsn += 1000
+        return original(self, batch)
+
+    patch.setattr(Journal, "submit", submit)
+
+
+def call_published_what_waits(patch: pytest.MonkeyPatch) -> None:
+    original = Spool.publish
+
+    def publish(self: Any, sealed: Any) -> None:
+        original(self, sealed)
+        self.published_lsn = max(self.published_lsn, sealed.last_lsn)
+
+    patch.setattr(Spool, "publish", publish)
+
+
+def take_off_what_came_later(patch: pytest.MonkeyPatch) -> None:
+    def left(self: Any, removed: int) -> None:
+        self.archive.bytes -= removed
+
+    patch.setattr(Levels, "left_archive", left)
+
+
+def count_from_zero_again(patch: pytest.MonkeyPatch) -> None:
+    def committed(self: Any, *_: Any) -> None:
+        self._ack_seconds.__init__("gateway_ack_seconds", "Planted.", (1.0,))
+
+    patch.setattr(Metrics, "committed", committed)
+
+
+def fail_to_reload(patch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    patch.setattr(Pomelo, "reload", fail)
+
+
 PLANTED = [
-    (ignore_memory, 55, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
+    (ignore_memory, 0, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
     (forget_to_count_less, 0, r"\d+ bytes count as held, and \d+ are"),
     (never_pause, 0, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
     (read_on_when_full, 0, r"is read while the journal is full|hands the journal more"),
@@ -92,6 +157,13 @@ PLANTED = [
     (let_the_archive_grow, 0, r"spool\.archive_bytes: \d+ is more than \d+, at step"),
     (forget_the_last_file, 0, r"says that 0+ was before it, and lsn \d+ is in \w+"),
     (show_an_old_link, 0, r"gw\S* shows Link\(.*, and Link\(.* is public"),
+    (fail_in_the_status, 0, r"the status can not be made: ZeroDivisionError"),
+    (show_less_durable, 0, r"shows \d+ as published of 0"),
+    (call_durable_what_waits, 0, r"shows \d+ as durable, and \d+ is synced"),
+    (call_published_what_waits, 0, r"shows \d+ as published, and \d+ is"),
+    (take_off_what_came_later, 40, r"shows archive\.bytes -\d+"),
+    (count_from_zero_again, 0, r"gateway_ack_seconds.* went back from"),
+    (fail_to_reload, 0, r"logged: .*ZeroDivisionError"),
     (expire_without_a_word, 0, r"the audit of gw\S*'s chain: .*removed"),
 ]
 """What is done to the product, a seed from which on it shows soon, and its sentence."""

@@ -60,6 +60,11 @@ class Levels:
             ended = self._clock()
             self._next_count = ended + _COUNTING_SHARE * (ended - begun)
 
+    def left_archive(self, removed_bytes: int) -> None:
+        """So much was removed from the archive, perhaps with what came since the look."""
+        archive = self.archive
+        archive.bytes = max(0, archive.bytes - removed_bytes)
+
     def why_full(self, backlog_bytes: int) -> str | None:
         """Why the spool takes no more, if it does not; *backlog_bytes* are to come."""
         total = self.spool.bytes + backlog_bytes

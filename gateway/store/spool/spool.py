@@ -233,8 +233,8 @@ class Spool:
 
     def _look(self) -> None:
         self._watch()
-        archive = self.levels.archive
-        archive.bytes -= self._expiry.run(archive.bytes)
+        removed = self._expiry.run(self.levels.archive.bytes)
+        self.levels.left_archive(removed)
 
     def _watch(self) -> None:
         levels = self.levels

@@ -10,6 +10,7 @@
     judge       what was promised, held against every acknowledgement and every file
     bounds      the limits of memory and disk, at every step
     chain       each file names the one before it; at the end the audit agrees
+    admin       status, metrics and SIGHUP at random steps
     settings    how the gateway of a seed is configured
     world       all of it, in the order that the seed chooses
 

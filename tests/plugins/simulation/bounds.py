@@ -196,6 +196,11 @@ class Bounds:
                 raise self._exceeded("spool.archive_bytes", left, most)
         self._looked = files if self._world.now >= self._counts_from else None
 
+    def archived(self, name: str) -> None:
+        """Spark has moved a file there; after a power cut perhaps for the second time."""
+        if self._looked is not None:
+            self._looked.pop(name, None)
+
     def starts(self) -> None:
         """A life begins."""
         self._taken, self._looked, self._counts_from = 0, None, 0.0

@@ -48,7 +48,7 @@ class Chain:
         parsed = parse_file_name(name)
         assert parsed is not None
         node, _, last = parsed
-        before = self._newest.get(node, _FIRST)
+        before = self.newest(node)
         forgotten = rotten and not previous
         if previous != before.sha256 and not forgotten:
             raise Broken(
@@ -57,9 +57,13 @@ class Chain:
             )
         self._newest[node] = Link(last, hashlib.sha256(content).hexdigest())
 
+    def newest(self, node: str) -> Link:
+        """Of the node's last file that is public."""
+        return self._newest.get(node, _FIRST)
+
     def shows(self, node: str, link: Link, *, rotten: bool) -> None:
         """The node tells its newest link; nothing is on its way into a file."""
-        newest = self._newest.get(node, _FIRST)
+        newest = self.newest(node)
         if link != newest and not (rotten and not link.sha256):
             raise Broken(f"{node} shows {link}, and {newest} is public")
 

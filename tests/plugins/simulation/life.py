@@ -10,10 +10,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from gateway.config import Listener
+from gateway.daemon.protocols import Protocols
 from gateway.event import Batch, Decode, Stored
 from gateway.interfaces import Memory, NotStored, Refusal
 from gateway.net.memory import MemoryBudget
-from gateway.protocol import Context, Port, Protocol, Service
+from gateway.plugins import Installed
+from gateway.protocol import Context, Port, Protocol
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.store.checkpoint import Unreadable
 from gateway.store.journal import Loss
@@ -21,6 +23,7 @@ from gateway.store.orphans import publish_orphans
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import listener_of
+from simulation.admin import AdminPort
 from simulation.bounds import CountedJournal
 from simulation.disk import Session
 from simulation.files import previous_of, split
@@ -104,7 +107,17 @@ class Life:
         self.ports: dict[str, Port] = {}
         """By protocol."""
         self.connections: list[FakeConnection] = []
-        self._services: list[Service] = []
+        self.admin = AdminPort(self)
+        self._listeners = [
+            listener_of(each, world.directories.root, {}, world.settings.limits)
+            for each in PROTOCOLS
+            if each.name in world.settings.protocols
+        ]
+        self.protocols = Protocols(
+            Installed({each.name: each for each in PROTOCOLS}, {}),
+            self._listeners,
+            self.admin.metrics.protocol_failed,
+        )
         self.scheduler.thread("reactor", self._run).start()
 
     def tell(self, text: str) -> None:
@@ -130,8 +143,10 @@ class Life:
 
     def look(self) -> None:
         """At every step."""
-        if self.ready and not self.stopping and self.storage is not None:
-            self.world.bounds.look(self.journal, self.storage)
+        if self.ready and self.storage is not None:
+            if not self.stopping:
+                self.world.bounds.look(self.journal, self.storage)
+            self.world.admin.look(self)
 
     # -- the reactor ----------------------------------------------------------
 
@@ -159,7 +174,11 @@ class Life:
             self.reactor,
             DECODERS,
             StorageCallbacks(
-                fatal=self._fatal, durable=self._durable, damaged=self._damaged
+                fatal=self._fatal,
+                durable=self._durable,
+                damaged=self._damaged,
+                committed=self.admin.committed,
+                published=self.admin.published,
             ),
             remembering=settings.remembering,
             in_thread=self.reactor.in_thread,
@@ -181,18 +200,19 @@ class Life:
         memories: dict[str, Memory] = {}
         if settings.remembering:
             memories["ledger"] = self.ledger
-        listeners = self._serve(memories)
+        for name, memory in self.protocols.open((), self._lend).items():
+            memories[name] = Witness(memory, self._recovered)
         storage.recover(memories)
-        world.judge.starts(self.node, storage.journal.durable_lsn + 1)
+        self.started_at = storage.journal.durable_lsn
+        world.judge.starts(self.node, self.started_at + 1)
         if settings.remembering:
             world.judge.remembers(self.node, set(self.ledger.known))
         storage.start()
-        for service, listener in zip(self._services, listeners, strict=True):
-            self.ports[listener.protocol] = next(iter(service.ports(listener)))
+        for listener in self._listeners:
+            self.ports[listener.protocol] = next(iter(self.protocols.ports(listener)))
         for memory in memories.values():
             memory.start()
-        for service in self._services:
-            service.start()
+        self.protocols.start()
         self._check()
         storage.ready.addCallback(lambda _: self._take_senders())
 
@@ -201,31 +221,19 @@ class Life:
             self.ready = True
             self.tell(f"ready at {self.journal.durable_lsn + 1}")
 
-    def _serve(self, memories: dict[str, Memory]) -> list[Listener]:
-        world, listeners = self.world, []
-        limits = world.settings.limits
-        for protocol in PROTOCOLS:
-            if protocol.name not in world.settings.protocols:
-                continue
-            listener = listener_of(protocol, world.directories.root, {}, limits)
-            service = protocol.service(
-                Context(
-                    node=self.node,
-                    listeners=[listener],
-                    journal=self.journal,
-                    reactor=self.reactor,
-                    decode=DECODERS[protocol.name],
-                    feeds={},
-                    data_dir=world.directories.root,
-                    directories=world.directories,
-                    address=lambda _: "127.0.0.1:1",
-                )
-            )
-            if service.memory is not None:
-                memories[protocol.name] = Witness(service.memory, self._recovered)
-            self._services.append(service)
-            listeners.append(listener)
-        return listeners
+    def _lend(self, protocol: str, listeners: list[Listener]) -> Context:
+        directories = self.world.directories
+        return Context(
+            node=self.node,
+            listeners=listeners,
+            journal=self.journal,
+            reactor=self.reactor,
+            decode=DECODERS[protocol],
+            feeds={},
+            data_dir=directories.root,
+            directories=directories,
+            address=lambda _: "127.0.0.1:1",
+        )
 
     def _recovered(self, stored: Stored) -> None:
         self.world.judge.recovers(self.node, stored)
@@ -249,11 +257,16 @@ class Life:
         self.ended = f"fatal: {why}"
 
     def refused(self, why: Refusal) -> None:
-        """By a server; no client of ours gives a reason, but to be slow or large."""
-        if why.key is None and not self.stopping:
+        """By a server; no client of ours gives a reason, but to be slow or large.
+
+        What was read of its last connection may be stored when the next one is set up.
+        """
+        superseded = why.rule.startswith("another connection writes")
+        if why.key is None and not (superseded or self.stopping):
             raise Broken(f"refused: {why}")
 
     def _durable(self, group: list[Stored]) -> None:
+        self.admin.durable(group)
         for stored in group:
             self.tell(f"durable {stored.lsn}+{stored.batch.count}")
             self.ledger.replay(stored)
@@ -288,8 +301,7 @@ class Life:
             return
         for connection in open_:
             connection.lose()
-        for service in self._services:
-            service.close()
+        self.protocols.close()
         assert self.storage is not None
         done = Deferred.fromCoroutine(self.storage.stop())
         done.addCallbacks(lambda _: self._stopped(), lambda why: why.trap(Killed))

@@ -104,6 +104,7 @@ class Link:
 
     def _arrive(self, data: bytes) -> None:
         if self.server is not None:
+            self._life.admin.received(self.server.origin.protocol, len(data))
             self.server.deliver(data)
             if self.server.failure is not None:
                 raise self.server.failure
@@ -209,6 +210,11 @@ class ServerEnd(FakeConnection):
         """See `Connection`."""
         if not (self.closed or self.aborted):
             self._link.send(data)
+
+    def count(self, *, events: int) -> None:
+        """See `Connection`."""
+        self._life.admin.stored(self.origin.protocol, events)
+        super().count(events=events)
 
     def refuse(self, why: Refusal) -> None:
         """A client of ours does nothing that may be refused."""

@@ -42,6 +42,7 @@ class Spark:
                 world.tell(f"spark moves {name}")
                 if self.archives:
                     world.disk.rename(spool / name, archive / name)
+                    world.bounds.archived(name)
                 else:
                     world.disk.unlink(spool / name)
 

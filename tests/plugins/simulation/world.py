@@ -24,6 +24,7 @@ from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool import parquet
+from simulation.admin import AdminJudge
 from simulation.bounds import Bounds
 from simulation.chain import Chain, audit_chain
 from simulation.clients import KINDS, ClientSender
@@ -45,7 +46,7 @@ _CALLS = (
     "set_times", "read", "names",
 )  # fmt: skip
 _DRAIN_SECONDS = 900.0
-_SMALL_DISK = (4 << 20) + 300_000
+_SMALL_DISK = (4 << 20) + 600_000
 """What the spool leaves free, and room for state files twice and a few batches."""
 _DRAIN_STEPS = 60_000
 
@@ -95,6 +96,7 @@ class World:
             acknowledge_when_published=settings.acknowledge_when_published,
         )
         self.bounds, self.chain = Bounds(self), Chain()
+        self.admin = AdminJudge(self)
         self.outside = Clock()
         """The clients' time; it passes with ours."""
         self.network = Network(self)
