@@ -168,7 +168,9 @@ def examine(
 def _gaps(begin: int, end: int, aside: Iterable[range]) -> Iterator[range]:
     """The lsns from *begin* to before *end* that no damaged segment may have held."""
     for held in sorted(aside, key=lambda held: held.start):
-        if begin < held.start < end:
+        if held.start >= end:
+            break
+        if begin < held.start:
             yield range(begin, held.start)
         begin = max(begin, held.stop)
     if begin < end:

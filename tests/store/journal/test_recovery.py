@@ -255,6 +255,25 @@ def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
     ]
 
 
+def test_one_set_aside_behind_them_hides_no_missing_one(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """What lies there may be years old, and say nothing of those before it."""
+    paths = sealed_segments(directory, make, 2, 3, 4, 1, 2)
+    paths[1].unlink()
+    paths[3].rename(paths[3].with_name(f"{paths[3].name}.damaged"))
+    for _ in range(2):
+        found = recover(directory, RealDisk())
+        assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 3)]
+        assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+            (1, 2, 0),
+            (3, 5, 3),
+            (6, 9, 0),
+            (11, 12, 0),
+        ]
+        (directory / segment.name(3)).unlink()
+
+
 def test_a_name_that_nobody_gave_makes_no_endless_file(
     directory: Path, make: Callable[..., Batch]
 ) -> None:
