@@ -361,6 +361,43 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
     assert opened.first_lsn == 11
 
 
+@pytest.mark.parametrize("left", [0, 1, 3])
+@pytest.mark.parametrize("remembering", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_what_a_missing_line_named_is_not_removed_either(
+    start: Callable[..., Opened],
+    directories: Directories,
+    left: int,
+    remembering: bool,
+    late: bool,
+) -> None:
+    """The last lines were cut off, and the job has taken the files."""
+    opened = start("plain", remembering=remembering)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(4)
+    whole = path.read_bytes()
+    opened = start("plain", remembering=remembering)
+    publish_all(opened)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    for each in directories.spool.iterdir():
+        each.unlink()
+    opened.marker.write(Mark(4, 4, 4), now=True)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    (journal / "catalog").write_bytes(b"".join(lines[:left]))
+    if late:
+        assert len(start("plain", remembering=remembering).repairs) == 1
+    path.write_bytes(whole)
+    opened = start("plain", remembering=remembering)
+    assert opened.unpublished == []
+    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+
+
 @pytest.mark.parametrize("where", ["spool", "archive"])
 def test_a_public_file_behind_a_hole_is_not_written_again(
     start: Callable[..., Opened], directories: Directories, where: str
@@ -504,11 +541,11 @@ def test_the_mark_knows_what_was_published(
         opened = start("plain", remembering=True)
         assert opened.unpublished == []
         assert (opened.published_lsn, opened.log.next_lsn) == (2, 3)
-        # Of a line that is damaged nobody knows what was lost: its segment is kept, too.
+        # Of a line that is gone nobody knows what was lost: its segment is kept, too.
         mended, *kept = opened.repairs
         assert "count as published" in mended
         assert [one for one in kept if "set aside as" in one] == kept
-        assert len(kept) == (len(rest) > len(first))
+        assert len(kept) == (1 if rest else 2)
 
 
 def test_a_damaged_mark_is_told(

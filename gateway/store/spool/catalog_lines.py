@@ -6,8 +6,8 @@ was synced, so something is published that it would name.  In between other line
 all that lies between their lsns: files are published in order.  Of the last lines only
 names of files can tell, and the mark (`gateway.store.mark`).
 
-A damaged line does not say which of its events were published as lost.  Where its file is
-gone, too, none of them counts as in a file but as published: a segment that has them, and
+A damaged or missing line does not say which of its events were published as lost.  Where
+its file is gone, too, none of them counts as in a file but as published: a segment that has them, and
 is put back, may be the only copy.
 """
 
@@ -94,6 +94,7 @@ def mend(
     hidden = sorted(_files(node, (name[1:] for name in names if name[:1] == ".")))
     found: list[Entry] = []
     said: list[str] = []
+    there = {name for *_, name in (*files, *hidden)}
     number = 1
     for good, group in groupby(lines, key=lambda line: line is not None):
         some = list(group)
@@ -117,7 +118,6 @@ def mend(
                 missing = _between(node, first, published, files)
             if len(missing) < len(some):
                 raise Damaged(_advice(node, first, numbers))
-        there = {name for *_, name in (*files, *hidden)}
         found += [each if each.name in there else each.doubted for each in missing]
         last = _end(missing, first) - 1
         said.append(
@@ -125,7 +125,8 @@ def mend(
         )
     last = _end(found, 1) - 1
     if last < published:
-        found += _between(node, last + 1, published, files)
+        missing = _between(node, last + 1, published, files)
+        found += [each if each.name in there else each.doubted for each in missing]
     found += _behind(max(last, published) + 1, files)
     if found and found[-1].last > last:
         through = f"lsns {last + 1} to {found[-1].last}"
