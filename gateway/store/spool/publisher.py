@@ -160,8 +160,20 @@ class Publisher:
         )
 
     def _done(self, sealed: Segment) -> None:
-        if not self._keep:
+        if self._keep:
+            return
+        try:
             self.remove(sealed)
+        except OSError as why:
+            if sealed.events:
+                raise
+            # Nothing needs it, and a full disk must not prevent a start, nor hold up
+            # those behind it: the next start removes it.
+            self._log.warn(
+                "{path}: nothing needs it, and it can not be removed yet: {why}",
+                path=sealed.path.name,
+                why=f"{type(why).__name__}: {why}",
+            )
 
     def remove(self, sealed: Segment) -> None:
         """Remove a published segment, or set it aside if it is damaged; once more is fine.
