@@ -6,7 +6,8 @@ no lsn is given twice.  Batches without events have no lsn that would be missed,
 the bytes of the newest segment, too.
 
 A segment without events leaves no trace in the catalog.  So before one is removed that a
-mark on the disk may name, `forget` writes the mark without it.
+mark on the disk may name, `forget` writes the mark without it.  No later segment gets its
+name (`gateway.store.journal.log`).
 
     state/NODE/mark     {"durable": …, …}, as `gateway.store.summed` has it
 """
@@ -23,6 +24,7 @@ from attrs import define, field
 
 from gateway.store import summed
 from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.store.journal.segment import parse_name
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
@@ -76,7 +78,9 @@ class Marker:
         """The last one that was read or written."""
         self._named: set[str] = set()
         """The segments that the one on the disk may name: a write may fail late."""
-        self._forgotten: set[str] = set()
+        self._forgotten = (-1, -1)
+        """First lsn and attempt of the newest segment that was removed without a trace:
+        a mark that was made before that may name it, or an earlier one."""
         self._condition = self._threads.condition()
         self._busy = False
 
@@ -98,7 +102,7 @@ class Marker:
     def write(self, mark: Mark, *, now: bool = False) -> None:
         """Once a second, or *now*, if anything has changed.  Raises OSError."""
         with self._alone():
-            if mark.segment in self._forgotten:
+            if _order(mark.segment) <= self._forgotten:
                 mark = _without_segment(mark)
             if mark == self._written or not (now or self._clock() >= self._next):
                 return
@@ -108,7 +112,7 @@ class Marker:
     def forget(self, segment: str) -> None:
         """It is about to be removed, and nothing of it is lost.  Raises OSError."""
         with self._alone():
-            self._forgotten.add(segment)
+            self._forgotten = max(self._forgotten, _order(segment))
             if segment in self._named:
                 self._replace(_without_segment(self._newest))
 
@@ -130,6 +134,10 @@ class Marker:
             with self._condition:
                 self._busy = False
                 self._condition.notify()
+
+
+def _order(segment: str) -> tuple[int, int]:
+    return parse_name(segment) or (0, 0)
 
 
 def _without_segment(mark: Mark) -> Mark:

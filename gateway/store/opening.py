@@ -238,16 +238,18 @@ def open_node(
         link=link,
         before_removal=lambda path: marker.forget(path.name),
     )
+    # Before anything is removed: it gives no name again.
+    log = Log(
+        journal,
+        disk,
+        first_lsn,
+        reserve=reserve,
+        clock=monotonic,
+        wall_clock=clock,
+    )
     unpublished = publisher.recover(found.segments)
     return Opened(
-        log=Log(
-            journal,
-            disk,
-            first_lsn,
-            reserve=reserve,
-            clock=monotonic,
-            wall_clock=clock,
-        ),
+        log=log,
         publisher=publisher,
         segments=found.segments,
         unpublished=unpublished,

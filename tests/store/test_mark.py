@@ -10,7 +10,7 @@ import pytest
 from gateway.event import Batch, Origin, Rows
 from gateway.store import summed
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
+from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Synced, segment
 from gateway.store.mark import Mark, Marker, decode
 from gateway.store.opening import Opened, open_node
@@ -19,13 +19,13 @@ from gateway.testing.disk import Fault, RecordingDisk
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 
 
-def start(root: Path) -> Opened:
+def start(root: Path, disk: Disk | None = None, *, remembering: bool = True) -> Opened:
     return open_node(
         "gw",
         Directories.under(root),
-        RealDisk(),
+        disk or RealDisk(),
         {"plain": lambda body: Rows([body])},
-        remembering=True,
+        remembering=remembering,
     )
 
 
@@ -131,3 +131,69 @@ def test_a_mark_that_can_not_be_written_keeps_the_segment() -> None:
     assert (read.durable, read.segment, read.synced) == (1, "", 0)
     marker.write(Mark(durable=3, segment="one", synced=10), now=True)
     assert Marker(directory, disk).read()[0] == Mark(durable=3)
+
+
+@pytest.mark.parametrize("remembering", [True, False])
+def test_a_segment_behind_a_removed_one_is_marked(
+    tmp_path: Path, remembering: bool
+) -> None:
+    """The last run was killed with metadata alone, and its segment is not needed."""
+    opened = start(tmp_path)
+    old = remember(opened, b"m")
+    opened.marker.write(opened.mark(0), now=True)
+    opened = start(tmp_path, remembering=remembering)
+    opened.publisher.remove(opened.segments[0])
+    assert not old.exists()
+    path = remember(opened, b"n" * 40)
+    opened.marker.write(opened.mark(0), now=True)
+    read, _ = opened.marker.read()
+    assert (read.segment, read.synced) == (path.name, path.stat().st_size)
+    assert path != old
+    path.unlink()
+    assert [one.path for one in start(tmp_path).losses] == [path]
+
+
+def test_a_late_mark_names_no_earlier_one_either() -> None:
+    """It was made before two more were begun and removed."""
+    disk = RecordingDisk()
+    directory = Path("/gw/state")
+    disk.make_directory(directory)
+    marker = Marker(directory, disk)
+    for attempt in range(9, 12):
+        marker.forget(segment.name(5, attempt))
+    marker.write(Mark(4, segment=segment.name(5, 9), synced=9), now=True)
+    assert Marker(directory, disk).read()[0] == Mark(4)
+    for newer in (Mark(4, segment=segment.name(5, 12), synced=9), Mark(7, segment="")):
+        marker.write(newer, now=True)
+        assert Marker(directory, disk).read()[0] == newer
+
+
+def test_a_full_disk_keeps_no_start_from_going_on() -> None:
+    """A segment of metadata that the mark names stays until there is room."""
+    disk = RecordingDisk()
+    root = Path("/gw")
+    opened = start(root, disk)
+    path = remember(opened, b"m")
+    opened.marker.write(opened.mark(0), now=True)
+    for _ in range(2):
+        disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
+        opened = start(root, disk, remembering=False)
+        assert opened.losses == []
+        assert disk.exists(path)
+        disk.fault = None
+    assert opened.publisher.publish(opened.segments[0]) is None
+    assert not disk.exists(path)
+    assert start(root, disk, remembering=False).losses == []
+
+
+def test_a_full_disk_holds_up_no_queue() -> None:
+    """Nor does the same segment hold up what is to be published behind it."""
+    disk = RecordingDisk()
+    opened = start(Path("/gw"), disk, remembering=False)
+    path = remember(opened, b"m")
+    opened.marker.write(opened.mark(0), now=True)
+    sealed = opened.log.seal()
+    assert sealed is not None
+    disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
+    assert opened.publisher.publish(sealed) is None
+    assert disk.exists(path)

@@ -97,6 +97,9 @@ class _Open:
 class Log:
     """Appends groups of batches, each durable when `commit` returns.
 
+    Make it before any segment of an earlier run is removed: what comes later begins
+    under a later name.
+
     *reserve*: bytes to leave free for files of what is already durable.
     """
 
@@ -110,8 +113,9 @@ class Log:
 
     def __attrs_post_init__(self) -> None:
         self._open: _Open | None = None
-        self._last = (0, 0)
-        """First lsn and attempt of the newest segment, whether it is still there or not."""
+        self._last = max(self._there(), default=(0, 0))
+        """First lsn and attempt of the newest segment, whether it is still there or not:
+        no name means two segments."""
         self._left: list[Segment] = []
         self.synced = Synced()
         """Of the newest segment with a batch, whether it is still open or not."""
@@ -226,9 +230,14 @@ class Log:
 
     def _attempt(self) -> int:
         """Behind all that ever began with this lsn, so that names tell the order."""
-        there = map(segment.parse_name, self._disk.names(self.directory))
-        taken = [parsed for parsed in (*there, self._last) if parsed is not None]
+        taken = (*self._there(), self._last)
         return 1 + max((n for lsn, n in taken if lsn == self.next_lsn), default=-1)
+
+    def _there(self) -> Iterator[tuple[int, int]]:
+        """First lsn and attempt of each segment that is there."""
+        for name in self._disk.names(self.directory):
+            if (parsed := segment.parse_name(name)) is not None:
+                yield parsed
 
     def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
         try:
