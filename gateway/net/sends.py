@@ -20,7 +20,8 @@ from gateway.net.transport import unsent_bytes
 __all__ = ["Sends"]
 
 _AT_ONCE = 256
-"""So many sockets are written to before the reactor serves others: a millisecond or two."""
+_BYTES_AT_ONCE = 1 << 20
+"""So many sockets, or bytes and a socket, are sent to before the reactor serves others."""
 
 
 class Sends:
@@ -62,9 +63,13 @@ class Sends:
     def _send(self) -> None:
         self._scheduled = False
         try:
+            left = _BYTES_AT_ONCE
             for server in list(islice(self._waiting, _AT_ONCE)):
+                if left <= 0:
+                    break
                 if server in self._waiting:  # not lost meanwhile
                     del self._waiting[server]
+                    left -= unsent_bytes(server)
                     server.send()
         finally:
             if self._waiting:
@@ -94,8 +99,12 @@ class _Server(tcp.Server):
 
     def send(self) -> None:
         """Send as much as the kernel takes; the reactor has the rest, and any error."""
-        if self.doWrite() is not None or unsent_bytes(self):
-            self._wait()
+        done = False
+        try:
+            done = self.doWrite() is None and not unsent_bytes(self)
+        finally:
+            if not done:
+                self._wait()
 
     def loseConnection(self) -> None:
         """See ITransport."""

@@ -17,10 +17,10 @@ __all__ = [
     "BYTE",
     "EVENT",
     "FRAME",
-    "INFLATED_BYTE",
     "REPLY",
     "TURN",
     "Turn",
+    "inflating",
 ]
 
 #: A whole turn.
@@ -28,8 +28,10 @@ TURN = 4000.0
 
 BYTE = 0.0005
 """Copied."""
-INFLATED_BYTE = 0.0044
+_INFLATED_BYTE = 0.005
 """No more than 1 MiB is inflated in a turn, if no step of it is above 192 KiB."""
+_DEFLATED_BYTE = 0.065
+"""Read by an inflater: its blocks may hold tables, and nothing that they are for."""
 FRAME = 1.0
 """Parsed, whatever is in it."""
 EVENT = 0.5
@@ -38,6 +40,11 @@ REPLY = 3.0
 """Encoded and written, or kept until it may be."""
 BATCH = 30.0
 """Submitted to the journal."""
+
+
+def inflating(read: int, made: int) -> float:
+    """What it costs to inflate *read* bytes, which were *made* into so many."""
+    return max(_INFLATED_BYTE * made, _DEFLATED_BYTE * read)
 
 
 class Turn:

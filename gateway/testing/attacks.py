@@ -101,12 +101,14 @@ class Trial:
         """Of one turn."""
         self.most_inflated = 0
         """Bytes that one turn inflated."""
+        self.most_deflated = 0
+        """Bytes that one turn read to inflate them."""
         protocol = protocol or installed().protocols[attack.protocol]
         self.daemon = FakeDaemon(protocol, home, options=attack.options, limits=limits)
         self.connection = self.daemon.connect(attack.port)
         self.connection.stepwise = True
         self._encoder = Encoder(Header(1, 0, 0))
-        self._inflated = [0]
+        self._inflated = _Inflated()
 
     @property
     def refused(self) -> Refusal | None:
@@ -154,12 +156,14 @@ class Trial:
         *,
         keep: bool,
     ) -> None:
-        journal, self._inflated[0] = self.daemon.journal, 0
+        journal, inflated = self.daemon.journal, self._inflated
+        inflated.made = inflated.read = 0
         around(turn)
         self.turns += 1
         events = sum(batch.count for batch in journal.submitted)
         self.most_events = max(self.most_events, events)
-        self.most_inflated = max(self.most_inflated, self._inflated[0])
+        self.most_inflated = max(self.most_inflated, inflated.made)
+        self.most_deflated = max(self.most_deflated, inflated.read)
         for batch in journal.submitted:
             chunks = self._encoder.batch(batch, journal.durable_lsn + 1, 0)
             self.journal_bytes += sum(map(len, chunks))
@@ -171,15 +175,24 @@ class Trial:
             journal.stored.clear()
 
 
+@dataclass
+class _Inflated:
+    """Bytes of a turn."""
+
+    made: int = 0
+    read: int = 0
+
+
 class _Inflater:
     """Inflates, and counts."""
 
-    def __init__(self, inner: Any, count: list[int]) -> None:
+    def __init__(self, inner: Any, count: _Inflated) -> None:
         self._inner, self._count = inner, count
 
-    def decompress(self, *given: Any, **named: Any) -> bytes:
-        found: bytes = self._inner.decompress(*given, **named)
-        self._count[0] += len(found)
+    def decompress(self, data: Any, *given: Any, **named: Any) -> bytes:
+        found: bytes = self._inner.decompress(data, *given, **named)
+        self._count.made += len(found)
+        self._count.read += len(data) - len(self._inner.unconsumed_tail)
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -187,7 +200,7 @@ class _Inflater:
 
 
 @contextlib.contextmanager
-def _counted(count: list[int]) -> Iterator[None]:
+def _counted(count: _Inflated) -> Iterator[None]:
     """Count what is inflated meanwhile, by whomever, with `zlib` and with `isal`."""
     modules: tuple[Any, ...] = (zlib, isal_zlib)
     kept = [(module, module.decompressobj) for module in modules]

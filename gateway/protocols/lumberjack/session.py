@@ -33,7 +33,7 @@ from gateway.protocols.lumberjack.wire import (
     Limits,
     Window,
 )
-from gateway.protocols.turn import BYTE, EVENT, FRAME, INFLATED_BYTE, REPLY
+from gateway.protocols.turn import BYTE, EVENT, FRAME, REPLY
 
 __all__ = ["Limits", "Session"]
 
@@ -184,8 +184,8 @@ class Session:
     def _complete(self) -> list[Ready]:
         done, self._done = self._done or [Ready()], []
         decoder = self._decoder
-        done[0].cost = self._cost + INFLATED_BYTE * decoder.inflated_bytes
-        decoder.inflated_bytes = 0
+        done[0].cost = self._cost + decoder.inflating
+        decoder.inflating = 0.0
         self._cost = 0.0
         done[0].control, self._control = self._control, 0
         return done

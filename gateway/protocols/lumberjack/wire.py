@@ -43,6 +43,7 @@ from gateway.protocols.lumberjack.frames import (
     W,
     Window,
 )
+from gateway.protocols.turn import inflating
 
 __all__ = [
     "Array",
@@ -69,9 +70,9 @@ _FRAME = struct.Struct(">2sI")
 
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 16
-_INFLATE_STEP = 3 << 16
-#: Inflated bytes that are work enough to be told before a frame is complete.
-_WORTH_TELLING = 1 << 15
+_INFLATE_STEP = 1 << 17
+#: Work of inflating that is told before a frame is complete, in units of `turn`.
+_WORTH_TELLING = 500.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
 #: of a few bytes would take more memory than is counted.
 _PIECE_BYTES = 1 << 16
@@ -79,7 +80,7 @@ _PIECE_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class Inflated:
-    """No frame, but work: many bytes of a compressed frame were inflated."""
+    """No frame, but work: much was inflated of a compressed frame."""
 
 
 _INFLATED = Inflated()
@@ -119,8 +120,8 @@ class _Inflation:
         else:
             self._parts.append(bytearray(deflated))
 
-    def advance(self, source: Stream) -> int | None:
-        """Inflate one step, of so many bytes; None if nothing has arrived for it."""
+    def advance(self, source: Stream) -> float | None:
+        """Inflate one step, at this cost; None if nothing has arrived for it."""
         deflated = self._tail
         if not deflated and not self._full:
             deflated = source.take(min(self._left, _DEFLATED_STEP))
@@ -135,6 +136,7 @@ class _Inflation:
         ended = self._inflater.eof
         self._tail = b"" if ended else self._inflater.unconsumed_tail
         self._full = not ended and len(inflated) == _INFLATE_STEP
+        read = len(deflated) - len(self._tail)
         if ended and (self._left or self._inflater.unused_data):
             raise Refusal("compressed frame goes on after the end of its zlib stream")
         self.inflated += len(inflated)
@@ -145,7 +147,7 @@ class _Inflation:
                 key="limits.inflated_bytes",
             )
         self.frames.append(inflated)
-        return len(inflated)
+        return inflating(read, len(inflated))
 
     def finish(self) -> Compressed | None:
         """The frame, if all of it was inflated and read; None if more is to come."""
@@ -161,11 +163,11 @@ class _Inflation:
 class Decoder:
     """Decodes what a writer sends, in any slicing.  Raises `Refusal` only."""
 
-    __slots__ = ("_inflation", "_limits", "_stream", "inflated_bytes")
+    __slots__ = ("_inflation", "_limits", "_stream", "inflating")
 
     def __init__(self, limits: Limits) -> None:
-        self.inflated_bytes = 0
-        """Work that was done; who counts it sets it back to 0."""
+        self.inflating = 0.0
+        """What inflating has cost; who charges it sets it back to 0."""
         self._limits = limits
         self._stream = Stream(limits, inside=False)
         self._inflation: _Inflation | None = None
@@ -207,8 +209,8 @@ class Decoder:
                 return inner
             step = inflation.advance(self._stream)
             if step is not None:
-                self.inflated_bytes += step
-                if self.inflated_bytes >= _WORTH_TELLING:
+                self.inflating += step
+                if self.inflating >= _WORTH_TELLING:
                     return _INFLATED
                 continue
             ended = inflation.finish()

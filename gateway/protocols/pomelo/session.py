@@ -31,7 +31,7 @@ from gateway.protocols.pomelo.handshake import (
 )
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.wire import Messages, Package, Route
-from gateway.protocols.turn import EVENT, FRAME, INFLATED_BYTE, REPLY, Turn
+from gateway.protocols.turn import EVENT, FRAME, REPLY, Turn, inflating
 
 __all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Ready", "Session"]
 
@@ -44,7 +44,8 @@ HEARTBEAT = wire.package(wire.HEARTBEAT)
 _RESPONSES = [wire.response(number, OK) for number in range(0x80)]
 _NOTIFY_COST, _ANSWER_COST = 2 * EVENT, EVENT  # many at once
 #: It is inflated here to see what it comes to, and once more for the spool.
-_INFLATED_COST = 1.4 * INFLATED_BYTE
+_ZLIB = 1.4
+"""Times as much as `turn` has for another inflater."""
 _PROTOBUF_COST = 0.3
 """Decoding a byte to JSON."""
 _PROTOBUF_MESSAGE_COST = 8.0
@@ -154,17 +155,18 @@ class _Inflation:
         if known is not None and known.request is not None:
             self.kept = []
 
-    def step(self) -> int:
-        """Inflate some more; returns how many bytes.  Raises zlib.error."""
+    def step(self) -> float:
+        """Inflate some more; returns what it cost.  Raises zlib.error."""
         if not self.rest:
             self.rest = self.body[self.at : self.at + _STEP_BYTES]
             self.at += _STEP_BYTES
+        given = len(self.rest)
         out = self.inflater.decompress(self.rest, _STEP_BYTES)
         self.rest = self.inflater.unconsumed_tail
         self.size += len(out)
         if self.kept is not None:
             self.kept.append(out)
-        return len(out)
+        return _ZLIB * inflating(given - len(self.rest), len(out))
 
     @property
     def over(self) -> bool:
@@ -383,7 +385,7 @@ class Session:
         most = self._message_bytes
         try:
             while not (zipped.over or turn.over):
-                turn.charge(FRAME + zipped.step() * _INFLATED_COST)
+                turn.charge(FRAME + zipped.step())
                 if zipped.size > most:
                     raise wire.refusal(
                         f"message that inflates to {zipped.size} bytes or more",

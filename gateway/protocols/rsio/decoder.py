@@ -27,7 +27,7 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 from gateway.protocols.rsio.wire import Incomplete, read_varint
-from gateway.protocols.turn import BYTE, FRAME, INFLATED_BYTE, Turn
+from gateway.protocols.turn import BYTE, FRAME, Turn, inflating
 
 __all__ = ["ENDLESS", "Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
 
@@ -47,8 +47,9 @@ _ANNOUNCED = 3.0
 _PACKED = 0.0625
 """What one costs that lies packed: a turn has at most 64 Ki of them."""
 
+_DEFLATED_STEP = 1 << 16
 _INFLATE_BYTES = 1 << 18
-"""A block is inflated in steps of this size, between which a turn may end."""
+"""A block is inflated in steps, between which a turn may end: this is read, or made."""
 
 _OCTET_SIGNALS = 4
 """Messages other than elements that a block may hold for each of its octets."""
@@ -126,7 +127,9 @@ class Decoder:
         self._outer: tuple[bytes | bytearray, int] | None = (
             None  # the buffer that a block lies in
         )
-        self._compressed: bytes | None = None  # what is left to inflate of the block
+        self._compressed: memoryview | None = (
+            None  # what is left to inflate of the block
+        )
         self._inflated = 0  # bytes of the block so far
         self._signals = limits.block_signals  # messages that blocks may still hold
 
@@ -404,7 +407,7 @@ class Decoder:
         self.control += 1
         self.turn.charge(_BLOCK)
         self.allow(_OCTET_SIGNALS * size)
-        self._compressed = bytes(self._buffer[at : at + size])
+        self._compressed = memoryview(bytes(self._buffer[at : at + size]))
         self._outer = (self._buffer, at + size)
         self._buffer, self._at, self._need, self._inflated = b"", 0, 0, 0
 
@@ -414,18 +417,21 @@ class Decoder:
         assert inflater is not None
         assert self._compressed is not None
         try:
-            more = inflater.decompress(self._compressed, _INFLATE_BYTES)
+            given = self._compressed[:_DEFLATED_STEP]
+            more = inflater.decompress(given, _INFLATE_BYTES)
         except _ZlibError as why:
             raise Refusal(f"block that is not zlib: {why}") from None
-        self.turn.charge(INFLATED_BYTE * len(more))
+        read = len(given) - len(inflater.unconsumed_tail)
+        self.turn.charge(inflating(read, len(more)))
         self._inflated += len(more)
         if self._inflated >= limit:
             raise Refusal("block that inflates to too much", limit=limit)
         if inflater.eof:
             raise Refusal("block that ends its zlib stream")
-        # A step that is not full was the last one.
+        # Of a step that is full there may be more, though all of the block was read.
         full = len(more) == _INFLATE_BYTES
-        self._compressed = inflater.unconsumed_tail if full else None
+        left = self._compressed[read:]
+        self._compressed = left if left or full else None
         if self._at < len(self._buffer):
             more = b"".join((memoryview(self._buffer)[self._at :], more))
         self._need -= self._at

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
+from attacks import tables
 from gateway.protocols.lumberjack import wire
 from gateway.testing.attacks import Attack, Units, repeated
 
 V1, V2 = b"12"
+_TABLES = tables.stream(200_000)
 KiB = 1 << 10
 
 
@@ -100,6 +103,10 @@ ATTACKS = [
     _attack("a C for each window", repeated(lambda: _squeezed(_one(b"{}")))),
     _attack("bare W 0", repeated(wire.window(V2, 0)), endless=True),
     _attack("a C of nothing", repeated(lambda: _squeezed(b"")), endless=True),
+    _attack(
+        "a C of tables",
+        repeated(lambda: b"2C" + struct.pack(">I", len(_TABLES)) + _TABLES),
+    ),
     _attack("C in a C", repeated(lambda: _squeezed(_squeezed(b""))), endless=True),
     _attack("acknowledgements", repeated(wire.ack(V2, 1)), endless=True),
 ]

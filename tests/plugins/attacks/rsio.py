@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from attacks import tables
 from gateway.protocols.rsio import messages as m
 from gateway.protocols.rsio import wire
 from gateway.testing.attacks import Attack, Units, repeated
@@ -62,6 +63,13 @@ def _noise() -> Iterator[bytes]:
     while True:
         octets = deflater.compress(inside) + deflater.flush(zlib.Z_SYNC_FLUSH)
         yield wire.block(octets)
+
+
+def _tables() -> Iterator[bytes]:
+    """Blocks that make an inflater work for nothing."""
+    yield wire.block(zlib.compress(b"")[:2] + tables.blocks(900_000))
+    while True:
+        yield wire.block(tables.blocks(900_000))
 
 
 def _token() -> bytes:
@@ -124,6 +132,7 @@ ATTACKS = [
         endless=True,
         opening=_opening(*_COMPRESSING),
     ),
+    _attack("blocks of tables", _tables, *_COMPRESSING, most=1 << 20),
     _blocks("blocks of nothing", lambda: b"", endless=True),
     _message("pings", m.Ping(b"")),
     _message("pings of 4 KiB", m.Ping(bytes(4 * KiB)), most=MiB, endless=False),

@@ -100,9 +100,10 @@ def metered(
         found.events += count
         take(self, token, count, *args)
 
-    def advanced(self: Any, source: Any) -> int | None:
+    def advanced(self: Any, source: Any) -> float | None:
+        before = self.inflated
         step = advance(self, source)
-        found.inflated += step or 0
+        found.inflated += self.inflated - before
         return step
 
     monkeypatch.setattr(Session, "_events", taken)
