@@ -214,12 +214,12 @@ class Life:
             memory.start()
         self.protocols.start()
         self._check()
-        storage.ready.addCallback(lambda _: self._take_senders())
+        storage.ready.addCallback(lambda _: self._take_senders(storage))
 
-    def _take_senders(self) -> None:
+    def _take_senders(self, storage: Storage) -> None:
         if not self.stopping:
             self.ready = True
-            self.tell(f"ready at {self.journal.durable_lsn + 1}")
+            self.tell(f"ready at {storage.journal.durable_lsn + 1}")
 
     def _lend(self, protocol: str, listeners: list[Listener]) -> Context:
         directories = self.world.directories
