@@ -149,24 +149,30 @@ def fail_to_reload(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED = [
-    (ignore_memory, 0, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
-    (forget_to_count_less, 0, r"\d+ bytes count as held, and \d+ are"),
-    (never_pause, 0, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
-    (read_on_when_full, 0, r"is read while the journal is full|hands the journal more"),
-    (let_the_spool_grow, 0, r"spool\.max_bytes: \d+ is more than \d+, at step \d+"),
-    (let_the_archive_grow, 0, r"spool\.archive_bytes: \d+ is more than \d+, at step"),
-    (forget_the_last_file, 0, r"says that 0+ was before it, and lsn \d+ is in \w+"),
+    (ignore_memory, 2, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
+    (forget_to_count_less, 2, r"\d+ bytes count as held, and \d+ are"),
+    (never_pause, 10, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
+    (read_on_when_full, 9, r"is read while the journal is full|hands the journal more"),
+    (let_the_spool_grow, 30, r"spool\.max_bytes: \d+ is more than \d+, at step \d+"),
+    (let_the_archive_grow, 1, r"spool\.archive_bytes: \d+ is more than \d+, at step"),
+    (forget_the_last_file, 1, r"says that 0+ was before it, and lsn \d+ is in \w+"),
     (show_an_old_link, 0, r"gw\S* shows Link\(.*, and Link\(.* is public"),
     (fail_in_the_status, 0, r"the status can not be made: ZeroDivisionError"),
     (show_less_durable, 0, r"shows \d+ as published of 0"),
     (call_durable_what_waits, 0, r"shows \d+ as durable, and \d+ is synced"),
-    (call_published_what_waits, 0, r"shows \d+ as published, and \d+ is"),
-    (take_off_what_came_later, 40, r"shows archive\.bytes -\d+"),
-    (count_from_zero_again, 0, r"gateway_ack_seconds.* went back from"),
+    (call_published_what_waits, 2, r"shows \d+ as published, and \d+ is"),
+    (take_off_what_came_later, 42, r"shows archive\.bytes -\d+"),
+    (count_from_zero_again, 30, r"gateway_ack_seconds.* went back from"),
     (fail_to_reload, 0, r"logged: .*ZeroDivisionError"),
-    (expire_without_a_word, 0, r"the audit of gw\S*'s chain: .*removed"),
+    (expire_without_a_word, 5, r"the audit of gw\S*'s chain: .*removed"),
 ]
-"""What is done to the product, a seed from which on it shows soon, and its sentence."""
+"""What is done to the product, the seed to begin with, and the sentence that names it.
+
+The seed, or one of the next few, is one that shows it: look for a new one when seeds have
+come to do something else.
+"""
+_SEEDS = 20
+"""So many are tried: a judge that broke shows in seconds."""
 
 
 @pytest.mark.parametrize(
@@ -177,9 +183,9 @@ PLANTED = [
 def test_what_is_planted_is_named(
     monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int, sentence: str
 ) -> None:
-    """Of some seeds, one ends with the sentence for this fault."""
+    """Of a few seeds, one ends with the sentence for this fault."""
     plant(monkeypatch)
     assert any(
         re.search(sentence, simulate(seed, keep=0).broken or "")
-        for seed in range(first, first + 100)
+        for seed in range(first, first + _SEEDS)
     )
