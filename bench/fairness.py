@@ -6,9 +6,10 @@ tests/plugins/attacks sends, again and again, as fast as it is read.  An attacke
 refused connects again.  The claim: the honest sender's longest wait is at most ten times
 that of the same run without attack.
 
-Beside each wait stands the longest sync of the disk meanwhile.  An attack during which
-the disk alone took half of a wait that is too long is run again, up to twice: what an
-attack causes comes again.
+Beside each wait stands the longest sync of the disk meanwhile.  Where the longest wait
+beside an attack is too long and the disk alone took half of it, the attack is run twice
+more, and the median of the three runs' longest waits is judged: what an attack causes
+comes again, and a disk that was slow once does not.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,8 @@ from gateway.testing.attacks import Attack
 _WRITE = 1 << 16
 _TIMES = 10
 """So much longer may a wait be."""
-_RUNS = 3
+_MORE = 2
+"""Runs after one that the disk may have spoilt."""
 
 
 def listeners() -> tuple[dict[str, Any], dict[int, str]]:
@@ -211,20 +214,29 @@ def bench() -> int:
             honest.close()
             report.add("alone", _text(alone))
             for which in chosen:
-                for _ in range(_RUNS):
-                    where = attacked[which]
-                    waits = _beside(gateway, disk, which, where, options.seconds)
-                    too_long = waits.longest > _TIMES * alone.longest
-                    if not (too_long and waits.disk > waits.longest / 2):
-                        break
-                    report.notes.append(f"{ATTACKS[which].name}: again, {_text(waits)}")
-                _add(report, ATTACKS[which], alone, waits)
+                beside = partial(
+                    _beside, gateway, disk, which, attacked[which], options.seconds
+                )
+                runs = [beside()]
+                if _by_the_disk(runs[0], alone):
+                    runs += [beside() for _ in range(_MORE)]
+                _add(report, ATTACKS[which], alone, runs)
             consumer.stop()
         return report.finish(as_json=options.json)
 
 
-def _add(report: Report, one: Attack, alone: Waits, waits: Waits) -> None:
+def _by_the_disk(waits: Waits, alone: Waits) -> bool:
+    """Whether the longest is too long, and the disk took half of it."""
+    too_long = waits.longest > _TIMES * alone.longest
+    return too_long and waits.disk > waits.longest / 2
+
+
+def _add(report: Report, one: Attack, alone: Waits, runs: list[Waits]) -> None:
+    """Judge the run whose longest wait is the median of all; note all if several."""
     name = f"{one.protocol}: {one.name}"
+    if len(runs) > 1:
+        report.notes += [f"{name}: one of {len(runs)}, {_text(run)}" for run in runs]
+    waits = sorted(runs, key=lambda run: run.longest)[len(runs) // 2]
     report.add(name, _text(waits))
     ratio = waits.longest / alone.longest
     report.claims.append(Claim(f"{name}: longest wait ÷ alone", ratio, "x", _TIMES))
