@@ -53,6 +53,9 @@ class Mark(msgspec.Struct, frozen=True):
     and in marks of earlier versions."""
     synced: int = 0
     """So many bytes of it were synced: less is a loss, and no torn tail."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """First and last lsn of what a start left out behind damage, and is not published: a
+    damaged segment keeps a lsn for each of its bytes, and hardly any of them was given."""
 
 
 def decode(data: bytes) -> Mark | None:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from gateway.event import Decode
 from gateway.store import incarnation, lineage
 from gateway.store.checkpoint import Unreadable, saved_names
@@ -90,6 +92,8 @@ class Opened:
     losses: Sequence[Loss]
     """What was acknowledged and the journal can not give back."""
     marker: Marker
+    left_out: Sequence[range]
+    """Lsns that this start and earlier ones have left out behind damage."""
     incarnation: Incarnation
     """Who gives the lsns from here on."""
     repairs: Sequence[str]
@@ -123,6 +127,7 @@ class Opened:
             own.earlier,
             synced.name,
             synced.bytes,
+            _firsts_and_lasts(self.left_out, published),
         )
 
 
@@ -182,10 +187,12 @@ def open_node(
         given=given,
         durable=mark.durable,
         synced=Synced(mark.segment, mark.synced),
+        left_out=[range(first, last + 1) for first, last in mark.left_out],
     )
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
+    left_out = _left_out(mark, range(durable_lsn + 1, first_lsn))
     before, damaged_id = incarnation.read(journal, disk)
     begun, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
     # state/ is never shared: who wrote the mark was here before.
@@ -225,6 +232,11 @@ def open_node(
     catalog.settle()
     this = lineage.saved(this, before, journal, disk)
     found.settle()
+    if (told := _firsts_and_lasts(left_out, given)) != mark.left_out:
+        # Before any lsn behind them is given.  A full disk must not prevent a start.
+        now = msgspec.structs.replace(mark, given=first_lsn - 1, left_out=told)
+        with contextlib.suppress(OSError):
+            marker.write(now, now=True)
     publisher = Publisher(
         node,
         directories.spool,
@@ -260,6 +272,7 @@ def open_node(
         repairs=repairs,
         notice=notice,
         marker=marker,
+        left_out=left_out,
         incarnation=this,
         remembered=remembered,
         foreign=[
@@ -272,6 +285,19 @@ def open_node(
             ),
         ],
     )
+
+
+def _left_out(mark: Mark, now: range) -> list[range]:
+    """What was left out, with what is left out *now*; the mark may know that already."""
+    before = [range(first, last + 1) for first, last in mark.left_out]
+    return [each for each in before if each.start != now.start] + [now] * bool(now)
+
+
+def _firsts_and_lasts(
+    left_out: Iterable[range], published: int
+) -> tuple[tuple[int, int], ...]:
+    """As the mark has those that are not *published*."""
+    return tuple((each[0], each[-1]) for each in left_out if each[-1] > published)
 
 
 def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:

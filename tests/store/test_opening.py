@@ -292,6 +292,38 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
     assert opened.first_lsn == 5
 
 
+@pytest.mark.parametrize("durable", [0, 2])
+@pytest.mark.parametrize("starts", [1, 3])
+def test_what_nobody_was_given_is_not_published_as_lost(
+    start: Callable[..., Opened], directories: Directories, durable: int, starts: int
+) -> None:
+    """A damaged segment kept a lsn for each of its bytes, was removed by hand, and the
+    daemon killed before what lies behind it was published: rows are for what the mark
+    called durable."""
+    opened = start("plain")
+    store(opened, "plain", b"a", b"b")
+    opened.marker.write(Mark(durable, durable), now=True)
+    [path] = directories.journal_of("gw").glob("*.journal")
+    whole = path.read_bytes()
+    path.write_bytes(bytes(64) + whole[64:])
+    for n in range(starts):
+        opened = start("plain")
+        assert opened.first_lsn == 1 + len(whole) + n
+        if n:  # else it is killed within the second
+            given = opened.first_lsn - 1
+            opened.marker.write(opened.mark(given), now=True)
+        store(opened, "plain", b"c")
+    path.with_name(path.name + ".damaged").unlink()
+    opened = start("plain")
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(1, len(whole))]
+    assert sum(each.lost for each in opened.unpublished) == durable
+    assert sum(each.events for each in opened.unpublished) == durable + starts
+    publish_all(opened)
+    opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
+    assert opened.marker.read()[0].left_out == ()
+    assert start("plain").losses == []
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])

@@ -57,7 +57,7 @@ DAMAGED = ".damaged"
 _UNKNOWN = "the mark says that they were acknowledged, and no segment has them"
 _MOST_ROWS = 10_000_000
 """So many lsns at most are published as lost where a segment is missing: the one behind
-may have a name that nobody gave it."""
+may have a name that nobody gave it, and the mark that says what was left out may be gone."""
 _GONE = "gone; the mark says that {bytes} bytes of it were synced"
 
 
@@ -105,9 +105,17 @@ def recover(
     given: int = 0,
     durable: int = 0,
     synced: Synced | None = None,
+    left_out: Sequence[range] = (),
 ) -> Recovered:
     """`examine`, and settle it."""
-    found = examine(directory, disk, given=given, durable=durable, synced=synced)
+    found = examine(
+        directory,
+        disk,
+        given=given,
+        durable=durable,
+        synced=synced,
+        left_out=left_out,
+    )
     found.settle()
     return found
 
@@ -119,11 +127,13 @@ def examine(
     given: int = 0,
     durable: int = 0,
     synced: Synced | None = None,
+    left_out: Sequence[range] = (),
 ) -> Recovered:
     """See what is there; nothing is changed before `Recovered.settle`.
 
     Everything up to lsn *given* was published, and up to *durable* acknowledged.
-    *synced* is what must be there of one segment, unless it was published.
+    *synced* is what must be there of one segment, unless it was published.  The lsns that
+    earlier starts have *left_out* get no place, whether something is missing there or not.
     """
     synced = synced or Synced()
     found = Recovered(next_lsn=given + 1)
@@ -140,14 +150,14 @@ def examine(
     ]
     for first, before, name in in_order:
         path = directory / name
-        stops = [one.start for one in aside if one.start > first]
+        stops = [one.start for one in (*aside, *left_out) if one.start > first]
         stop = min([*stops, *([before] if before else [durable + 1])])
         marked, proven = (
             end if end > given else 0 for end in (min(durable, stop - 1), stop - 1)
         )
         ends = _Ends(given, marked, proven, synced.bytes if name == synced.name else 0)
         try:
-            _examine_one(path, first, before, ends, disk, found, aside)
+            _examine_one(path, first, before, ends, disk, found, aside, left_out)
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
@@ -156,9 +166,10 @@ def examine(
         first, _ = segment.parse_name(synced.name) or (0, 0)
         gone = _GONE.format(bytes=synced.bytes)
         found.losses.append(Loss(directory / synced.name, first, 0, gone))
-    if (missing := _expected(found, aside)) <= durable:
-        place = _keep_place(directory, range(missing, durable + 1), disk, found)
-        found.losses.append(Loss(place, missing, durable + 1 - missing, _UNKNOWN))
+    missing = _expected(found, aside)
+    for part in _gaps(missing, durable + 1, left_out):
+        place = _keep_place(directory, part, disk, found)
+        found.losses.append(Loss(place, part.start, len(part), _UNKNOWN))
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
     found.later(partial(disk.sync_directory, directory))
@@ -166,7 +177,9 @@ def examine(
 
 
 def _gaps(begin: int, end: int, aside: Iterable[range]) -> Iterator[range]:
-    """The lsns from *begin* to before *end* that no damaged segment may have held."""
+    """The lsns from *begin* to before *end* that are in none of *aside*, such as those
+    that damaged segments may have held.
+    """
     for held in sorted(aside, key=lambda held: held.start):
         if held.start >= end:
             break
@@ -212,6 +225,7 @@ def _examine_one(
     disk: Disk,
     found: Recovered,
     aside: Iterable[range],
+    left_out: Iterable[range],
 ) -> None:
     """Raises `segment.InvalidSegment`, OSError."""
     data, readable = read_patiently(disk, path)
@@ -233,8 +247,9 @@ def _examine_one(
     first, next_lsn = scan.header.first_lsn, scan.next_lsn
     for gap in _gaps(found.next_lsn, first, aside):
         found.losses.append(Loss(path, gap.start, len(gap), "missing before it"))
-        if len(gap) <= _MOST_ROWS:
-            _keep_place(path.parent, gap, disk, found)
+        for given in _gaps(gap.start, gap.stop, left_out):
+            if len(given) <= _MOST_ROWS:
+                _keep_place(path.parent, given, disk, found)
     found.losses += [
         Loss(path, d.first_lsn, d.events, str(d))
         for d in scan.damage

@@ -102,6 +102,34 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) ->
     assert path.read_bytes() == whole
 
 
+def test_what_is_known_to_be_left_out_gets_no_place(
+    directory: Path, make: Make
+) -> None:
+    """Nobody was given these lsns: only what is missing before them is published as
+    lost, also where the newest segment is the one that is gone."""
+    path = write(directory, make)
+    whole = path.read_bytes()
+    Log(directory, RealDisk(), 1000).commit([make(count=2)])
+    left_out = [range(10, 1000)]
+    for durable in (2, 9, 1001):
+        found = recover(directory, RealDisk(), durable=durable, left_out=left_out)
+        assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+            (1, 6, 0),
+            (7, 9, 3),
+            (1000, 1001, 0),
+        ]
+    (directory / segment.name(1000)).unlink()
+    path.write_bytes(whole[:-1])
+    (directory / segment.name(7)).unlink()
+    for _ in range(2):
+        found = recover(directory, RealDisk(), durable=1001, left_out=left_out)
+        assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
+            (1, 9, 4),
+            (1000, 1001, 2),
+        ]
+        assert found.next_lsn == 1002
+
+
 def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -> None:
     """Down to an empty file, and to none; what is left is served, nothing given twice."""
     path = write(directory, make)
