@@ -2,7 +2,10 @@
 
     python tests/plugins/lowest.py DIRECTORY PACKAGE …
 
-All other packages are those of the environment that runs this.
+All other packages are those of the environment that runs this.  Not so `gateway`: it
+comes from the working directory under `python -m`, else from this project's folder, which
+the new environment's .pth file names.  That file names the other environment's packages
+too, but no .pth file among those is run, and an editable install is one.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ def lowest(packages: Sequence[str]) -> list[str]:
 
 
 def make(directory: Path, packages: Sequence[str]) -> None:
-    """Make the environment anew; raises CalledProcessError."""
+    """Make the environment anew; exits with a sentence where pip fails."""
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     python = directory / "bin" / "python"
@@ -41,12 +44,17 @@ def make(directory: Path, packages: Sequence[str]) -> None:
     own = subprocess.run(
         [python, "-c", where], check=True, capture_output=True, text=True
     ).stdout.strip()
-    # A line of a .pth file goes behind the environment's own packages.
-    Path(own, "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    # The lines of a .pth file go behind the environment's own packages.
+    folders = [str(_PROJECT.parent), sysconfig.get_path("purelib")]
+    Path(own, "others.pth").write_text("\n".join(folders) + "\n")
     quiet = ["--quiet", "--disable-pip-version-check", "--progress-bar", "on"]
-    subprocess.run(
-        [python, "-m", "pip", "install", *quiet, *lowest(packages)], check=True
-    )
+    wanted = lowest(packages)
+    install = [python, "-m", "pip", "install", *quiet, *wanted]
+    if subprocess.run(install, check=False).returncode:
+        sys.exit(
+            f"pip could not install {' '.join(wanted)} from PyPI or the mirror that it is "
+            "set to (`pip config list`); mend what it says above and run this again."
+        )
 
 
 if __name__ == "__main__":
