@@ -266,21 +266,19 @@ def _examine_one(
     if scan.damage and not scan.sealed:
         missing_bytes = 1 if scan.lacks_end else 0
         lost_end = segment.seal(scan.header, next_lsn - 1, len(kept) + missing_bytes)
-    size = len(kept) + len(lost_end)
-    found.segments.append(
-        Segment(
-            path,
-            first,
-            next_lsn - 1,
-            size,
-            lost=sum(one.events for one in scan.damage),
-            damaged=not readable or any(one.length for one in scan.damage),
-        )
+    left = Segment(
+        path,
+        first,
+        next_lsn - 1,
+        len(kept),
+        lost=sum(one.events for one in scan.damage),
+        damaged=not readable or any(one.length for one in scan.damage),
     )
+    found.segments.append(left)
     found.protocols[path] = scan.protocols
     if readable:  # else what is zeros to us may be there for them
         step = _Settled(
-            path,
+            left,
             disk,
             len(kept),
             rewrite=not scan.sealed,
@@ -297,7 +295,7 @@ class _Settled:
     It reads the segment again: a journal may have more than memory holds.
     """
 
-    path: Path
+    left: Segment
     disk: Disk
     size: int
     """Bytes that stay."""
@@ -312,18 +310,19 @@ class _Settled:
         """Raises OSError."""
         data, readable = self.mended, True
         if data is None and self.rewrite:
-            data, readable = read_patiently(self.disk, self.path)
+            data, readable = read_patiently(self.disk, self.left.path)
         if not readable:
             return  # what is zeros to us may be there for the disk
-        file = self.disk.open(self.path)
+        file = self.disk.open(self.left.path)
         try:
-            if self.disk.size(self.path) > self.size:
+            if self.disk.size(self.left.path) > self.size:
                 file.truncate(self.size)
             if data is not None:
                 self._rewrite(file, data[: self.size])
             if self.lost_end:
                 with contextlib.suppress(OSError):  # it was told; see `_keep_place`
                     file.write([self.lost_end])
+                    self.left.bytes = self.size + len(self.lost_end)
             file.sync()
         finally:
             file.close()

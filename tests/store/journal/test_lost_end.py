@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, Recovered, recover, segment
+from gateway.store.journal import Log, Recovered, Synced, recover, segment
 from gateway.store.journal.recovery import examine
 from gateway.testing.disk import Fault, RecordingDisk
 
@@ -227,6 +228,53 @@ def test_a_full_disk_prevents_no_start(directory: Path) -> None:
         assert disk.names(directory) == []
     disk.fault = None
     assert [s.events for s in recover(directory, disk, durable=3).segments] == [3]
+
+
+def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
+    """The mark says how many bytes there are: with a seal that found no room, the next
+    start would miss it."""
+    directory = Path("/gw/journal")
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    log = Log(directory, disk, 1)
+    log.commit([make(b"a" * 30, 2)])
+    path = directory / segment.name(1)
+    disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
+    [left] = recover(directory, disk, durable=4).segments
+    assert (left.lost, left.bytes) == (2, disk.size(path))
+    disk.fault = None
+    size = left.bytes
+    [left] = recover(directory, disk, durable=4).segments
+    assert (left.lost, left.bytes) == (2, disk.size(path))
+    assert left.bytes > size
+
+
+class BadSector(RealDisk):
+    """The end of each file can not be read."""
+
+    def read(self, path: Path) -> bytes:
+        raise OSError(errno.EIO, "bad", str(path))
+
+    def read_around(self, path: Path) -> bytes:
+        data = path.read_bytes()
+        return data[:-20] + bytes(20)
+
+
+def test_nor_does_one_of_a_segment_that_can_not_be_read(
+    directory: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written to it; read again one day, it lacks nothing."""
+    monkeypatch.setattr("gateway.store.disk._PAUSE_SECONDS", 0)
+    path = write(directory, make)
+    size = path.stat().st_size
+    found = recover(directory, BadSector(), durable=6)
+    assert lost(found) == [6]
+    [left] = found.segments
+    assert (left.bytes, path.stat().st_size) == (size, size)
+    found = recover(
+        directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes)
+    )
+    assert found.losses == []
 
 
 def remembering(directory: Path, make: Make) -> tuple[Log, Path]:
