@@ -23,7 +23,7 @@ def test_amplification(attack: Attack, tmp_path: Path) -> None:
     assert trial.journal_bytes <= 4 * trial.sent + 64 * KiB
     assert trial.most_events <= 64 * KiB
     assert trial.most_inflated <= MiB
-    assert trial.most_deflated <= 128 * KiB
+    assert trial.most_deflated <= 96 * KiB
     refused = trial.refused
     assert refused is not None or not attack.endless
     if refused is not None:

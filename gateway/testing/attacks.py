@@ -190,9 +190,10 @@ class _Inflater:
         self._inner, self._count = inner, count
 
     def decompress(self, data: Any, *given: Any, **named: Any) -> bytes:
+        self._count.read += len(data)
         found: bytes = self._inner.decompress(data, *given, **named)
         self._count.made += len(found)
-        self._count.read += len(data) - len(self._inner.unconsumed_tail)
+        self._count.read -= len(self._inner.unconsumed_tail)
         return found
 
     def __getattr__(self, name: str) -> Any:

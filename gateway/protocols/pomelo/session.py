@@ -54,7 +54,8 @@ _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 decoded."""
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
-_STEP_BYTES = 1 << 16
+_DEFLATED_STEP = 1 << 14
+_INFLATE_STEP = 1 << 16
 _SMALL = 4096
 """A batch up to this size is not worth compressing."""
 _MOST_GROWTH = 16
@@ -158,10 +159,10 @@ class _Inflation:
     def step(self) -> float:
         """Inflate some more; returns what it cost.  Raises zlib.error."""
         if not self.rest:
-            self.rest = self.body[self.at : self.at + _STEP_BYTES]
-            self.at += _STEP_BYTES
+            self.rest = self.body[self.at : self.at + _DEFLATED_STEP]
+            self.at += _DEFLATED_STEP
         given = len(self.rest)
-        out = self.inflater.decompress(self.rest, _STEP_BYTES)
+        out = self.inflater.decompress(self.rest, _INFLATE_STEP)
         self.rest = self.inflater.unconsumed_tail
         self.size += len(out)
         if self.kept is not None:
@@ -393,6 +394,7 @@ class Session:
                         key="limits.message_bytes",
                     )
         except zlib.error:
+            turn.charge(_ZLIB * inflating(len(zipped.rest), 0))
             whole = False
         else:
             if not zipped.over:

@@ -47,8 +47,8 @@ _ANNOUNCED = 3.0
 _PACKED = 0.0625
 """What one costs that lies packed: a turn has at most 64 Ki of them."""
 
-_DEFLATED_STEP = 1 << 16
-_INFLATE_BYTES = 1 << 18
+_DEFLATED_STEP = 1 << 14
+_INFLATE_BYTES = 3 << 16
 """A block is inflated in steps, between which a turn may end: this is read, or made."""
 
 _OCTET_SIGNALS = 4

@@ -10,7 +10,6 @@ from gateway.protocols.lumberjack import wire
 from gateway.testing.attacks import Attack, Units, repeated
 
 V1, V2 = b"12"
-_TABLES = tables.stream(200_000)
 KiB = 1 << 10
 
 
@@ -20,6 +19,11 @@ def _attack(name: str, units: Units, **more: Any) -> Attack:
 
 def _squeezed(frames: bytes) -> bytes:
     return wire.compressed(V2, frames, 9)
+
+
+def _tables(size: int) -> bytes:
+    stream = tables.stream(size)
+    return b"2C" + struct.pack(">I", len(stream)) + stream
 
 
 def _one(body: bytes) -> bytes:
@@ -104,8 +108,12 @@ ATTACKS = [
     _attack("bare W 0", repeated(wire.window(V2, 0)), endless=True),
     _attack("a C of nothing", repeated(lambda: _squeezed(b"")), endless=True),
     _attack(
-        "a C of tables",
-        repeated(lambda: b"2C" + struct.pack(">I", len(_TABLES)) + _TABLES),
+        "a C of 60 KB of tables",
+        repeated(lambda: _tables(60_000)),
+    ),
+    _attack(
+        "a C of 200 KB of tables",
+        repeated(lambda: _tables(200_000)),
     ),
     _attack("C in a C", repeated(lambda: _squeezed(_squeezed(b""))), endless=True),
     _attack("acknowledgements", repeated(wire.ack(V2, 1)), endless=True),

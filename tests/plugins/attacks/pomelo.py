@@ -73,8 +73,12 @@ ATTACKS = [
     _attack("zlib bodies of 16 MiB", repeated(lambda: _bomb(16 * MiB)), endless=True),
     _attack("zlib bodies of 8 bytes", repeated(lambda: _bomb(0))),
     _attack(
-        "zlib bodies of tables",
-        repeated(_zipped(wire.request(1, "a", tables.stream(60_000)))),
+        "zlib bodies of 43 KB of tables",
+        repeated(_zipped(wire.request(1, "a", tables.stream(43_000)))),
+    ),
+    _attack(
+        "zlib bodies of tables that end in none",
+        repeated(_zipped(wire.notify("a", tables.broken(60_000)))),
     ),
     _attack("zlib bodies that are none", repeated(_zipped(wire.notify("", b"\x78")))),
     _attack("protobuf, numbers", repeated(wire.notify(1, b"\x18\x01")), **_PROTOS),

@@ -65,11 +65,11 @@ def _noise() -> Iterator[bytes]:
         yield wire.block(octets)
 
 
-def _tables() -> Iterator[bytes]:
+def _tables(size: int) -> Iterator[bytes]:
     """Blocks that make an inflater work for nothing."""
-    yield wire.block(zlib.compress(b"")[:2] + tables.blocks(900_000))
+    yield wire.block(zlib.compress(b"")[:2] + tables.blocks(size))
     while True:
-        yield wire.block(tables.blocks(900_000))
+        yield wire.block(tables.blocks(size))
 
 
 def _token() -> bytes:
@@ -132,7 +132,13 @@ ATTACKS = [
         endless=True,
         opening=_opening(*_COMPRESSING),
     ),
-    _attack("blocks of tables", _tables, *_COMPRESSING, most=1 << 20),
+    _attack("blocks of 60 KB of tables", lambda: _tables(60_000), *_COMPRESSING),
+    _attack(
+        "blocks of 900 KB of tables",
+        lambda: _tables(900_000),
+        *_COMPRESSING,
+        most=1 << 20,
+    ),
     _blocks("blocks of nothing", lambda: b"", endless=True),
     _message("pings", m.Ping(b"")),
     _message("pings of 4 KiB", m.Ping(bytes(4 * KiB)), most=MiB, endless=False),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 
-__all__ = ["blocks", "stream"]
+__all__ = ["blocks", "broken", "stream"]
 
 _ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1)
 
@@ -37,3 +37,8 @@ def stream(size: int) -> bytes:
     """A whole zlib stream of them, which inflates to nothing."""
     end = zlib.compress(b"")
     return end[:2] + blocks(size) + end[2:]
+
+
+def broken(size: int) -> bytes:
+    """A zlib stream of them whose last block is of no type."""
+    return zlib.compress(b"")[:2] + blocks(size) + b"\x07"
