@@ -181,18 +181,19 @@ def open_node(
     given = max(catalog.last_lsn, last_lsn(node, names))
     if mark.durable > given and not any(_ours_in(journal, disk)):
         raise MissingJournal(journal, given + 1, mark.durable)
+    left_before = [range(first, last + 1) for first, last in mark.left_out]
     found = examine(
         journal,
         disk,
         given=given,
         durable=mark.durable,
         synced=Synced(mark.segment, mark.synced),
-        left_out=[range(first, last + 1) for first, last in mark.left_out],
+        left_out=left_before,
     )
     ends = (each.last_lsn for each in found.segments)
     durable_lsn = max(mark.durable, given, *ends)
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
-    left_out = _left_out(mark, range(durable_lsn + 1, first_lsn))
+    left_out = _left_out(left_before, range(durable_lsn + 1, first_lsn))
     before, damaged_id = incarnation.read(journal, disk)
     begun, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
     # state/ is never shared: who wrote the mark was here before.
@@ -287,9 +288,8 @@ def open_node(
     )
 
 
-def _left_out(mark: Mark, now: range) -> list[range]:
+def _left_out(before: Sequence[range], now: range) -> list[range]:
     """What was left out, with what is left out *now*; the mark may know that already."""
-    before = [range(first, last + 1) for first, last in mark.left_out]
     return [each for each in before if each.start != now.start] + [now] * bool(now)
 
 

@@ -7,8 +7,8 @@ all that lies between their lsns: files are published in order.  Of the last lin
 names of files can tell, and the mark (`gateway.store.mark`).
 
 A damaged or missing line does not say which of its events were published as lost.  Where
-its file is gone, too, none of them counts as in a file but as published: a segment that has them, and
-is put back, may be the only copy.
+its file is gone, too, all of them count as lost: a segment that has them, and is put back,
+may be the only copy.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ def mend(
     hidden = sorted(_files(node, (name[1:] for name in names if name[:1] == ".")))
     found: list[Entry] = []
     said: list[str] = []
-    there = {name for *_, name in (*files, *hidden)}
     number = 1
     for good, group in groupby(lines, key=lambda line: line is not None):
         some = list(group)
@@ -106,7 +105,7 @@ def mend(
         first = _end(found, 1)
         following = next((one for one in lines[number - 1 :] if one is not None), None)
         if following is not None:
-            missing = _between(node, first, following.first - 1, files)
+            missing = _between(node, first, following.first - 1, files, hidden)
         else:
             missing = _behind(first, files)
             if len(missing) < len(some):
@@ -115,18 +114,17 @@ def mend(
                 missing += _behind(_end(missing, first), hidden)[:1]
             if not missing and len(some) == 1:
                 # One line, and it said all that is published behind the others.
-                missing = _between(node, first, published, files)
+                missing = _between(node, first, published, files, hidden)
             if len(missing) < len(some):
                 raise Damaged(_advice(node, first, numbers))
-        found += [each if each.name in there else each.doubted for each in missing]
+        found += missing
         last = _end(missing, first) - 1
         said.append(
             f"line {numbers} damaged: lsns {first} to {last} count as published"
         )
     last = _end(found, 1) - 1
     if last < published:
-        missing = _between(node, last + 1, published, files)
-        found += [each if each.name in there else each.doubted for each in missing]
+        found += _between(node, last + 1, published, files, hidden)
     found += _behind(max(last, published) + 1, files)
     if found and found[-1].last > last:
         through = f"lsns {last + 1} to {found[-1].last}"
@@ -142,18 +140,30 @@ def _files(node: str, names: Iterable[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _between(
-    node: str, first: int, last: int, files: list[tuple[int, int, str]]
+    node: str,
+    first: int,
+    last: int,
+    files: list[tuple[int, int, str]],
+    hidden: list[tuple[int, int, str]],
 ) -> list[Entry]:
-    """Entries for all lsns of this range: of files that are there, and of others."""
+    """Entries for all lsns of this range: of files that are there, and of others, which
+    are doubted unless they are *hidden*.
+    """
+
+    def other(begin: int, end: int) -> Entry:
+        entry = Entry(begin, end, file_name(node, begin, end))
+        there = any(name == entry.name for *_, name in hidden)
+        return entry if there else entry.doubted
+
     found: list[Entry] = []
     for begin, end, name in files:
         if first <= begin and end <= last:
             if first < begin:
-                found.append(Entry(first, begin - 1, file_name(node, first, begin - 1)))
+                found.append(other(first, begin - 1))
             found.append(Entry(begin, end, name))
             first = end + 1
     if first <= last:
-        found.append(Entry(first, last, file_name(node, first, last)))
+        found.append(other(first, last))
     return found
 
 
