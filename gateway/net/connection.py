@@ -16,6 +16,7 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol, IPushProducer
@@ -32,7 +33,7 @@ from gateway.net.transport import (
     unix_credentials,
     unsent_bytes,
 )
-from gateway.net.websocket_frames import binary_message, close_frame
+from gateway.net.websocket_frames import binary_message, binary_messages, close_frame
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
@@ -372,6 +373,13 @@ class AcceptedConnection(Reading):
         if self._closing:
             return
         self._send(data if self._frames is None else binary_message(data))
+
+    def write_each(self, messages: Sequence[bytes]) -> None:
+        """See `interfaces.Connection`."""
+        if self._closing:
+            return
+        framed = self._frames is not None
+        self._send(binary_messages(messages) if framed else b"".join(messages))
 
     def _send(self, data: bytes) -> None:
         unsent = self.unsent_bytes + len(data)

@@ -9,10 +9,11 @@ Extensions are never agreed to, so there is no permessage-deflate and no bomb in
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from gateway.interfaces import Refusal
 
-__all__ = ["FrameDecoder", "binary_message", "close_frame"]
+__all__ = ["FrameDecoder", "binary_message", "binary_messages", "close_frame"]
 
 _MAX_EMPTY_FRAMES = 1000
 """Control and empty frames between two calls of `FrameDecoder.tick`."""
@@ -24,11 +25,25 @@ _LONG_BYTES = 512
 _XOR = [bytes(byte ^ mask for byte in range(256)) for mask in range(256)]
 _U16 = struct.Struct("!H")
 _U64 = struct.Struct("!Q")
+_SHORT = [bytes((_FIN | _BINARY, size)) for size in range(126)]
+"""What comes before a short binary message."""
 
 
 def binary_message(payload: bytes) -> bytes:
     """*payload* in one frame."""
     return _frame(_BINARY, payload)
+
+
+def binary_messages(payloads: Iterable[bytes]) -> bytes:
+    """Each of *payloads* in a frame of its own."""
+    frames: list[bytes] = []
+    for payload in payloads:
+        size = len(payload)
+        if size < 126:
+            frames += (_SHORT[size], payload)
+        else:
+            frames.append(_frame(_BINARY, payload))
+    return b"".join(frames)
 
 
 def close_frame(code: int, reason: str = "") -> bytes:

@@ -9,6 +9,7 @@ stores in the order of submission.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -162,6 +163,11 @@ class FakeConnection:
         """Remember *data*, unless the connection is over."""
         if not (self.closed or self.aborted):
             self.written.append(bytes(data))
+
+    def write_each(self, messages: Sequence[bytes]) -> None:
+        """See `interfaces.Connection`."""
+        for message in messages if self.framed else (b"".join(messages),):
+            self.write(message)
 
     def close(self) -> None:
         """See `interfaces.Connection`."""

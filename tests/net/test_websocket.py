@@ -69,6 +69,26 @@ def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:
     assert not web.transport.finished
 
 
+def test_what_is_written_together(make_net: Make) -> None:
+    """Many messages are one write; over WebSocket each is a message of its own."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
+    plain, web = net.peer(), net.peer()
+    plain.send(b"\x01\0\0\0")
+    net.server.connection.write_each([b"one", b"two"])
+    assert plain.got() == b"onetwo"
+    client = web.upgrade()
+    writes: list[bytes] = []
+    web.transport.write = writes.append  # type: ignore[method-assign, assignment]
+    net.server.connection.write_each([b"one", b"", b"x" * 200])
+    [together] = writes
+    client.receive_data(together)
+    heard = [bytes(event.data) for event in client.events()]  # type: ignore[union-attr]
+    assert heard == [b"one", b"", b"x" * 200]
+    net.server.connection.close()
+    net.server.connection.write_each([b"late"])
+    assert b"late" not in b"".join(writes)
+
+
 def test_silence_on_a_mixed_port_is_limited(make_net: Make) -> None:
     """Nobody can tell which kind it is to be, and there is no server to ask."""
     net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})

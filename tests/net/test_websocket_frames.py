@@ -18,7 +18,12 @@ from wsproto.events import (
 )
 
 from gateway.interfaces import Refusal
-from gateway.net.websocket_frames import FrameDecoder, binary_message, close_frame
+from gateway.net.websocket_frames import (
+    FrameDecoder,
+    binary_message,
+    binary_messages,
+    close_frame,
+)
 
 LIMIT = 1 << 20
 
@@ -98,6 +103,13 @@ def test_our_messages_are_read_by_the_client(size: int) -> None:
         if isinstance(event, BytesMessage)
     )
     assert got == payload
+
+
+def test_many_messages_at_once() -> None:
+    """Each of them is a frame of its own, of any size."""
+    sizes = (0, 1, 125, 126, 300, 65_535, 65_536)
+    payloads = [bytes(size) for size in sizes]
+    assert binary_messages(payloads) == b"".join(map(binary_message, payloads))
 
 
 def test_a_ping_is_answered() -> None:

@@ -345,12 +345,8 @@ class PomeloServer:
         connection = self._connection
         if responses:
             self._session.spoke = True
-            # WebSocket clients read only the first package of a message
-            if len(responses) > 1 and not connection.framed:
-                connection.write(b"".join(responses))
-            else:
-                for response in responses:
-                    connection.write(response)
+            # WebSocket clients read only the first package of a message.
+            connection.write_each(responses)
         _, held = self._pending.pop(ready)
         self._unacknowledged -= held
         if not self._pending:
