@@ -60,6 +60,13 @@ class Outbox(Section):
     file_bytes: ByteCount = Field(
         default=64 * MiB, description="One file; larger ones are set aside (size)"
     )
+    remember: Annotated[float, Time("0s", "365d")] = Field(
+        default=7 * 86_400.0,
+        description="Push no file of the same name again for so long (time)",
+    )
+    remember_files: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        default=100_000, description="Names to remember; the oldest is forgotten first"
+    )
 
 
 class Options(Section):

@@ -18,11 +18,17 @@ from gateway.event import Origin
 from gateway.protocols.payload import check
 from gateway.protocols.pomelo.handshake import Terms
 
-__all__ = ["OUTCOMES", "Delivery", "Member", "Pushed", "Registry"]
+__all__ = ["OUTCOMES", "PRIORITIES", "Delivery", "Member", "Pushed", "Registry"]
 
 #: For one client, a message was sent, or dropped.  A push as a whole was for nobody who
-#: is connected, or was refused, because it could not be encoded.
-OUTCOMES = ("sent", "dropped", "nobody", "refused")
+#: is connected, or was refused, because it could not be encoded, or had expired.
+OUTCOMES = ("sent", "dropped", "nobody", "refused", "expired")
+
+#: How much of a client's output may be unsent for a push to be added, as a part of
+#: `options.push_bytes`: what matters least is dropped first.
+PRIORITIES: Mapping[str, float] = {"low": 0.25, "normal": 1.0, "high": 2.0}
+
+_MOST_ROUTE_BYTES = 255
 
 
 class Member(Protocol):
@@ -40,8 +46,11 @@ class Member(Protocol):
     def uid(self) -> str | None:
         """The user that it belongs to; None if it named none."""
 
-    def push(self, package: bytes) -> bool:
-        """Send a push, unless too much is unsent already; true if it was sent."""
+    def push(self, package: bytes, share: float = 1.0) -> bool:
+        """Send a push, unless too much is unsent already; true if it was sent.
+
+        *share* is how much of `options.push_bytes` may be (`PRIORITIES`).
+        """
 
     def kick(self, reason: str) -> None:
         """Answer its pending requests, kick it, and close the connection."""
@@ -59,17 +68,19 @@ class Pushed:
 class Delivery:
     """A push on its way: encoded, and written to some of its clients so far."""
 
-    __slots__ = ("_members", "_outcomes", "_packages", "pushed")
+    __slots__ = ("_members", "_outcomes", "_packages", "_share", "pushed")
 
     def __init__(
         self,
         members: list[Member],
         packages: Mapping[Terms, bytes],
         outcomes: dict[str, int],
+        share: float = 1.0,
     ) -> None:
         self._members = iter(members)
         self._packages = packages
         self._outcomes = outcomes
+        self._share = share
         self.pushed = Pushed()
         """What became of it so far."""
 
@@ -78,10 +89,10 @@ class Delivery:
 
         Returns how many there were; 0 when it has reached everybody.
         """
-        pushed, packages = self.pushed, self._packages
+        pushed, packages, share = self.pushed, self._packages, self._share
         sent, dropped = pushed.sent, pushed.dropped
         for member in islice(self._members, most):
-            if member.push(packages[member.terms]):
+            if member.push(packages[member.terms], share):
                 pushed.sent += 1
             else:
                 pushed.dropped += 1
@@ -136,7 +147,9 @@ class Registry:
         wanted = where.items()
         return [each for each in members if wanted <= each.origin.attributes.items()]
 
-    def begin(self, to: Iterable[Member], route: str, body: bytes) -> Delivery:
+    def begin(
+        self, to: Iterable[Member], route: str, body: bytes, priority: str = "normal"
+    ) -> Delivery:
         """Encode this JSON on this route, to be sent a few clients at a time.
 
         Raises ValueError if the body is not JSON or does not fit the route's
@@ -152,7 +165,7 @@ class Registry:
             self.outcomes["refused"] += 1
             raise
         self.outcomes["nobody"] += not members
-        return Delivery(members, packages, self.outcomes)
+        return Delivery(members, packages, self.outcomes, PRIORITIES[priority])
 
     def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
         """Send this JSON on this route.
@@ -174,6 +187,8 @@ class Registry:
 def _check(route: str, body: bytes) -> None:
     if not route or max(route) > "\uffff":
         raise ValueError(f"{route!r} is not a route that every client can read")
+    if len(route.encode(errors="replace")) > _MOST_ROUTE_BYTES:
+        raise ValueError(f"route of more than {_MOST_ROUTE_BYTES} bytes: {route!r}")
     try:
         check(body)
         body.decode()

@@ -260,13 +260,14 @@ class PomeloServer:
 
     # Pushes: `registry.Member`
 
-    def push(self, package: bytes) -> bool:
-        """Send a push, unless too much is unsent already; true if it was sent."""
+    def push(self, package: bytes, share: float = 1.0) -> bool:
+        """See `registry.Member`."""
         if self._ending or self._closed:
             return False
         options = self._listener.options
-        if self._connection.unsent_bytes + len(package) > options.push_bytes:
-            if options.push_policy == "kick":
+        unsent = self._connection.unsent_bytes + len(package)
+        if unsent > share * options.push_bytes:
+            if options.push_policy == "kick" and share >= 1:
                 self._refusal = wire.refusal(
                     "client does not read its pushes",
                     limit=options.push_bytes,

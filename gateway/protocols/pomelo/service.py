@@ -20,9 +20,11 @@ from gateway.protocols.pomelo.options import Outbox as OutboxOptions
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
 from gateway.protocols.pomelo.server import Pomelo
+from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.admin.site import Post
@@ -48,9 +50,17 @@ class PomeloService(Service):
                 self._open_outbox(listener.options.outbox)
 
     def _open_outbox(self, options: OutboxOptions) -> None:
-        context = self._context
+        context, disk = self._context, RealDisk()
+        path = context.data_dir / options.directory
+        pushed = PushedNames(
+            path / ".pushed", options.remember, options.remember_files, disk
+        )
         folder = Folder(
-            context.data_dir / options.directory, options.retention, options.file_bytes
+            path,
+            pushed,
+            disk,
+            retention=options.retention,
+            file_bytes=options.file_bytes,
         )
         folder.prepare()
         self._outboxes.append(
@@ -93,10 +103,12 @@ class PomeloService(Service):
         """What became of all pushes, wherever they came from."""
         rows = sum(one.rows for one in self._outboxes)
         refused = sum(one.refused for one in self._outboxes)
+        expired = sum(one.expired for one in self._outboxes)
         outcomes = self.registry.outcomes
         files = {
             "pushed": sum(one.files for one in self._outboxes),
             "set_aside": sum(one.set_aside for one in self._outboxes),
+            "repeated": sum(one.repeated for one in self._outboxes),
         }
         yield Statistics(
             "pushes",
@@ -111,7 +123,7 @@ class PomeloService(Service):
                 ),
                 Statistic(
                     "pushes",
-                    "Pushed messages sent and dropped; pushes for nobody, and refused.",
+                    "Pushed messages sent, dropped; pushes for nobody, refused, expired.",
                     dict(outcomes),
                     "gateway_pushes_total",
                     label="outcome",
@@ -120,7 +132,7 @@ class PomeloService(Service):
                 ),
                 Statistic(
                     "outbox_files",
-                    "Files of the outbox, pushed or set aside.",
+                    "Files of the outbox: pushed, set aside, or pushed before.",
                     files,
                     "gateway_outbox_files_total",
                     label="outcome",
@@ -129,11 +141,21 @@ class PomeloService(Service):
                 ),
                 Statistic(
                     "outbox_rows",
-                    "Rows of the files that were pushed; those that were no pushes.",
-                    {"pushed": rows - refused, "refused": refused},
+                    "Rows of the files that were pushed; no pushes; too late.",
+                    {
+                        "pushed": rows - refused - expired,
+                        "refused": refused,
+                        "expired": expired,
+                    },
                     "gateway_outbox_rows_total",
                     label="outcome",
                     counter=True,
+                ),
+                Statistic(
+                    "outbox_remembered",
+                    "Names of files that are not pushed again.",
+                    sum(one.remembered for one in self._outboxes),
+                    "gateway_outbox_remembered_files",
                 ),
             ],
         )

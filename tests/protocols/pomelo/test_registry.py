@@ -57,6 +57,17 @@ def test_by_uid(crowd: Crowd) -> None:
     assert registry.user("alice") == []
 
 
+def test_a_route_that_is_too_long(crowd: Crowd) -> None:
+    """… is refused, whether somebody is there or not."""
+    registry = crowd.registry
+    for _ in range(2):
+        with pytest.raises(ValueError, match="more than 255 bytes"):
+            registry.push(registry.all(), "r" * 256, b"{}")
+        registry.push(registry.all(), "r" * 255, b"{}")
+        crowd.join()
+    assert registry.outcomes["refused"] == 2
+
+
 def test_outcomes_are_counted(crowd: Crowd) -> None:
     """Each message to a client; and pushes that were for nobody, or no pushes."""
     alice, _ = crowd.join(uid="alice"), crowd.join()
@@ -67,7 +78,8 @@ def test_outcomes_are_counted(crowd: Crowd) -> None:
         registry.push(registry.user("nobody"), "x", b"{")
     alice.unsent_bytes = 1 << 30
     registry.push(registry.user("alice"), "x", b"{}")
-    assert registry.outcomes == {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1}
+    outcomes = {"sent": 2, "dropped": 1, "nobody": 1, "refused": 1, "expired": 0}
+    assert registry.outcomes == outcomes
 
 
 def test_by_session(crowd: Crowd) -> None:

@@ -412,6 +412,24 @@ def test_slow_clients_lose_pushes(make_reader: Callable[..., Any]) -> None:
     assert reader.listener.registry.push([reader.server], "onX", b"{}").sent == 1
 
 
+def test_what_matters_least_is_dropped_first(make_reader: Callable[..., Any]) -> None:
+    """A low priority waits behind a quarter of the cap, a high one behind twice as much."""
+    reader = make_reader(push_bytes=100, push_policy="kick")
+    reader.greet()
+    registry = reader.listener.registry
+    sent = {}
+    for unsent in (10, 50, 150):
+        reader.connection.unsent_bytes = unsent
+        for priority in ("low", "high"):
+            delivery = registry.begin([reader.server], "onX", b"{}", priority)
+            delivery.send()
+            sent[unsent, priority] = delivery.pushed.sent
+    assert list(sent.values()) == [1, 1, 0, 1, 0, 1]
+    assert not reader.connection.closed
+    registry.push([reader.server], "onX", b"{}")
+    assert reader.connection.closed
+
+
 def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
     """… or, if the policy says so, the client has to go, its requests answered."""
     reader = make_reader(push_bytes=100, push_policy="kick")

@@ -5,17 +5,24 @@
     outbox/batch-7/part-….json        as Spark's writers leave them
     outbox/.done/                     taken already; kept for `retention`
     outbox/.bad-NAME                  set aside, with its reason in .bad-NAME.reason
+    outbox/.pushed                    the names of files that were pushed (`pushed`)
 
 A file is there once its name is: write it elsewhere or under a hidden name, then rename
 it.  Files are taken in the order of their names.  One that can not be taken is set
 aside, whole, and the next one is taken.  Only regular files are opened, and no symbolic
 link is followed.
+
+A file's name is its identity: once it was taken, no other of that name is, while the
+name is remembered.  Taking a file is: move it to `.done`, sync both directories, note
+its name.  Its first push is sent after that.  So whatever happens between two of these
+steps, its pushes may be lost, and none is sent twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -26,16 +33,24 @@ from zlib import crc32
 
 from twisted.logger import Logger
 
+from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.push.rows import Row, Unreadable, read
+from gateway.store.disk import Disk
 
-__all__ = ["File", "Folder"]
+__all__ = ["File", "Folder", "identity"]
 
 _SPARK_METADATA = "_spark_metadata"
 _BAD, _REASON = ".bad-", ".reason"
 _MOST_NAME = 255
+_SPARK_PART = re.compile(r"(part-\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The UUID in the names that Spark's writers give is another one at each attempt."""
 _CHUNK_ROWS = 256
 _CHUNK_BYTES = 1 << 20
 """At which a chunk ends; its last row may be larger."""
+
+
+class _NotNoted(Exception):
+    """The name of a file can not be noted; it stays where it is, and waits."""
 
 
 class File:
@@ -43,6 +58,8 @@ class File:
 
     def __init__(self, name: str, file: BinaryIO, rows: Iterator[Row]) -> None:
         self.name = name
+        self.written_at = os.fstat(file.fileno()).st_mtime
+        """Seconds since the epoch: when its pushes began to age."""
         self._file = file
         self._rows = rows
 
@@ -70,35 +87,59 @@ class Folder:
 
     _log = Logger()
 
-    def __init__(self, path: Path, retention: float, file_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pushed: PushedNames,
+        disk: Disk,
+        *,
+        retention: float,
+        file_bytes: int,
+    ) -> None:
         """*retention* is in seconds, 0 to keep nothing; *file_bytes* is the limit."""
         self._path = path
+        self._pushed = pushed
+        self._disk = disk
         self._done = path / ".done"
         self._retention = retention
         self._file_bytes = file_bytes
         self._sinks: set[Path] = set()
         self._stuck: set[tuple[Path, int]] = set()
         """Paths and inodes of what could not even be set aside."""
+        self._waits = False
+        """The disk takes no names, and the log says so."""
         self.set_aside = 0
         """Files that could not be taken."""
+        self.repeated = 0
+        """Files that were not taken, because one of their name was."""
+
+    @property
+    def remembered(self) -> int:
+        """Names of files that are not taken again."""
+        return len(self._pushed)
 
     def take(self) -> File | None:
         """The next file, each file once; None if there is none.
 
-        It is readable to its end, and its rename is on disk.
+        It is readable to its end; its rename and its name are on disk.
         """
         for entry in self._waiting():
             path = Path(entry.path)
             try:
-                return self._take(path)
+                if (file := self._take(path)) is not None:
+                    return file
             except FileNotFoundError:
                 continue
+            except _NotNoted as why:
+                self._tell_waiting(str(why))
+                return None
             except (Unreadable, OSError) as why:
                 self._set_aside(path, entry.inode(), str(why))
         return None
 
     def sweep(self) -> None:
-        """Remove the files that were taken longer than `retention` ago."""
+        """Remove the files that were taken longer than `retention` ago, forget names."""
+        self._pushed.forget()
         oldest = time.time() - self._retention
         for entry in list(os.scandir(self._done)):
             with contextlib.suppress(OSError):
@@ -107,8 +148,15 @@ class Folder:
         self._stuck = {key for key in self._stuck if os.path.lexists(key[0])}
 
     def prepare(self) -> None:
-        """Make the directory."""
+        """Make the directory, and read what was pushed.  Raises OSError."""
         self._done.mkdir(parents=True, exist_ok=True)
+        self._pushed.open()
+        if self._pushed.damaged:
+            self._log.error(
+                "outbox: {count} names of files that were pushed can not be read: such a "
+                "file would be pushed again",
+                count=self._pushed.damaged,
+            )
 
     # Which files wait
 
@@ -162,22 +210,39 @@ class Folder:
 
     # What becomes of a file
 
-    def _take(self, path: Path) -> File:
-        """Open it, read all of it once, and move it away.
+    def _take(self, path: Path) -> File | None:
+        """Open it, read all of it once, and move it away; None if it was pushed before.
 
-        Raises `Unreadable`, or OSError.
+        Raises `Unreadable`, `_NotNoted`, or OSError.
         """
+        inside = path.relative_to(self._path)
+        name = identity(inside)
         file = self._open(path)
         try:
+            if (at := self._pushed.when(name)) is not None:
+                self._pass_over(path, at)
+                file.close()
+                return None
             for _ in read(file, path.name, self._file_bytes):
                 pass
-            self._finish(path)
+            self._finish(path, name)
             file.seek(0)
         except BaseException:
             file.close()
             raise
-        name = _shown(str(path.relative_to(self._path)))
-        return File(name, file, read(file, path.name, self._file_bytes))
+        rows = read(file, path.name, self._file_bytes)
+        return File(_shown(str(inside)), file, rows)
+
+    def _pass_over(self, path: Path, at: float) -> None:
+        """Move it away unread: a file of its name was pushed."""
+        self.repeated += 1
+        self._log.warn(
+            "outbox: {name} is not pushed: a file of this name was, {seconds} s ago "
+            "(options.outbox.remember)",
+            name=_shown(str(path.relative_to(self._path))),
+            seconds=round(time.time() - at),
+        )
+        self._remove(path, self._move(path))
 
     def _open(self, path: Path) -> BinaryIO:
         kind = stat.S_IFMT(path.lstat().st_mode)
@@ -200,22 +265,47 @@ class Folder:
             )
         return file
 
-    def _finish(self, path: Path) -> None:
-        """Move it to `.done`, so that it is not taken again after a crash."""
-        kept = self._done / _fitting(f"{time.time_ns()}-", path.name)
-        path.rename(kept)
+    def _finish(self, path: Path, name: str) -> None:
+        """Move it to `.done` and note its name: neither it nor a copy is taken again."""
+        kept = self._move(path)
         try:
-            _sync(self._done)
-            _sync(path.parent)
+            self._disk.sync_directory(self._done)
+            self._disk.sync_directory(path.parent)
         except OSError:
             kept.rename(path)
             raise
+        try:
+            self._pushed.add(name)
+        except OSError as why:
+            kept.rename(path)
+            raise _NotNoted(str(why)) from why
+        if self._waits:
+            self._waits = False
+            self._log.info("outbox: files are pushed again")
+        self._remove(path, kept)
+
+    def _move(self, path: Path) -> Path:
+        kept = self._done / _fitting(f"{time.time_ns()}-", path.name)
+        self._disk.rename(path, kept)
+        return kept
+
+    def _remove(self, path: Path, kept: Path) -> None:
+        """It is in `.done`, and stays there for `retention`."""
         with contextlib.suppress(OSError):
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         if self._retention:
             os.utime(kept)
         else:
             kept.unlink()
+
+    def _tell_waiting(self, why: str) -> None:
+        if not self._waits:
+            self._waits = True
+            self._log.error(
+                "outbox: files wait, because their names can not be noted in .pushed: "
+                "{why}",
+                why=why,
+            )
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         self.set_aside += 1
@@ -239,6 +329,18 @@ class Folder:
                 file.write(f"{why}\n")
 
 
+def identity(inside: Path) -> str:
+    """The name by which a file of the outbox is remembered; *inside* is its path there.
+
+    In a directory the names of Spark's parts have no UUID: a batch that is written again
+    has another one.
+    """
+    name = inside.name
+    if inside.parent.name:
+        name = _SPARK_PART.sub(r"\1", name, count=1)
+    return _shown(str(inside.with_name(name)))
+
+
 def _fitting(prefix: str, name: str, suffix: str = "") -> str:
     """*prefix* and *name*, cut at its begin if no file could be called so.
 
@@ -255,11 +357,3 @@ def _fitting(prefix: str, name: str, suffix: str = "") -> str:
 def _shown(text: str) -> str:
     """For the log: names of files need not be UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _sync(folder: Path) -> None:
-    found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(found)
-    finally:
-        os.close(found)

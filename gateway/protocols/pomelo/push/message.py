@@ -1,13 +1,15 @@
-"""A push from outside the gateway: one message, and which clients it is for."""
+"""A push from outside the gateway: one message, which clients it is for, how urgent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
 
 from gateway.protocols.pomelo.push.addressee import Addressee
-from gateway.protocols.pomelo.registry import Delivery, Registry
+from gateway.protocols.pomelo.registry import PRIORITIES, Delivery, Registry
 
-__all__ = ["Push", "Rejected"]
+__all__ = ["Push", "Rejected", "push"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +20,10 @@ class Push:
     body: bytes
     """JSON."""
     to: Addressee
+    ttl: float | None = None
+    """Seconds, from when its file was written, after which nobody wants it any more."""
+    priority: str = "normal"
+    """One of `registry.PRIORITIES`."""
 
     def begin(self, registry: Registry) -> Delivery:
         """Encode it for whoever is connected now.
@@ -25,7 +31,8 @@ class Push:
         Raises ValueError for a route or a body that can not be encoded
         (`Registry.begin`).
         """
-        return registry.begin(self.to.members(registry), self.route, self.body)
+        members = self.to.members(registry)
+        return registry.begin(members, self.route, self.body, self.priority)
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,7 +41,26 @@ class Rejected:
 
     why: str
     body = b""
+    ttl = None
 
     def begin(self, registry: Registry) -> Delivery:
         """Raises ValueError, always: there is nobody to send it to."""
         raise ValueError(self.why)
+
+
+def push(route: str, body: bytes, to: Addressee, ttl: object, priority: object) -> Push:
+    """The push with this time to live and priority, each None if it was not given.
+
+    Raises ValueError if they are not what they may be.
+    """
+    if priority is None:
+        priority = "normal"
+    if not isinstance(priority, str) or priority not in PRIORITIES:
+        raise ValueError(f"priority: must be one of {', '.join(PRIORITIES)}")
+    if ttl is None:
+        return Push(route, body, to, None, priority)
+    number = isinstance(ttl, int | float | Decimal) and not isinstance(ttl, bool)
+    seconds = float(ttl) if number else -1.0  # type: ignore[arg-type]
+    if not isfinite(seconds) or seconds < 0:
+        raise ValueError("ttl: must be a number of seconds, 0 or more")
+    return Push(route, body, to, seconds, priority)

@@ -1,12 +1,13 @@
 """Pushes the files of an outbox directory: what a Spark job computes reaches the clients.
 
-A file is moved away before it is pushed: a crash in between loses its pushes, and none
-is ever pushed twice.
+A file is moved away, and its name noted, before it is pushed (`folder`): a crash in
+between loses its pushes, and none is ever pushed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,8 @@ class Outbox:
     _registry: Registry
     _journal: Journal
     _reactor: Any
+    _clock: Callable[[], float] = time.time
+    """Seconds since the epoch, as the times of files are."""
 
     def __attrs_post_init__(self) -> None:
         self._loop = LoopingCall(self._look)
@@ -49,13 +52,24 @@ class Outbox:
         self._stopped: Deferred[Any] = succeed(None)
         self._stop_by: float | None = None
         self._swept = 0.0
-        self.files = self.rows = self.refused = 0
-        """Files that were pushed, their rows, and those of the rows that were refused."""
+        self.files = self.rows = self.refused = self.expired = 0
+        """Files that were pushed, their rows, and how many of those were refused, or had
+        waited longer than their time to live."""
 
     @property
     def set_aside(self) -> int:
         """Files that could not be taken."""
         return self._folder.set_aside
+
+    @property
+    def repeated(self) -> int:
+        """Files that were not taken, because one of their name was pushed before."""
+        return self._folder.repeated
+
+    @property
+    def remembered(self) -> int:
+        """Names of files that are not pushed again."""
+        return self._folder.remembered
 
     def start(self) -> None:
         """Look for files every 200 ms, until `stop`."""
@@ -101,7 +115,7 @@ class Outbox:
                 size = sum(len(row.body) for row in rows)
                 self._journal.reserve(size)
                 try:
-                    await self._push(rows, tally)
+                    await self._push(rows, file.written_at, tally)
                 finally:
                     self._journal.reserve(-size)
         except (Unreadable, OSError) as why:
@@ -114,14 +128,21 @@ class Outbox:
         self.files += 1
         self.rows += tally.rows
         self.refused += tally.failed
+        self.expired += tally.expired
         self._report(file.name, tally)
 
-    async def _push(self, rows: Iterable[Row], tally: _Tally) -> None:
+    async def _push(
+        self, rows: Iterable[Row], written_at: float, tally: _Tally
+    ) -> None:
         slices = Slices(self._reactor)
         for row in rows:
             tally.rows += 1
             await slices.count(1)
             self._check_stop()
+            if row.ttl is not None and self._clock() - written_at > row.ttl:
+                tally.expired += 1
+                self._registry.outcomes["expired"] += 1
+                continue
             try:
                 delivery = row.begin(self._registry)
             except ValueError as why:
@@ -144,6 +165,16 @@ class Outbox:
             sent=tally.sent,
             dropped=tally.dropped,
         )
+        if tally.expired or tally.dropped:
+            self._log.info(
+                "outbox: {name}: not delivered: {expired} of {count} pushes, which had "
+                "waited longer than their ttl; {dropped} messages to clients that read "
+                "too slowly (options.push_bytes)",
+                name=name,
+                count=tally.rows,
+                expired=tally.expired,
+                dropped=tally.dropped,
+            )
         if tally.failed:
             self._log.error(
                 "outbox: {name}: {failed} of {count} not pushed: {why}",
@@ -160,6 +191,7 @@ class _Tally:
 
     rows: int = 0
     failed: int = 0
+    expired: int = 0
     sent: int = 0
     dropped: int = 0
     reason: str = ""

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from gateway.admin.site import Answer, Post
 from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
 from gateway.protocols.pomelo.push.delivery import Slices
-from gateway.protocols.pomelo.push.message import Push
+from gateway.protocols.pomelo.push.message import Push, push
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
 __all__ = ["page", "parse"]
@@ -35,6 +35,9 @@ class _Request(_To, forbid_unknown_fields=True, kw_only=True):
     route: str
     body: msgspec.Raw
     to: _To | None = None
+    ttl: Any = None
+    """It is sent at once: this is for rows, which are the same otherwise."""
+    priority: Any = None
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -51,7 +54,8 @@ def parse(request: bytes) -> Push:
         if any(getattr(asked, name) is not None for name in _To.__struct_fields__):
             raise ValueError("more than one addressee: in to, and beside it")
         to = asked.to
-    return Push(asked.route, bytes(asked.body), _addressee(to))
+    body = bytes(asked.body)
+    return push(asked.route, body, _addressee(to), asked.ttl, asked.priority)
 
 
 def _addressee(to: _To) -> Addressee:
@@ -66,14 +70,14 @@ def _addressee(to: _To) -> Addressee:
 def page(registry: Registry, reactor: Any) -> Post:
     """Answers the body of `POST /api/push` with how many clients got the push."""
 
-    def push(request: bytes) -> Answer | Deferred[Answer]:
+    def answer(request: bytes) -> Answer | Deferred[Answer]:
         try:
             delivery = parse(request).begin(registry)
         except ValueError as why:
             return _json({"error": str(why)}, 400)
         return Deferred.fromCoroutine(_deliver(delivery, Slices(reactor)))
 
-    return push
+    return answer
 
 
 async def _deliver(delivery: Delivery, slices: Slices) -> Answer:

@@ -1,6 +1,6 @@
 """Reads the pushes of one outbox file: JSON lines, or Parquet with the same columns.
 
-    {"route": "onScore", "body": {"score": 3}, "uid": "alice"}
+    {"route": "onScore", "body": {"score": 3}, "uid": "alice", "ttl": 60}
 
 A body that is a string is JSON text already, as Spark's `to_json` makes it.  Rows are
 read as they are needed, so that memory does not grow with their number: a small Parquet
@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.protocols.pomelo.push.addressee import Given, addressee
-from gateway.protocols.pomelo.push.message import Push, Rejected
+from gateway.protocols.pomelo.push.message import Push, Rejected, push
 
 __all__ = ["Row", "Unreadable", "read"]
 
 _LINES = (".json", ".ndjson", ".jsonl")
 _REQUIRED = ("route", "body")
-_ADDRESSEES = ("session", "uid", "group", "attributes", "all")
+_OPTIONAL = ("session", "uid", "group", "attributes", "all", "ttl", "priority")
 _BATCH_ROWS = 256
 _INFLATES = 4
 """A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
@@ -38,6 +38,8 @@ class Unreadable(Exception):
 class _Line(Given, kw_only=True):
     route: str
     body: msgspec.Raw
+    ttl: Any = None
+    priority: Any = None
 
 
 _LINE = msgspec.json.Decoder(_Line)
@@ -79,15 +81,14 @@ def _line(number: int, line: bytes) -> Row:
             body = _STRING.decode(body).encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Unreadable(f"line {number}: {why}") from None
-    return _row(found.route, body, found)
+    return _row(found.route, body, found, found.ttl, found.priority)
 
 
-def _row(route: str, body: bytes, found: Given) -> Row:
+def _row(route: str, body: bytes, to: Given, ttl: object, priority: object) -> Row:
     try:
-        to = addressee(found)
+        return push(route, body, addressee(to), ttl, priority)
     except ValueError as why:
         return Rejected(str(why))
-    return Push(route, body, to)
 
 
 def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
@@ -108,7 +109,7 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
         # A long body that all rows have is in memory once, in its dictionary.
         found = table.metadata
         table = pq.ParquetFile(file, metadata=found, read_dictionary=["body"])
-    there = [name for name in (*_REQUIRED, *_ADDRESSEES) if name in names]
+    there = [name for name in (*_REQUIRED, *_OPTIONAL) if name in names]
     number = 0
     for batch in table.iter_batches(_BATCH_ROWS, columns=there, use_threads=False):
         bodies = _values(batch.column("body"))
@@ -140,6 +141,7 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
         body = body.encode()
     elif not isinstance(body, bytes):
         body = msgspec.json.encode(body)
+    ttl, priority = columns.pop("ttl", None), columns.pop("priority", None)
     attributes = columns.get("attributes")
     if isinstance(attributes, list):  # a map
         columns["attributes"] = dict(attributes)
@@ -147,4 +149,4 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
         found = msgspec.convert(columns, Given)
     except msgspec.ValidationError as why:
         raise Unreadable(f"row {number}: {why}") from None
-    return _row(route, body, found)
+    return _row(route, body, found, ttl, priority)

@@ -8,14 +8,32 @@ from pathlib import Path
 import pytest
 
 from gateway.protocols.pomelo.push.folder import Folder
+from gateway.protocols.pomelo.push.pushed import PushedNames
+from gateway.store.disk import Disk, RealDisk
+
+DAY = 86_400.0
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def open_folder(tmp_path: Path) -> Callable[..., Folder]:
+    """Opens the outbox directory, as a start of the daemon does."""
+
+    def opened(
+        disk: Disk | None = None, retention: float = 0.0, remember: float = DAY
+    ) -> Folder:
+        path, disk = tmp_path / "outbox", disk or RealDisk()
+        pushed = PushedNames(path / ".pushed", remember, 1000, disk)
+        found = Folder(path, pushed, disk, retention=retention, file_bytes=1 << 16)
+        found.prepare()
+        return found
+
+    return opened
+
+
+@pytest.fixture
+def folder(open_folder: Callable[..., Folder]) -> Folder:
     """An empty one that keeps nothing."""
-    found = Folder(tmp_path / "outbox", 0.0, 1 << 16)
-    found.prepare()
-    return found
+    return open_folder()
 
 
 @pytest.fixture

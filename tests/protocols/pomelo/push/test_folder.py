@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from gateway.protocols.pomelo.push.addressee import Addressee
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.message import Push
+from gateway.store.disk import RealDisk
 
 ONE = Push("r", b"{}", Addressee(uid="a"))
 LINE = b'{"route":"r","body":{},"uid":"a"}\n'
@@ -197,16 +199,163 @@ def test_a_name_that_is_not_utf8(folder: Folder, tmp_path: Path) -> None:
     assert taken(folder) == ("\\udcff.json", [ONE])
 
 
-def test_what_was_pushed_is_kept_if_wanted(tmp_path: Path) -> None:
+def test_what_was_pushed_is_kept_if_wanted(
+    open_folder: Any, put: Any, tmp_path: Path
+) -> None:
     """For `retention`; then it goes."""
-    folder = Folder(tmp_path, 60.0, 1 << 16)
-    folder.prepare()
-    (tmp_path / "a.json").write_bytes(LINE)
-    os.utime(tmp_path / "a.json", (1, 1))
+    folder = open_folder(retention=60.0)
+    os.utime(put("a.json", LINE), (1, 1))
     folder.take()
     folder.sweep()
-    [kept] = (tmp_path / ".done").iterdir()
+    [kept] = (tmp_path / "outbox" / ".done").iterdir()
     assert kept.read_bytes() == LINE
     os.utime(kept, (1, 1))
     folder.sweep()
-    assert list((tmp_path / ".done").iterdir()) == []
+    assert list((tmp_path / "outbox" / ".done").iterdir()) == []
+
+
+# Once
+
+
+def test_a_file_that_is_written_again(
+    folder: Folder, open_folder: Any, put: Any
+) -> None:
+    """… is not taken again, in this life or the next one; others are."""
+    put("a.json", LINE)
+    assert taken(folder) == ("a.json", [ONE])
+    for again in (folder, open_folder()):
+        path = put("a.json", LINE)
+        assert taken(again) is None
+        assert not path.exists()
+        assert again.repeated == 1
+    put("b.json", LINE)
+    assert taken(again) == ("b.json", [ONE])
+
+
+def test_a_batch_that_spark_writes_again(folder: Folder, put: Any) -> None:
+    """Its parts have another UUID in their names, and are known all the same."""
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    for part in ("00000", "00001"):
+        put(f"batch-7/part-{part}-{first}-c000.json", LINE)
+        assert taken(folder) is not None
+    put(f"batch-7/part-00000-{second}-c000.json", LINE)
+    put(f"batch-7/part-00001-{second}-c000.json", LINE)
+    put("batch-7/_SUCCESS", b"")
+    assert taken(folder) is None
+    assert folder.repeated == 2
+    put(f"batch-8/part-00000-{second}-c000.json", LINE)
+    assert taken(folder) is not None
+
+
+def test_parts_that_lie_in_the_outbox_itself(folder: Folder, put: Any) -> None:
+    """… have no batch's name: the UUID is all that tells them apart."""
+    for _ in range(2):
+        put(f"part-00000-{uuid.uuid4()}-c000.json", LINE)
+        assert taken(folder) is not None
+    assert folder.repeated == 0
+
+
+def test_names_are_forgotten_in_time(open_folder: Any, put: Any) -> None:
+    """After `remember`; 0 remembers none."""
+    folder = open_folder(remember=0.0)
+    for _ in range(2):
+        put("a.json", LINE)
+        assert taken(folder) is not None
+
+
+class Stop(BaseException):
+    """kill -9."""
+
+
+class Steps(RealDisk):
+    """A disk whose every step may be the last, or may fail."""
+
+    def __init__(self, left: int, error: type[BaseException] = Stop) -> None:
+        self.left = left
+        self._error = error
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise self._error(28, "no room")
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.step()
+        super().rename(old, new)
+        self.step()
+
+    def sync_directory(self, path: Path) -> None:
+        self.step()
+        super().sync_directory(path)
+
+    def create(self, path: Path) -> Any:
+        return StepFile(self, super().create(path))
+
+
+class StepFile:
+    """A file on it."""
+
+    def __init__(self, disk: Steps, file: Any) -> None:
+        self._disk = disk
+        self._file = file
+        self.close = file.close
+
+    def write(self, chunks: list[bytes]) -> None:
+        self._disk.step()
+        self._file.write([b"".join(chunks)[:-3]])
+        self._disk.step()
+        self._file.write([b"".join(chunks)[-3:]])
+
+    def sync(self) -> None:
+        self._disk.step()
+        self._file.sync()
+
+
+def test_killed_between_any_two_steps(open_folder: Any, put: Any) -> None:
+    """Nothing is taken twice, though the job writes it again; one file may be lost."""
+    for last in range(1, 60):
+        names = (f"{last}.json", f"{last}-next.json")
+        for name in names:
+            put(name, LINE)
+        pushed: list[str] = []
+        disk = Steps(last)
+        try:
+            folder = open_folder(disk)
+            while (found := taken(folder)) is not None:
+                pushed.append(found[0])
+        except Stop:
+            pass
+        folder = open_folder()
+        for _ in range(2):
+            while (found := taken(folder)) is not None:
+                pushed.append(found[0])
+            for name in names:
+                put(name, LINE)
+        while (found := taken(folder)) is not None:
+            pushed.append(found[0])
+        assert sorted(pushed) == sorted(set(pushed)), f"twice, after step {last}"
+        assert len(pushed) >= len(names) - 1, f"never, after step {last}"
+        if disk.left > 0:
+            return
+    raise AssertionError("there is no end of steps")
+
+
+def test_a_name_that_can_not_be_noted(
+    open_folder: Any, put: Any, logged: list[dict[str, Any]]
+) -> None:
+    """Its file stays where it is until it can be, and is taken then."""
+    disk = Steps(0)
+    folder = open_folder(disk)
+    path = put("a.json", LINE)
+    disk._error = OSError
+    disk.left = 6  # behind rename and syncs
+    assert taken(folder) is None
+    disk.left = 6
+    assert taken(folder) is None
+    assert path.exists()
+    assert folder.set_aside == 0
+    disk.left = 0
+    assert taken(folder) == ("a.json", [ONE])
+    told = [event["log_format"] for event in logged if "outbox" in event["log_format"]]
+    assert ["can not be noted" in told[0], "pushed again" in told[1]] == [True, True]
+    assert len(told) == 2

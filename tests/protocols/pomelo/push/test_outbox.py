@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,8 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     put("c.json", LINE)
     reactor.pump([0.2, 0, 0.2])
     running.stop()
-    assert registry.outcomes == {"sent": 0, "dropped": 0, "nobody": 301, "refused": 1}
+    outcomes = {"sent": 0, "dropped": 0, "nobody": 301, "refused": 1, "expired": 0}
+    assert registry.outcomes == outcomes
     assert (running.files, running.set_aside) == (2, 1)
     assert (running.rows, running.refused) == (302, 1)
     assert reactor.getDelayedCalls() == []
@@ -59,6 +61,40 @@ def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
     running.stop()
     assert (running.rows, running.refused) == (2, 1)
     assert registry.outcomes["nobody"] == 1
+
+
+def test_a_push_that_waited_too_long(
+    folder: Folder, put: Any, logged: list[dict[str, Any]]
+) -> None:
+    """… reaches nobody any more; the log and the counters say how many did not."""
+    registry, reactor = Registry(), OneThread()
+    clients = Clients(registry, 1)
+    running = Outbox(folder, registry, ManualJournal(), reactor, lambda: 1000.0)
+    line = b'{"route":"r","body":{},"all":true,"ttl":%b}\n'
+    path = put("a.json", line % b"60" + line % b"61.5" + line % b"null" + line % b"0")
+    os.utime(path, (939, 939))
+    running.start()
+    reactor.pump([0.2, 0])
+    running.stop()
+    assert clients.pushed == 2
+    assert registry.outcomes["expired"] == running.expired == 2
+    assert running.refused == 0
+    [told] = [event for event in logged if event.get("expired")]
+    assert (told["expired"], told["count"]) == (2, 4)
+
+
+def test_a_file_that_is_written_again(folder: Folder, put: Any) -> None:
+    """… is counted, and not pushed."""
+    registry, reactor = Registry(), OneThread()
+    clients = Clients(registry, 1)
+    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running.start()
+    for _ in range(2):
+        put("a.json", b'{"route":"r","body":{},"all":true}\n')
+        reactor.pump([0.2, 0])
+    running.stop()
+    assert clients.pushed == 1
+    assert (running.files, running.repeated, running.remembered) == (1, 1, 1)
 
 
 class Stepwise(OneThread):
@@ -107,7 +143,7 @@ class Client:
         self.origin = origin
         self._all = all_
 
-    def push(self, package: bytes) -> bool:
+    def push(self, package: bytes, share: float = 1.0) -> bool:
         self._all.pushed += 1
         return True
 

@@ -52,6 +52,15 @@ def games() -> Games:
     return Games()
 
 
+def test_a_priority(games: Games) -> None:
+    """… and a time to live may be given, as in a row; what they are is checked."""
+    asked = {"route": "r", "body": 1, "uid": "bob", "ttl": 5}
+    assert games.ask(**asked, priority="high") == (200, {"sent": 1, "dropped": 0})
+    code, answer = games.ask(**asked, priority="urgent")
+    assert code == 400
+    assert "must be one of" in answer["error"]
+
+
 @pytest.mark.parametrize(
     ("to", "who"),
     [

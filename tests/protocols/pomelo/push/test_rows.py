@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ def rows(content: bytes, name: str = "a.json") -> list[Any]:
         (
             b'{"route":"r","body":"{\\"a\\":1}","uid":7,"session":null,"all":false}',
             Push("r", b'{"a":1}', Addressee(uid="7")),
+        ),
+        (
+            b'{"route":"r","body":[],"all":true,"ttl":1.5,"priority":"low"}',
+            Push("r", b"[]", Addressee(everyone=True), 1.5, "low"),
         ),
         (
             b'{"route":"r","body":[],"session":"s","more":1}',
@@ -71,6 +76,25 @@ def test_a_row_for_nobody(to: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (b'"ttl":-1', "ttl: must be"),
+        (b'"ttl":"1h"', "ttl: must be"),
+        (b'"ttl":true', "ttl: must be"),
+        (b'"priority":"urgent"', "must be one of low, normal, high"),
+        (b'"priority":1', "must be one of low, normal, high"),
+    ],
+)
+def test_a_time_to_live_or_a_priority_that_is_none(more: bytes, why: str) -> None:
+    """Its row reaches nobody; other rows are not concerned."""
+    good = b'{"route":"r","body":1,"uid":"a"}'
+    found = rows(b'{"route":"r","body":1,"uid":"a",' + more + b"}\n" + good)
+    assert isinstance(found[0], Rejected)
+    assert why in found[0].why
+    assert isinstance(found[1], Push)
+
+
+@pytest.mark.parametrize(
     "line",
     [b'{"route":"r","body":1,"all":1}', b'{"route":"r","body":1,"uid":1.5}', b"\xff"],
 )
@@ -95,6 +119,24 @@ def test_parquet(tmp_path: Path) -> None:
         assert alice == Push("r", b'{"n":1}', Addressee(uid="a"))
         assert everyone == Push("r", b'{"n":1}', Addressee(everyone=True))
         assert isinstance(nobody, Rejected)
+
+
+def test_time_to_live_and_priority_in_parquet(tmp_path: Path) -> None:
+    """A number of any type, and text."""
+    path = tmp_path / "x.parquet"
+    for ttl in (60, 60.0, Decimal("60.0")):
+        columns = {
+            "route": ["r"] * 2,
+            "body": ["1"] * 2,
+            "uid": ["a"] * 2,
+            "ttl": [ttl, None],
+            "priority": ["high", None],
+        }
+        pq.write_table(pa.table(columns), path)
+        assert rows(path.read_bytes(), path.name) == [
+            Push("r", b"1", Addressee(uid="a"), 60.0, "high"),
+            Push("r", b"1", Addressee(uid="a")),
+        ]
 
 
 @pytest.mark.parametrize(

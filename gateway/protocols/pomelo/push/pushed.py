@@ -1,0 +1,125 @@
+"""The names of the outbox files that were pushed, on disk: none is pushed a second time.
+
+A job that crashes between writing a file and noting that it did so writes it again, and
+the gateway may have pushed and removed the first one by then.
+
+    file = lines; line = crc32c (8 hex digits) | space | {"name", "at"} | newline
+
+A line is appended and synced before the first push of its file is sent.  A power cut may
+tear the last line only, and that of a file of which nothing was pushed.  The file is
+written anew at each start, and when most of its lines say what is forgotten by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from attrs import define
+
+from gateway.store.disk import Disk, File, replace_file
+from gateway.store.summed import decode, encode
+
+__all__ = ["PushedNames"]
+
+_SPARE_LINES = 1000
+
+
+class _Line(msgspec.Struct):
+    name: str
+    at: float
+    """When it was pushed: seconds since the epoch."""
+
+
+@define(eq=False, slots=False)
+class PushedNames:
+    """Remembers names for *seconds*, and *most* of them; its methods block."""
+
+    _path: Path
+    _seconds: float
+    _most: int
+    _disk: Disk
+    _clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
+        self._names: dict[str, float] = {}
+        """When each was pushed; the oldest first."""
+        self._file: File | None = None
+        self._size = self._lines = 0
+        self.damaged = 0
+        """Lines that could not be read: whatever they named may be pushed again."""
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def when(self, name: str) -> float | None:
+        """When a file of this name was pushed; None if it was not, as far as is known."""
+        at = self._names.get(name)
+        return None if at is None or self._is_over(at) else at
+
+    def open(self) -> None:
+        """Read what is there.  Raises OSError; then nothing may be pushed."""
+        if self._disk.exists(self._path):
+            lines = self._disk.read(self._path).split(b"\n")[:-1]
+            found = [line for text in lines if (line := _line(text)) is not None]
+            self._names = {line.name: line.at for line in found}
+            self.damaged = len(lines) - len(found)
+        self._write_anew()
+
+    def add(self, name: str) -> None:
+        """A file of this name is about to be pushed.
+
+        Raises OSError, and remembers nothing, if that can not be made durable.
+        """
+        if self._file is None or self._lines > 2 * len(self._names) + _SPARE_LINES:
+            self._write_anew()
+        assert self._file is not None
+        at = self._clock()
+        line = encode(_Line(name, at))
+        try:
+            self._file.write([line])
+            self._file.sync()
+        except OSError:
+            # What a failed sync leaves is in doubt: the next one gets a file of its own.
+            self.close()
+            raise
+        self._lines += 1
+        self._names.pop(name, None)
+        self._names[name] = at
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was pushed too long ago, and the oldest if there are too many."""
+        over = len(self._names) - self._most
+        for name in list(islice(self._names, max(over, 0))):
+            del self._names[name]
+        while self._names and self._is_over(next(iter(self._names.values()))):
+            del self._names[next(iter(self._names))]
+
+    def close(self) -> None:
+        """Let go of the file; `add` opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _is_over(self, at: float) -> bool:
+        return self._clock() - at >= self._seconds
+
+    def _write_anew(self) -> None:
+        self.close()
+        self.forget()
+        lines = [encode(_Line(name, at)) for name, at in self._names.items()]
+        self._file = replace_file(self._disk, self._path, [b"".join(lines)])
+        self._lines = len(lines)
+
+
+def _line(text: bytes) -> _Line | None:
+    try:
+        return decode(text, _Line)
+    except msgspec.MsgspecError:
+        return None

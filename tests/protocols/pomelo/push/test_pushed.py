@@ -1,0 +1,117 @@
+"""The names of files that were pushed: remembered through kills and power cuts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.protocols.pomelo.push.pushed import PushedNames
+from gateway.store.disk import Disk
+from gateway.testing.crashes import crashes
+from gateway.testing.disk import Fault, RecordingDisk
+
+PATH = Path("/outbox/.pushed")
+DAY = 86_400.0
+
+
+class Clock:
+    """The wall's."""
+
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def opened(disk: Disk, most: int = 100, clock: Clock | None = None) -> PushedNames:
+    names = PushedNames(PATH, DAY, most, disk, clock or Clock())
+    names.open()
+    return names
+
+
+@pytest.fixture
+def disk() -> RecordingDisk:
+    """One with an outbox."""
+    found = RecordingDisk()
+    found.make_directory(PATH.parent)
+    return found
+
+
+def test_power_cuts(disk: RecordingDisk) -> None:
+    """Whatever one leaves, each name whose `add` had returned is remembered."""
+    for life in range(2):
+        names = opened(disk)
+        for number in range(3):
+            names.add(f"{life}-{number}")
+            disk.mark(f"{life}-{number}")
+        names.close()
+    cuts = 0
+    for moment in disk.moments:
+        for story, left in crashes(moment):
+            if not left.exists(PATH.parent):
+                continue
+            found = opened(left)
+            for name in moment.marks:
+                assert found.when(str(name)) is not None, story
+            assert len(found) <= len(moment.marks) + 1, story
+            cuts += 1
+    assert cuts > 20
+
+
+def test_a_disk_that_fails(disk: RecordingDisk) -> None:
+    """What could not be made durable is not remembered, and the next one can be."""
+    names = opened(disk)
+    names.add("a")
+    for call in ("write", "sync"):
+        disk.fault = Fault(1, calls=frozenset([call]))
+        with pytest.raises(OSError, match="Errno"):
+            names.add("b")
+        assert names.when("b") is None
+        disk.fault = None
+    names.add("c")
+    found = opened(RecordingDisk.after_kill(disk.moments[-1]))
+    assert found.when("a") is not None
+    assert found.when("c") is not None
+    assert found.when("b") is None
+
+
+def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
+    """The oldest goes first; what is old goes, at the next start too."""
+    clock = Clock()
+    names = opened(disk, 3, clock)
+    for name in "abcd":
+        names.add(name)
+        clock.now += 1
+    assert [name for name in "abcd" if names.when(name) is not None] == ["b", "c", "d"]
+    clock.now += DAY - 2
+    names.forget()
+    assert len(names) == 1
+    assert names.when("d") is not None
+    assert len(opened(disk, 3, clock)) == 1
+    clock.now += 2
+    assert names.when("d") is None
+
+
+def test_the_file_does_not_grow_without_end(disk: RecordingDisk) -> None:
+    """It is written anew when most of it is forgotten."""
+    names = opened(disk, 2)
+    sizes = []
+    for number in range(2500):
+        names.add(str(number))
+        sizes.append(disk.size(PATH))
+    assert max(sizes) < 1100 * 50
+    assert len(opened(disk, 2)) == 2
+
+
+def test_damage_costs_the_names_that_it_hits(disk: RecordingDisk) -> None:
+    """… and no other; it is counted."""
+    names = opened(disk)
+    for name in ("alice", "bob", "carol"):
+        names.add(name)
+    content = disk.read(PATH).replace(b"bob", b"rob")
+    disk.unlink(PATH)
+    disk.create(PATH).write([content])
+    found = opened(disk)
+    assert (len(found), found.damaged) == (2, 1)
+    assert found.when("carol") is not None
