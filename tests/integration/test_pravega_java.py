@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 pytestmark = pytest.mark.needs_maven
@@ -255,3 +256,22 @@ def test_killed_in_between(
     stored = streams.finished(program, "enough\n")
     assert len(stored) > 1000
     assert Counter(stored) == Counter(numbered("event", len(stored)))
+
+
+def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> None:
+    """A state synchronizer and a reader group go on where they were after the gateway
+    was killed and retention has deleted every file: nothing of their state was in one.
+    """
+    streams = serve()
+    for before in ("0", "20"):
+        program = streams.begin("synchronizer")
+        said, _ = program.communicate(timeout=SECONDS)
+        assert (program.returncode, said.split()) == (0, ["had", before]), streams.log()
+        streams.daemon.settled()
+        files = [*streams.daemon.spool.glob("*.parquet")]
+        channels = pq.read_table(files, columns=["channel"])["channel"].to_pylist()
+        assert channels == ["s/t/0.#epoch.0"]
+        streams.daemon.kill()
+        for file in files:
+            file.unlink()
+        streams.daemon.start()

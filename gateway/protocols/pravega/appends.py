@@ -209,6 +209,7 @@ class Appends:
             data,
             message.request_id,
             offset=message.expected_offset,
+            revisioned=isinstance(message, ConditionalAppend),
         )
 
     def _writer(self, writer: bytes) -> Writer:
@@ -227,6 +228,7 @@ class Appends:
         events: int = 1,
         offset: int | None = None,
         rows: int | None = None,
+        revisioned: bool = False,
     ) -> Change | None:
         if number < writer.sent:
             raise Refusal(f"event number {number} after {writer.sent}")
@@ -239,7 +241,9 @@ class Appends:
             self._acknowledge_again(writer, number, events, request_id)
             return None
         try:
-            change = self._store(writer, number, data, events, offset, rows)
+            change = self._store(
+                writer, number, data, events, offset, rows, revisioned=revisioned
+            )
         except Fenced:
             raise Refusal(
                 f"another connection writes with the writer id {writer.id.hex()}",
@@ -266,6 +270,8 @@ class Appends:
         events: int,
         offset: int | None,
         rows: int | None,
+        *,
+        revisioned: bool,
     ) -> Change:
         if writer.last == NEVER:
             self._limits.check_numbers(self._state.numbers + 1)
@@ -274,6 +280,15 @@ class Appends:
             if held > self._limits.transaction_bytes:
                 what = f"{held} bytes in open transactions and large events"
                 raise self._limits.over("transaction_bytes", what)
+        segment = self._state.segments.get(writer.segment)
+        if segment is not None and (
+            segment.kept is not None
+            or self._state.becomes_internal(segment, revisioned=revisioned)
+        ):
+            own = 0 if segment.kept is None else len(segment.kept.data)
+            self._limits.check_internal(
+                segment.name, own, self._state.kept_bytes, len(data)
+            )
         new = _unstored(data, writer.last, number, events)
         return self._state.append(
             writer.segment,
@@ -285,6 +300,7 @@ class Appends:
             last=writer.last,
             offset=offset,
             rows=rows if len(new) == len(data) else None,
+            revisioned=revisioned,
         )
 
     def _is_current(self, writer: Writer) -> bool:

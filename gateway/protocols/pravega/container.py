@@ -101,6 +101,7 @@ class Container:
         reader: Reader | None = None,
         recent_bytes: int = 128 << 20,
         writer_retention: float = 7 * 86400.0,
+        synchronizers_are_rows: bool = False,
     ) -> None:
         """*recent_bytes* is the size of the tail cache.
 
@@ -108,6 +109,8 @@ class Container:
         latest after as much time again.
         """
         self.state = Segments()
+        self._synchronizers_are_rows = synchronizers_are_rows
+        self.state.synchronizers_are_rows = synchronizers_are_rows
         self.recent = TailCache(recent_bytes)
         self.journal = journal
         self.clock = clock
@@ -145,6 +148,7 @@ class Container:
         Raises any exception for a snapshot that is broken.
         """
         self.state = restore(data)
+        self.state.synchronizers_are_rows = self._synchronizers_are_rows
 
     def replay(self, stored: Stored) -> None:
         """Apply a batch of the journal; in order of lsn, before `start`."""

@@ -21,7 +21,7 @@ from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.reads import Answer, Found, Read
-from gateway.protocols.pravega.segment import is_staged
+from gateway.protocols.pravega.segment import is_internal, is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
 from gateway.protocols.pravega.tokens import NAME_IN_LOGS, TokenCheck, allow_all
@@ -200,7 +200,7 @@ class DraftSession:
         if segment is None:
             yield self._create(name)
             segment = self._state.segments[name]
-        if segment.table is not None or segment.staged is not None:
+        if segment.table is not None or segment.staged is not None or segment.kept:
             raise Refusal(f"{name!r} takes no appends in the 2016 draft")
         self._limits.check_writers(len(self._segments))
         self._segments[writer] = name
@@ -209,7 +209,8 @@ class DraftSession:
 
     def _create(self, name: str) -> Change:
         limits = self._limits
-        if is_staged(name) or not 0 < len(name.encode()) <= limits.name_bytes:
+        internal = is_staged(name) or is_internal(name)
+        if internal or not 0 < len(name.encode()) <= limits.name_bytes:
             raise Refusal(
                 f"segment name {name[:NAME_IN_LOGS]!r}", limit=limits.name_bytes
             )
@@ -243,7 +244,10 @@ class DraftSession:
         end = begin + block.size
         if end > level:
             data = _not_stored(block.data, level - begin)
-            number = self._state.segments[name].number_of(writer)
+            segment = self._state.segments[name]
+            if segment.kept is not None:
+                raise Refusal(f"{name!r} takes no appends in the 2016 draft")
+            number = segment.number_of(writer)
             if number == NEVER:
                 self._limits.check_numbers(self._state.numbers + 1)
             try:

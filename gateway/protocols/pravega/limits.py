@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.frames import MAX_LENGTH
+from gateway.protocols.pravega.tokens import NAME_IN_LOGS
 
 __all__ = ["Limits"]
 
@@ -19,6 +20,8 @@ class Limits:
     """Of all connections together."""
     transaction_bytes: int = 256 << 20
     """Held for open transactions and large events of all connections together."""
+    internal_bytes: int = 64 << 20
+    """Of reader groups, state synchronizers and other internal segments together."""
     table_bytes: int = 64 << 20
     """Keys and values of all tables together, and 128 bytes for each."""
     numbers: int = 2_000_000
@@ -38,6 +41,23 @@ class Limits:
         """Raises `Refusal` if *count* writers and attributes are too many."""
         if count > self.numbers:
             raise self.over("numbers", f"{count} writers and attributes of segments")
+
+    def check_internal(self, name: str, own: int, all_bytes: int, more: int) -> None:
+        """Raises `Refusal` if an internal segment may not have so many bytes *more*.
+
+        It may have a quarter of what all may have, so that one whose users never
+        truncate it leaves room for others.
+        """
+        which = f"{name[:NAME_IN_LOGS]!r}, of a reader group or synchronizer,"
+        if all_bytes + more > self.internal_bytes:
+            raise self.over(
+                "internal_bytes", f"{all_bytes + more} bytes with an append to {which}"
+            )
+        if 4 * (own + more) > self.internal_bytes:
+            raise self.over(
+                "internal_bytes",
+                f"{which} has {own + more} bytes, and may have a quarter of the limit",
+            )
 
     def check_segments(self, have: int) -> None:
         """Raises `Refusal` if there is no room for one more than *have* segments."""

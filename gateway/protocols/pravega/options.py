@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -62,6 +62,14 @@ class Options(Section):
         default=256 * MiB,
         description="Held for open transactions and large events together (size)",
     )
+    internal_bytes: ByteCount = Field(
+        default=64 * MiB,
+        description="State of reader groups and synchronizers, in memory (size)",
+    )
+    synchronizers: Literal["state", "rows"] = Field(
+        default="state",
+        description="Updates of state synchronizers: state, or rows of the tables, too",
+    )
     table_bytes: ByteCount = Field(
         default=64 * MiB, description="Keys and values of all tables together (size)"
     )
@@ -79,6 +87,7 @@ class Options(Section):
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
         "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
+        "internal_bytes", "synchronizers",
     )  # fmt: skip
     """Must be the same for all Pravega listeners, as they share the container."""
 

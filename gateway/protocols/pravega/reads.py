@@ -111,6 +111,8 @@ def answer_read(
     size = min(read.bytes, end - offset)
     if segment.staged is not None:
         data: bytes | None = segment.staged.read(offset, size)
+    elif segment.kept is not None and offset >= segment.kept.begin:
+        data = segment.kept.read(offset, size)
     else:
         data = recent.read(read.segment, offset, size)
     if data is None:
@@ -123,6 +125,8 @@ def head(segment: Segment, recent: TailCache, first_lsn: int) -> int:
     if not first_lsn or segment.staged is not None:
         return segment.start
     kept, begin = segment.first_offset_from(first_lsn), recent.begin(segment.name)
+    if segment.kept is not None:
+        kept = min(kept, segment.kept.begin)
     return max(segment.start, kept if begin is None else min(kept, begin))
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "Create",
     "Delete",
     "ForgetIdleWriters",
+    "Keep",
     "Merge",
     "Policy",
     "Put",
@@ -71,7 +72,7 @@ class Append(_Record, tag=1):
     claimed: int
     """The number of events, as the writer counts."""
     count: int
-    """How many rows the data becomes; 0 in a staged segment."""
+    """How many rows the data becomes; 0 in a staged segment, and in an internal one."""
     data: memoryview
 
 
@@ -162,6 +163,12 @@ class ForgetIdleWriters(_Record, tag=11):
         return ()
 
 
+class Keep(_Record, tag=12):
+    """A segment is internal from here on: what is appended to it stays in the state."""
+
+    segment: str
+
+
 Record: TypeAlias = (
     Append
     | Create
@@ -174,6 +181,7 @@ Record: TypeAlias = (
     | Put
     | Remove
     | ForgetIdleWriters
+    | Keep
 )
 
 

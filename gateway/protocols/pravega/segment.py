@@ -6,6 +6,7 @@ offset where an event begins, and the lsn of that event.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from gateway.protocols.pravega.wire import NEVER
 __all__ = [
     "EVENT_COUNT",
     "MARK_BYTES",
+    "KeptData",
     "Segment",
     "StagedData",
+    "is_internal",
     "is_staged",
     "is_transient",
 ]
@@ -43,6 +46,47 @@ def is_staged(name: str) -> bool:
     What is appended there is *staged*: kept in memory until the segment is merged.
     """
     return "#transaction." in name or is_transient(name)
+
+
+_INTERNAL = re.compile(r"[^/]*/_(?:RG|MARK)[^/]*/[^/]*")
+
+
+def is_internal(name: str) -> bool:
+    """Whether this is a segment of a reader group's state, or of watermarks.
+
+    A state synchronizer has no name of its own: see `Segments.append`.
+    """
+    return _INTERNAL.fullmatch(name) is not None and not is_staged(name)
+
+
+class KeptData:
+    """What an *internal* segment has from `begin` on: it stays in the state.
+
+    Its users truncate it by themselves, so it is small; and they can not go on without
+    it, so it does not expire.  What was appended before `begin` is in files.
+    """
+
+    __slots__ = ("begin", "data")
+
+    def __init__(self, begin: int, data: bytes = b"") -> None:
+        self.begin = begin
+        """The offset of its first byte in the segment."""
+        self.data = bytearray(data)
+
+    def add(self, data: bytes) -> None:
+        """Append *data*."""
+        self.data += data
+
+    def truncate(self, offset: int) -> None:
+        """Forget what lies before *offset*."""
+        if offset > self.begin:
+            del self.data[: offset - self.begin]
+            self.begin = offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        """At most *size* bytes from *offset* on, which must not be before `begin`."""
+        at = offset - self.begin
+        return bytes(self.data[at : at + size])
 
 
 class StagedData:
@@ -111,6 +155,8 @@ class Segment:
     """The same of those who wrote before it, and perhaps since."""
     table: Table | None = None
     staged: StagedData | None = None
+    kept: KeptData | None = None
+    """Of an internal segment."""
     mark_offsets: array[int] | None = None
     """Offset of each mark, ascending."""
     mark_lsns: array[int] | None = None
@@ -165,6 +211,8 @@ class Segment:
     def truncate(self, offset: int) -> None:
         """Let the segment begin at *offset*, unless it begins later."""
         self.start = max(self.start, offset)
+        if self.kept is not None:
+            self.kept.truncate(offset)
         if self.mark_offsets is not None and self.mark_lsns is not None:
             gone = bisect_right(self.mark_offsets, offset) - 1
             if gone > 0:
@@ -173,7 +221,7 @@ class Segment:
 
     def mark(self, offset: int, lsn: int) -> None:
         """The event at *offset* has this lsn: mark it if the last mark is far enough."""
-        if self.staged is not None:
+        if self.staged is not None or self.kept is not None:
             return
         if self.mark_offsets is None or self.mark_lsns is None:
             self.mark_offsets, self.mark_lsns = array("q"), array("q")

@@ -9,7 +9,8 @@ After a restart the same bodies restore the state: `replay` them in order, on to
 `snapshot.restore`.  Changes are numbered, and one that was applied is skipped.
 
 The data of a *staged* segment, of a transaction or a large event, stays in memory until
-the merge; only the merge makes rows of it.
+the merge; only the merge makes rows of it.  That of an *internal* segment, of a reader
+group or a state synchronizer, stays in memory until it is truncated, and is no rows.
 
 No I/O, no clock: times are milliseconds since the epoch, and are passed in.
 """
@@ -35,7 +36,7 @@ from gateway.protocols.pravega.errors import (
 )
 from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.records import Record
-from gateway.protocols.pravega.segment import Segment
+from gateway.protocols.pravega.segment import KeptData, Segment, is_internal
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
@@ -92,6 +93,8 @@ class Segments:
         """Number of the last change that is durable."""
         self.staged_bytes = 0
         """Size of all staged data."""
+        self.kept_bytes = 0
+        """Size of all data of internal segments."""
         self.table_bytes = 0
         """Sum of `Table.bytes` of all tables."""
         self.numbers = 0
@@ -101,6 +104,8 @@ class Segments:
         """Names of the staged segments that were merged last, oldest first."""
         self.writers_forgotten_at = 0
         """When `forget_idle_writers` was called last."""
+        self.synchronizers_are_rows = False
+        """Updates of state synchronizers become rows, too."""
         self.observer: ChangeObserver | None = None
         """The snapshot in the making, if there is one."""
 
@@ -158,8 +163,24 @@ class Segments:
         """Create a segment; raises `SegmentExists`."""
         if name in self.segments:
             raise SegmentExists
-        made = records.Create(name, target_rate, scale_type, rollover_bytes)
-        return self._change([made], now)
+        made: list[Record]
+        made = [records.Create(name, target_rate, scale_type, rollover_bytes)]
+        if is_internal(name):
+            made.append(records.Keep(name))
+        return self._change(made, now)
+
+    def becomes_internal(self, segment: Segment, *, revisioned: bool) -> bool:
+        """Whether an append makes *segment* internal, which it is not yet.
+
+        So it is by its name; or as that of a revisioned stream (a state synchronizer), if
+        the first that is ever appended is a *revisioned* update: no other client sends
+        such a command.
+        """
+        return (
+            segment.kept is None
+            and segment.staged is None
+            and (is_internal(segment.name) or (revisioned and not segment.length))
+        )
 
     def append(
         self,
@@ -173,6 +194,7 @@ class Segments:
         last: int,
         offset: int | None = None,
         rows: int | None = None,
+        revisioned: bool = False,
     ) -> Change:
         """Append data of a writer; *number* is that of its last event.
 
@@ -180,7 +202,8 @@ class Segments:
         last number as its connection knows it: if that is not the stored one, another
         connection has written since (`Fenced`).  *offset*, if given, must be the length
         of the segment (`ConditionFailed`).  *rows* is what `count_rows` says of *data*, if
-        that is known already.  Also raises `SegmentNotFound`, `Sealed`.
+        that is known already.  *revisioned*: see `becomes_internal`.  Also raises
+        `SegmentNotFound`, `Sealed`.
         """
         segment = self.data(name)
         if segment.sealed:
@@ -189,14 +212,24 @@ class Segments:
             raise Fenced
         if offset is not None and offset != segment.length:
             raise ConditionFailed
-        if segment.staged is not None:
+        made: list[Record] = []
+        if self.becomes_internal(segment, revisioned=revisioned):
+            made.append(records.Keep(name))
+        if segment.staged is not None or (
+            (made or segment.kept is not None) and not self._is_rows(name)
+        ):
             count = 0
         else:
             count = count_rows(data) if rows is None else rows
-        record = records.Append(
-            name, segment.length, writer, number, claimed, count, memoryview(data)
+        made.append(
+            records.Append(
+                name, segment.length, writer, number, claimed, count, memoryview(data)
+            )
         )
-        return self._change([record], now)
+        return self._change(made, now)
+
+    def _is_rows(self, internal: str) -> bool:
+        return self.synchronizers_are_rows and not is_internal(internal)
 
     def seal(self, name: str, now: int) -> Change:
         """Seal a segment; raises `SegmentNotFound`, `Sealed`."""
@@ -248,7 +281,7 @@ class Segments:
 
         *pairs* are (target, source).  *updates* set attributes of the first target.
         Raises `SegmentNotFound`, `Sealed`, `ConditionFailed`, and `Unsupported` for a
-        source that is not staged or a target that is.
+        source that is not staged or a target that is, or that is internal.
         """
         merges: list[Record] = []
         ends: dict[str, int] = {}
@@ -256,6 +289,8 @@ class Segments:
         for target_name, source_name in pairs:
             target, source = self.data(target_name), self.find(source_name)
             if source.staged is None or target.staged is not None:
+                raise Unsupported
+            if target.kept is not None:
                 raise Unsupported
             if target.sealed:
                 raise Sealed
@@ -367,7 +402,12 @@ class Segments:
             case records.Seal():
                 segment.sealed = True
             case records.Truncate():
+                self._count(segment, -1)
                 segment.truncate(record.offset)
+                self._count(segment, 1)
+            case records.Keep():
+                if segment.kept is None:
+                    segment.kept = KeptData(segment.length)
             case records.Attribute():
                 before = segment.numbers
                 segment.set_attribute(record.attribute, record.value)
@@ -395,6 +435,9 @@ class Segments:
         if segment.staged is not None:
             segment.staged.add(bytes(record.data))
             self.staged_bytes += len(record.data)
+        elif segment.kept is not None:
+            segment.kept.add(bytes(record.data))
+            self.kept_bytes += len(record.data)
 
     def _create(self, record: records.Create, now: int) -> None:
         segment = Segment(record.segment, self.number)
@@ -425,6 +468,8 @@ class Segments:
 
     def _count(self, segment: Segment, times: int) -> None:
         self.numbers += times * segment.numbers
+        if segment.kept is not None:
+            self.kept_bytes += times * len(segment.kept.data)
         if segment.table is not None:
             self.table_bytes += times * segment.table.bytes
 
@@ -483,7 +528,7 @@ class Segments:
         if segment is not None:
             segment.readable = record.offset + len(record.data)
             segment.mark(record.offset, lsn)
-            if segment.staged is None:
+            if segment.staged is None and segment.kept is None:
                 yield Written(segment, record.offset, record.data)
 
     def _since(self, number: int, name: str) -> Segment | None:

@@ -91,6 +91,7 @@ class PravegaListener:
             message_bytes=limits.message_bytes,
             segments=options.segments,
             transaction_bytes=options.transaction_bytes,
+            internal_bytes=options.internal_bytes,
             table_bytes=options.table_bytes,
             numbers=options.numbers,
             writers=options.writers,

@@ -46,6 +46,7 @@ class PravegaService(Service):
             reader=self.history,
             recent_bytes=options.recent_bytes,
             writer_retention=options.writer_retention,
+            synchronizers_are_rows=options.synchronizers == "rows",
         )
         tokens = _revealed(options.tokens)
         self.controller = Controller(
@@ -126,6 +127,14 @@ class PravegaService(Service):
                     container.state.staged_bytes,
                     "gateway_pravega_staged_bytes",
                     card="in memory for them",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "internal_bytes",
+                    "State of reader groups and synchronizers, in memory.",
+                    container.state.kept_bytes,
+                    "gateway_pravega_internal_bytes",
+                    card="state of groups and synchronizers",
                     unit="bytes",
                 ),
                 Statistic(

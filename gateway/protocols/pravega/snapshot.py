@@ -25,13 +25,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.protocols.pravega.segment import Segment
+from gateway.protocols.pravega.segment import KeptData, Segment
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import Table
 
 __all__ = ["SnapshotWriter", "restore", "save"]
 
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)
+"""Version 1 had no internal segments."""
 _LENGTH = struct.Struct("<I")
 
 #: A step ends after so many segments, or with the segment that exceeds so many bytes.
@@ -61,6 +63,8 @@ class _Segment(msgspec.Struct, array_like=True):
     mark_offsets: bytes
     mark_lsns: bytes
     marked_at: int = 0
+    kept: tuple[int, bytes] | None = None
+    """Of an internal segment: where its data begins, and the data."""
 
 
 class _Head(msgspec.Struct, array_like=True, tag=0):
@@ -179,7 +183,7 @@ def restore(data: bytes) -> Segments:
     """The state that a snapshot has; raises `ValueError` for a broken one."""
     pieces = _pieces(data)
     head = next(pieces, None)
-    if not isinstance(head, _Head) or head.form != _FORMAT:
+    if not isinstance(head, _Head) or head.form not in _READABLE:
         raise ValueError("no Pravega snapshot, or one of a later version")
     state = Segments()
     state.number = state.durable = head.number
@@ -219,7 +223,11 @@ def _mark(state: Segments, marks: Iterable[tuple[int, str, int, int]]) -> None:
 
 def _is_large(segment: Segment) -> bool:
     """Whether the segment should be a piece of its own."""
-    return segment.table is not None or len(segment.writers) + len(segment.idle) > 100
+    return (
+        segment.table is not None
+        or segment.kept is not None
+        or len(segment.writers) + len(segment.idle) > 100
+    )
 
 
 def _saved(segment: Segment) -> _Segment:
@@ -246,6 +254,9 @@ def _saved(segment: Segment) -> _Segment:
         b"" if segment.mark_offsets is None else segment.mark_offsets.tobytes(),
         b"" if segment.mark_lsns is None else segment.mark_lsns.tobytes(),
         segment.marked_at,
+        None
+        if segment.kept is None
+        else (segment.kept.begin, bytes(segment.kept.data)),
     )
 
 
@@ -265,6 +276,8 @@ def _restored(saved: _Segment) -> Segment:
             table.put(version, [(key, value)])
         table.position = saved.table.position
     segment.marked_at = saved.marked_at
+    if saved.kept is not None:
+        segment.kept = KeptData(*saved.kept)
     if saved.mark_offsets:
         segment.mark_offsets, segment.mark_lsns = array("q"), array("q")
         segment.mark_offsets.frombytes(saved.mark_offsets)

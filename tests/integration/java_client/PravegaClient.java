@@ -2,12 +2,19 @@ import io.pravega.client.BatchClientFactory;
 import io.pravega.client.ByteStreamClientFactory;
 import io.pravega.client.ClientConfig;
 import io.pravega.client.EventStreamClientFactory;
+import io.pravega.client.SynchronizerClientFactory;
 import io.pravega.client.admin.ReaderGroupManager;
 import io.pravega.client.admin.StreamManager;
 import io.pravega.client.batch.SegmentIterator;
 import io.pravega.client.batch.SegmentRange;
 import io.pravega.client.byteStream.ByteStreamReader;
 import io.pravega.client.byteStream.ByteStreamWriter;
+import io.pravega.client.state.InitialUpdate;
+import io.pravega.client.state.Revision;
+import io.pravega.client.state.Revisioned;
+import io.pravega.client.state.StateSynchronizer;
+import io.pravega.client.state.SynchronizerConfig;
+import io.pravega.client.state.Update;
 import io.pravega.client.stream.Checkpoint;
 import io.pravega.client.stream.EventRead;
 import io.pravega.client.stream.EventStreamReader;
@@ -22,10 +29,12 @@ import io.pravega.client.stream.StreamConfiguration;
 import io.pravega.client.stream.StreamCut;
 import io.pravega.client.stream.Transaction;
 import io.pravega.client.stream.TransactionalEventStreamWriter;
+import io.pravega.client.stream.impl.JavaSerializer;
 import io.pravega.client.stream.impl.UTF8StringSerializer;
 import io.pravega.shared.security.auth.DefaultCredentials;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.Serializable;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -89,6 +98,7 @@ public final class PravegaClient implements AutoCloseable {
         case "batch" -> client.batch();
         case "cuts" -> client.cuts();
         case "killed" -> client.killed();
+        case "synchronizer" -> client.synchronizer();
         default -> throw new IllegalArgumentException(words[0]);
       }
     } catch (Throwable failed) {
@@ -412,6 +422,71 @@ public final class PravegaClient implements AutoCloseable {
       same(readers.take(written.size()), written);
     }
     System.out.println("events " + written.size());
+  }
+
+  /**
+   * A state that programs share: it is made unless it is there, then twenty are added to
+   * what it has.  Prints how many it had before.  A group's readers join as well.
+   */
+  private void synchronizer() throws Exception {
+    created("shared", 1);
+    created("t", 1);
+    try (var factory = SynchronizerClientFactory.withScope(SCOPE, config);
+        StateSynchronizer<Shared> shared =
+            factory.createStateSynchronizer(
+                "shared",
+                new JavaSerializer<Add>(),
+                new JavaSerializer<Begin>(),
+                SynchronizerConfig.builder().build())) {
+      shared.initialize(new Begin());
+      shared.fetchUpdates();
+      int before = shared.getState().sum;
+      for (int n = 0; n < 20; n++) {
+        StateSynchronizer.UpdateGenerator<Shared> add = (state, all) -> all.add(new Add());
+        shared.updateState(add);
+      }
+      check(shared.getState().sum == before + 20, "twenty were added");
+      System.out.println("had " + before);
+    }
+    write("t", List.of("event"));
+    group("g", "t");
+    same(read("g", 1, 1), List.of("event"));
+  }
+
+  private static final class Shared implements Revisioned, Serializable {
+    private final String stream;
+    private final Revision revision;
+    private final int sum;
+
+    private Shared(String stream, Revision revision, int sum) {
+      this.stream = stream;
+      this.revision = revision;
+      this.sum = sum;
+    }
+
+    @Override
+    public String getScopedStreamName() {
+      return stream;
+    }
+
+    @Override
+    public Revision getRevision() {
+      return revision;
+    }
+  }
+
+  private static final class Begin implements InitialUpdate<Shared>, Serializable {
+    @Override
+    public Shared create(String stream, Revision revision) {
+      return new Shared(stream, revision, 0);
+    }
+  }
+
+  private static final class Add implements Update<Shared>, Serializable {
+    @Override
+    public Shared applyTo(Shared old, Revision revision) {
+      return new Shared(old.stream, revision, old.sum + 1);
+    }
   }
 
   // -- how they do it -----------------------------------------------------------------

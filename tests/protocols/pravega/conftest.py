@@ -87,6 +87,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "control_messages": 1 << 14,
         "segments": 1000,
         "transaction_bytes": 1 << 20,
+        "internal_bytes": 1 << 20,
         "table_bytes": 1 << 20,
         "numbers": 1000,
         "writers": 100,

@@ -419,17 +419,18 @@ def test_35_conditional(store: Any, block: Block) -> None:
     """At the wrong length it fails and nothing else happens; then the right one."""
     peer = store.peer()
     peer.setup()
+    peer.ask(bare(block(b"0"), 0))
     assert peer.ask(ConditionalAppend(W, 1, 5, b"a", 7)) == [
         ConditionalCheckFailed(W, 1, 7)
     ]
-    assert peer.ask(ConditionalAppend(W, 1, 0, b"a", 8)) == [
-        DataAppended(W, 1, NEVER, 8, 9)
+    assert peer.ask(ConditionalAppend(W, 1, 9, b"a", 8)) == [
+        DataAppended(W, 1, 0, 8, 18)
     ]
-    assert peer.ask(ConditionalBlockEnd(W, 2, 9, b"raw bytes", 9)) == [
-        DataAppended(W, 2, 1, 9, 18)
+    assert peer.ask(ConditionalBlockEnd(W, 2, 18, b"raw bytes", 9)) == [
+        DataAppended(W, 2, 1, 9, 27)
     ]
-    assert content(store) == block(b"a") + b"raw bytes"
-    assert store.rows == [("s", b"a"), ("s", b"raw bytes")]
+    assert content(store) == block(b"0", b"a") + b"raw bytes"
+    assert store.rows == [("s", b"0"), ("s", b"a"), ("s", b"raw bytes")]
 
 
 def test_35_each_is_answered(store: Any, block: Block) -> None:

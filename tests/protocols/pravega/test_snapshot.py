@@ -200,10 +200,17 @@ def test_half_a_snapshot_is_none(model: Any, cut: int) -> None:
 def test_a_later_format(model: Any) -> None:
     """It is refused, not guessed at."""
     data = bytearray(snapshot.save(model.state))
-    assert data[4:7] == b"\x95\x00\x01"
-    data[6] = 2
+    assert data[4:7] == b"\x95\x00\x02"
+    data[6] = 3
     with pytest.raises(ValueError, match="later version"):
         snapshot.restore(bytes(data))
+
+
+def test_an_earlier_format(model: Any) -> None:
+    """One of a version before internal segments is read."""
+    data = bytearray(snapshot.save(model.state))
+    data[6] = 1
+    assert list(snapshot.restore(bytes(data)).segments) == ["s"]
 
 
 def test_connections_do_not_wait_for_it(store: Any) -> None:

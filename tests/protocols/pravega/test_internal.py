@@ -1,0 +1,223 @@
+"""Internal segments, of reader groups and state synchronizers: kept in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega import records, snapshot
+from gateway.protocols.pravega.segment import is_internal
+from gateway.protocols.pravega.segments import Segments
+from gateway.protocols.pravega.wire import (
+    AppendBlockEnd,
+    ConditionalAppend,
+    ConditionalBlockEnd,
+    DataAppended,
+    OperationUnsupported,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    DeleteSegment,
+    GetStreamSegmentInfo,
+    MergeSegments,
+    ReadSegment,
+    SegmentRead,
+    TruncateSegment,
+)
+
+GROUP = "sc/_RGbilling/0.#epoch.0"
+USERS = "sc/settings/0.#epoch.0"
+W = b"w" * 16
+Block = Callable[..., bytes]
+
+
+class NoFiles:
+    """Retention has deleted every file."""
+
+    first_lsn = 1 << 40
+
+    def read(self, *_: Any) -> Any:
+        raise AssertionError("nothing is read from files")
+
+
+def update(peer: Any, name: str, payload: bytes, at: int, number: int = 1) -> Any:
+    """A conditional append, as state synchronizers make them."""
+    [reply] = peer.ask(ConditionalAppend(W, number, at, payload, number))
+    assert reply.last_event == number
+    return reply
+
+
+def synchronizer(store: Any, name: str, updates: int) -> tuple[Any, bytes]:
+    """A peer that has made so many updates, and their bytes."""
+    peer = store.peer()
+    peer.ask(CreateSegment(1, name, 0, 0))
+    peer.setup(name)
+    whole = b""
+    for number in range(updates):
+        payload = b"update %d" % number
+        update(peer, name, payload, len(whole), number)
+        whole += len(payload).to_bytes(8) + payload
+    return peer, whole
+
+
+def read(peer: Any, name: str, offset: int = 0) -> bytes:
+    [reply] = peer.ask(ReadSegment(name, offset, 1 << 20, "", 1))
+    assert isinstance(reply, SegmentRead)
+    return reply.data
+
+
+def test_which_are_internal_by_their_names() -> None:
+    """Those of `_RG…` and `_MARK…` are; those of a user's stream, a transaction, are not."""
+    assert is_internal(GROUP)
+    assert is_internal("sc/_MARKorders/0.#epoch.0")
+    assert not is_internal("sc/orders/0.#epoch.0")
+    assert not is_internal("sc/_rg/0.#epoch.0")
+    assert not is_internal("_RG/orders/0.#epoch.0")
+    assert not is_internal(GROUP + "#transaction." + 32 * "0")
+
+
+@pytest.mark.parametrize("name", [GROUP, USERS])
+def test_updates_are_read_and_are_no_rows(store: Any, name: str) -> None:
+    """What a synchronizer wrote is read back; it has no lsn and is no row."""
+    peer, whole = synchronizer(store, name, 20)
+    assert read(peer, name) == whole
+    assert read(peer, name, 16) == whole[16:]
+    assert store.rows == []
+    assert store.container.state.kept_bytes == len(whole)
+
+
+@pytest.mark.parametrize("name", [GROUP, USERS])
+def test_nothing_expires(store: Any, make_store: Any, name: str) -> None:
+    """After retention has deleted every file, and a restart, from the journal or from a
+    snapshot, all of it is still there, from the first byte on.
+    """
+    _, whole = synchronizer(store, name, 20)
+    replayed = store.restarted().container.state
+    saved = snapshot.restore(snapshot.save(store.container.state))
+    for state in (replayed, saved):
+        again = make_store(state=state, reader=NoFiles(), recent_bytes=1)
+        peer = again.peer()
+        [info] = peer.ask(GetStreamSegmentInfo(1, name))
+        assert (info.start_offset, info.write_offset) == (0, len(whole))
+        assert read(peer, name) == whole
+        assert state.kept_bytes == len(whole)
+
+
+def test_truncated_and_deleted_it_takes_no_room(store: Any) -> None:
+    """A synchronizer that is compacted, and one that is deleted, give back their bytes."""
+    peer, whole = synchronizer(store, GROUP, 20)
+    peer.ask(TruncateSegment(1, GROUP, 34))
+    assert store.container.state.kept_bytes == len(whole) - 34
+    assert read(peer, GROUP, 34) == whole[34:]
+    saved = snapshot.restore(snapshot.save(store.container.state))
+    kept = saved.find(GROUP).kept
+    assert kept is not None
+    assert (kept.begin, bytes(kept.data)) == (34, whole[34:])
+    peer.ask(DeleteSegment(1, GROUP))
+    assert store.container.state.kept_bytes == 0
+
+
+def test_a_snapshot_while_it_is_truncated(store: Any) -> None:
+    """A snapshot has the state of one moment, whatever is truncated while it is made."""
+    peer, whole = synchronizer(store, USERS, 20)
+    state = store.container.state
+    writer = snapshot.SnapshotWriter(state)
+    peer.ask(TruncateSegment(1, USERS, 34))
+    while writer.step():
+        pass
+    kept = snapshot.restore(writer.finish()).find(USERS).kept
+    assert kept is not None
+    assert (kept.begin, bytes(kept.data)) == (0, whole)
+
+
+def test_events_first_are_events_for_ever(store: Any, block: Block) -> None:
+    """A stream that has events is a stream of events, whoever sends it an update; and a
+    byte stream is no synchronizer, though its appends are conditional.
+    """
+    peer = store.peer()
+    peer.setup()
+    peer.ask(AppendBlockEnd(W, 12, block(b"evnt"), 1, 1, 1))
+    update(peer, "s", b"more", 12, 2)
+    assert [payload for _, payload in store.rows] == [b"evnt", b"more"]
+    peer.ask(CreateSegment(1, "b", 0, 0))
+    peer.setup("b", b"x" * 16)
+    peer.ask(ConditionalBlockEnd(b"x" * 16, 1, 0, b"bytes", 1))
+    assert store.rows[-1] == ("b", b"bytes")
+    assert store.container.state.kept_bytes == 0
+
+
+def test_other_appends_to_it_are_kept_too(store: Any, block: Block) -> None:
+    """What is appended to it without a condition is part of it."""
+    peer, whole = synchronizer(store, USERS, 2)
+    more = block(b"unconditional")
+    [reply] = peer.ask(AppendBlockEnd(W, len(more), more, 1, 9, 1))
+    assert isinstance(reply, DataAppended)
+    assert read(peer, USERS) == whole + more
+    assert store.rows == []
+
+
+def test_updates_are_rows_for_who_wants_them(store: Any) -> None:
+    """With `synchronizers: rows` updates of a user's synchronizer are rows, too; the
+    state of reader groups never is.
+    """
+    store.container.state.synchronizers_are_rows = True
+    _, whole = synchronizer(store, USERS, 2)
+    synchronizer(store, GROUP, 2)
+    assert store.rows == [(USERS, b"update 0"), (USERS, b"update 1")]
+    kept = store.container.state.find(USERS).kept
+    assert bytes(kept.data) == whole
+
+
+def test_too_much_is_refused_at_the_append(make_store: Any) -> None:
+    """One that nobody truncates is refused at a quarter of the limit, by name, limit and
+    key; others go on; all together have the limit.
+    """
+    store = make_store(internal_bytes=400)
+    peer = store.peer()
+    peer.ask(CreateSegment(1, GROUP, 0, 0))
+    peer.setup(GROUP)
+    update(peer, GROUP, bytes(80), 0)
+    peer.send(ConditionalAppend(W, 2, 88, bytes(80), 2))
+    assert peer.refused == (
+        f"{GROUP!r}, of a reader group or synchronizer, has 176 bytes, and may have a "
+        "quarter of the limit, limit 400 (options.internal_bytes)"
+    )
+    for other in range(4):
+        peer = store.peer()
+        name = f"sc/_RG{other}/0.#epoch.0"
+        peer.ask(CreateSegment(1, name, 0, 0))
+        peer.setup(name)
+        peer.ask(ConditionalAppend(W, 1, 0, bytes(80), 1))
+    assert "440 bytes with an append to" in peer.refused
+    assert store.container.state.kept_bytes == 352
+
+
+def test_nothing_is_merged_into_it(store: Any, block: Block) -> None:
+    """Transactions are for events: into an internal segment none can be merged."""
+    peer, _ = synchronizer(store, USERS, 1)
+    name = USERS + "#transaction." + 32 * "0"
+    peer.ask(CreateSegment(1, name, 0, 0))
+    [reply] = peer.ask(MergeSegments(1, USERS, name, "", ()))
+    assert isinstance(reply, OperationUnsupported)
+
+
+def test_one_of_an_earlier_version(store: Any, block: Block) -> None:
+    """The state of a group that an earlier version stored as rows is read from there;
+    what is appended since is kept, and is all once that is truncated.
+    """
+    state = Segments()
+    old = block(b"old")
+    for body in (
+        records.pack(1, [records.Create(GROUP)]),
+        records.pack(2, [records.Append(GROUP, 0, W, 1, 1, 1, memoryview(old))]),
+    ):
+        list(state.replay(body, 1, 0))
+    segment = state.find(GROUP)
+    assert segment.kept is None
+    assert segment.lsn_near(0) == 1
+    change = state.append(GROUP, W, 2, block(b"new"), 0, claimed=1, last=1)
+    assert change.count == 0
+    assert segment.kept is not None
+    assert (segment.kept.begin, bytes(segment.kept.data)) == (len(old), block(b"new"))
