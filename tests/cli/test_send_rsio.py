@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from gateway import cli
-
 Listen = Callable[..., Any]
 Run = Callable[..., Any]
 
@@ -33,7 +31,7 @@ def test_at_least_once(listen: Listen, send: Run) -> None:
 
 
 def test_another_run_with_the_same_token(listen: Listen, send: Run) -> None:
-    """It is the same sender to the gateway, and comes behind what that has sent."""
+    """What one run has sent is stored beside what another has."""
     gate = listen("rsio", tokens={"meter": "s3cret"})
     for line in ("one", "two"):
         run = send("rsio", gate.address, "--stdin", "--token", "s3cret", stdin=line)
@@ -65,13 +63,15 @@ def test_too_long_for_its_place(listen: Listen, send: Run) -> None:
     assert "does not fit --packed 20" in run.stderr
 
 
-def test_one_name_for_all(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A token is one sender; two connections of it would fight."""
-    words = ["send", "rsio", "gw:1", "--token", "t", "--connections", "2"]
-    assert cli.main(words) == 2
-    assert "--connections needs a name for each" in capsys.readouterr().err
+def test_one_token_for_all(listen: Listen, send: Run) -> None:
+    """Each connection has a name of its own among those with the token."""
+    gate = listen("rsio", tokens={"meter": "s3cret"}, reads=4)
+    run = send(
+        "rsio", gate.address, "--generate", "300", "--token", "s3cret",
+        "--connections", "3",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert len(gate.ids) == len(set(gate.ids)) == 300
 
 
 def test_trouble_is_no_trick_on_a_terminal(

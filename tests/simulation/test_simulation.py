@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.protocols.rsio.offsets import Offsets
 from gateway.store.journal import log
 from gateway.store.spool import publisher
 from gateway.store.spool.catalog import Catalog
@@ -87,6 +88,15 @@ def number_from_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log.Log, "__attrs_post_init__", begin)
 
 
+def forget_who_began(patch: pytest.MonkeyPatch) -> None:
+    original = Offsets.claim
+
+    def claim(self: Any, *what: Any, named: bool = False, **_: Any) -> Any:
+        return original(self, *what, named=named)
+
+    patch.setattr(Offsets, "claim", claim)
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
@@ -95,6 +105,7 @@ def number_from_one(patch: pytest.MonkeyPatch) -> None:
         forget_the_catalog,
         publish_again,
         number_from_one,
+        forget_who_began,
     ],
 )
 def test_what_breaks_a_promise_is_found(

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from gateway.protocol import Command, Context, Port, Protocol, Sender, Service, Settings
+from gateway.protocol import (
+    Command,
+    Context,
+    Port,
+    Protocol,
+    Sender,
+    Service,
+    Settings,
+    Statistic,
+    Statistics,
+)
 
 if TYPE_CHECKING:
     from gateway.config.model import Listener
@@ -87,6 +97,31 @@ class _Service(Service):
             alpn=[ALPN],
             subprotocols=[SUBPROTOCOL],
             mixed=True,
+        )
+
+    def statistics(self) -> Iterator[Statistics]:
+        """Figures of the named senders."""
+        offsets = self._offsets
+        yield Statistics(
+            "rsio",
+            "RS.io, senders",
+            [
+                Statistic(
+                    "names",
+                    "Names of senders' publishers that are remembered.",
+                    offsets.names,
+                    "gateway_rsio_names",
+                    card="names",
+                ),
+                Statistic(
+                    "fenced",
+                    "Senders refused because another instance of their name began.",
+                    offsets.fenced,
+                    "gateway_rsio_fenced_total",
+                    card="fenced senders",
+                    counter=True,
+                ),
+            ],
         )
 
 

@@ -51,9 +51,12 @@ class Credit:
 
     So the publisher knows: durable >= all demand it ever got - the first demand.
     Invariant: durable <= arrived <= granted = window + acknowledged.
+
+    A publisher that knows extension 2 is told what is durable apart from that, so that
+    it hears of it also while nothing more can be requested.
     """
 
-    __slots__ = ("acknowledged", "arrived", "durable", "window")
+    __slots__ = ("acknowledged", "arrived", "durable", "told", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -62,6 +65,8 @@ class Credit:
         self.durable = 0
         self.acknowledged = 0
         """Durable, and requested again: the publisher knows."""
+        self.told = 0
+        """Durable, and the publisher was told so (extension 2)."""
 
     @property
     def due(self) -> bool:
@@ -71,8 +76,21 @@ class Credit:
         element would cost more than the elements.  Yes if all that arrived is durable:
         a publisher that sends nothing more must not wait for its acknowledgement.
         """
-        owed = self.durable - self.acknowledged
+        return self._due(self.acknowledged)
+
+    @property
+    def untold(self) -> bool:
+        """Whether to tell now what is durable; likewise."""
+        return self._due(self.told)
+
+    def _due(self, known: int) -> bool:
+        owed = self.durable - known
         return owed > 0 and (owed * 2 >= self.window or self.durable == self.arrived)
+
+    def tell(self) -> int:
+        """How many elements are durable; they count as told."""
+        self.told = self.durable
+        return self.durable
 
     def grant(self) -> int:
         """How many elements to request now; they count as requested."""

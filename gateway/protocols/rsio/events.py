@@ -2,10 +2,16 @@
 
     body   = u8 format (1 or 2), varint message_bytes, String content type,
              varint number of streams, streams, messages; in format 2 they are zlib
-    stream = varint Id, varint element size, varint first, varint count, varint 1 if
-             its numbers go on from those of earlier streams, String name
+    stream = varint Id, varint element size, varint first, varint count, varint
+             resumed, String name
+    resumed = 0; 1 if its numbers go on from those of earlier streams of its sender;
+             2 if they do and its sender is known by token and name together
     messages = onNext and onNextPacked as they came, of all streams, in their order;
              an element that came in parts is one onNext
+
+    body   = u8 format (3), varint resumed, varint number, bytes instance, String name:
+             no events; from here on this life of the sender publishes, and no earlier
+             one (`offsets`)
 
 Elements are stored as the network brought them, and what those of one read have in
 common is stored once.  Those that came in blocks are compressed again, because a block
@@ -31,9 +37,10 @@ from gateway.protocols.rsio.messages import Code
 from gateway.protocols.rsio.wire import read_varint
 from gateway.protocols.varint import varint
 
-__all__ = ["Part", "decode", "pack", "parts"]
+__all__ = ["NAMED", "RESUMED", "Life", "Part", "decode", "life", "pack", "parts"]
 
-_PLAIN, _PACKED = 1, 2
+_PLAIN, _PACKED, _LIFE = 1, 2, 3
+RESUMED, NAMED = 1, 2
 _SMALL = 512
 """Messages of fewer bytes are not worth compressing."""
 _DENSE = 32
@@ -55,7 +62,38 @@ class Part:
     """Number of the first element."""
     count: int
     resumed: int
-    """1: the numbers are the publisher's own, across connections (extension 2)."""
+    """Not 0: the numbers are the publisher's own, across connections (extension 2);
+    `NAMED`: it is known by token and name together (extension 7)."""
+
+
+@dataclass(slots=True, frozen=True)
+class Life:
+    """A life of a sender begins: what it is journalled as."""
+
+    publisher: str
+    resumed: int
+    """As in `Part`."""
+    number: int
+    """Of all such records of a gateway, in their order."""
+    instance: bytes
+    """Empty: a sender that does not say which life it is in."""
+
+    def packed(self) -> bytes:
+        """The body of a batch without events."""
+        head = (_LIFE, self.resumed, self.number, len(self.instance))
+        name = _string(self.publisher)
+        return b"".join([*map(varint, head), self.instance, name])
+
+
+def life(body: bytes) -> Life | None:
+    """The record in a batch's body; None if it has elements."""
+    if body[0] != _LIFE:
+        return None
+    resumed, at = read_varint(body, 1)
+    number, at = read_varint(body, at)
+    size, at = read_varint(body, at)
+    name, _ = _read_string(body, at + size)
+    return Life(name, resumed, number, body[at : at + size])
 
 
 def pack(
@@ -94,11 +132,13 @@ def _compressed(messages: bytes) -> bytes:
 
 def parts(body: bytes) -> list[Part]:
     """The streams of a batch, without decoding their elements."""
-    return _head(body)[2]
+    return [] if body[0] == _LIFE else _head(body)[2]
 
 
 def decode(body: bytes) -> Rows:
-    """The events of a batch; never fails on a body that `pack` made."""
+    """The events of a batch; never fails on a body that was made here."""
+    if body[0] == _LIFE:
+        return Rows([])
     message_bytes, content_type, table, at = _head(body)
     if body[0] == _PACKED:
         body, at = isal_zlib.decompress(memoryview(body)[at:]), 0

@@ -3,7 +3,8 @@
 A publisher is asked for `options.window` elements at first, and for k more when k more
 are durable.  So demand is the acknowledgement: the publisher knows without any other
 message that all but the last window of what was requested is on disk.  While the
-journal is full no demand is given, which bounds what arrives: nobody is paused for it.
+journal is full no demand is given, which bounds what arrives: nobody is paused for it;
+a publisher that knows extension 2 still hears what is durable.
 
 The elements of one read, of all streams, are one batch.  If all are of a fixed size,
 each stream has a batch of its own, because its elements are then one block of rows.
@@ -19,15 +20,16 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
-from gateway.interfaces import Connection, Journal
+from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import Credit
 from gateway.protocols.rsio.limits import Limits
-from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.offsets import Claim, Key, Offsets
+from gateway.protocols.rsio.messages import FENCED, Extension
+from gateway.protocols.rsio.offsets import Claim, Fenced, Key, Offsets
 from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.session import Session
+from gateway.protocols.rsio.signals import Announced
 from gateway.protocols.rsio.streams import Consumed
 
 __all__ = ["Ingest", "Listener"]
@@ -59,18 +61,14 @@ class _Intake:
         self.credit = Credit(window)
         self.claim = claim
 
-    @property
-    def stored(self) -> int:
-        """How many of the publisher's elements are durable."""
-        return self.stream.offset + self.credit.durable
-
 
 @define(eq=False)
 class Ingest:
     """Submits the elements of one connection to the journal.
 
     *flush* writes what the session has queued; *acknowledged* is called when a
-    batch is durable and its demand was given, *lost* when one can not be stored.
+    batch is durable and its demand was given, *lost* when one can not be stored,
+    *refuse* when another connection publishes under the name of this one.
     """
 
     _listener: Listener
@@ -79,6 +77,7 @@ class Ingest:
     _flush: Callable[[], None]
     _acknowledged: Callable[[], None]
     _lost: Callable[[Failure], None]
+    _refuse: Callable[[Refusal], None]
     _intakes: dict[Consumed, _Intake] = field(factory=dict, init=False)
     _claims: dict[Claim, Consumed | None] = field(factory=dict, init=False)
     _arrived: list[Run] = field(factory=list, init=False)
@@ -100,32 +99,81 @@ class Ingest:
         """Batches that were submitted and are not durable yet."""
         return len(self._submitted)
 
-    def subscribe(self, publisher: str) -> None:
-        """Subscribe to the peer's *publisher*.
+    def subscribe(self, publisher: str, announced: Announced | None = None) -> None:
+        """Subscribe to the peer's *publisher*, which it may have *announced*.
 
         A peer that has a name and knows extension 2 resumes behind what is stored of
         it; that is known only when none of its elements is on the way to the disk.
+
+        Raises `Refusal` if a later life of the peer publishes it, or this one does.
         """
-        key = Key.of(self._connection.origin, publisher)
+        named = announced is not None
+        if named and publisher in self._publishers:
+            raise Refusal(f"announce of {publisher!r}, which is announced")
+        key = Key.of(self._connection.origin, publisher, named=named)
         claim = None
         if key is not None and Extension.OFFSETS in self._session.extensions:
-            claim = self._listener.offsets.claim(key, self._ready, self._evicted)
+            try:
+                claim = self._listener.offsets.claim(
+                    key,
+                    self._ready,
+                    self._evicted,
+                    instance=announced.instance if announced else b"",
+                    resumed=announced is not None and announced.resumed,
+                    named=named,
+                )
+            except Fenced as why:
+                raise Refusal(f"{FENCED} {why}") from None
         if claim is None:
             self._begin(publisher, None, None)
         else:
             self._claims[claim] = None
             claim.begin()
 
+    @property
+    def _publishers(self) -> set[str]:
+        """Those that are subscribed to, or will be."""
+        waiting = {claim.key.publisher for claim in self._claims}
+        return waiting | {stream.publisher for stream in self._intakes}
+
     def _ready(self, claim: Claim, stored: int) -> None:
-        self._claims[claim] = self._begin(claim.key.publisher, stored, claim)
-        self._flush()
+        """Nothing is on its way to the disk: begin, when the journal knows of it."""
+        life = claim.life()
+        if life is None:
+            self._resume(claim, stored)
+            return
+        batch = Batch(self._connection.origin, self._now(), 0, life.packed(), 0)
+
+        def began(_: Stored) -> None:
+            claim.began(life)
+            self._resume(claim, stored)
+
+        def failed(why: Failure) -> None:
+            claim.began(None)
+            if claim in self._claims:
+                self._lost(why)
+
+        self._listener.journal.submit(batch).addCallbacks(began, failed)
+
+    def _resume(self, claim: Claim, stored: int) -> None:
+        if claim in self._claims:  # nobody else came meanwhile
+            self._claims[claim] = self._begin(claim.key.publisher, stored, claim)
+            self._flush()
 
     def _evicted(self, claim: Claim) -> None:
         stream = self._claims.pop(claim)
         if stream is not None:
             self._intakes.pop(stream, None)
+        if claim.fenced:
+            self._refuse(Refusal(f"{FENCED} another instance publishes {claim.key}"))
+        elif stream is None:
+            self._refuse(Refusal(f"E409 another connection publishes {claim.key}"))
+        else:
             self._session.consumer.cancel(stream)
             self._flush()
+
+    def _now(self) -> int:
+        return int(self._listener.clock.seconds() * 1_000_000)
 
     def _begin(
         self, publisher: str, offset: int | None, claim: Claim | None
@@ -181,7 +229,7 @@ class Ingest:
         )
         batch = Batch(
             origin=self._connection.origin,
-            received_at=int(listener.clock.seconds() * 1_000_000),
+            received_at=self._now(),
             count=sum(found.values()),
             body=body,
             payload_bytes=octets,
@@ -230,13 +278,17 @@ class Ingest:
         self.unacknowledged -= len(batch.body) + _BATCH_BYTES
 
     def _grant(self, intake: _Intake) -> None:
-        """Request as much as became durable, if it is time, and the journal has room."""
-        if intake.stream not in self._intakes or not intake.credit.due:
+        """Tell what became durable, and request as much if the journal has room."""
+        stream, credit = intake.stream, intake.credit
+        if stream not in self._intakes:
             return
-        if intake.claim is not None:
-            self._session.consumer.stored(intake.stream, intake.stored)
+        consumer = self._session.consumer
+        if credit.untold and Extension.OFFSETS in self._session.extensions:
+            consumer.stored(stream, stream.offset + credit.tell())
+        if not credit.due:
+            return
         if not self._listener.journal.full:
-            self._session.consumer.request(intake.stream, intake.credit.grant())
+            consumer.request(stream, credit.grant())
         elif not self._waits_for_room:
             self._waits_for_room = True
             self._listener.journal.when_room().addCallback(self._has_room)
@@ -293,6 +345,6 @@ def _part(intake: _Intake, count: int) -> events.Part:
         size=stream.size,
         first=stream.offset + intake.credit.arrived + 1,
         count=count,
-        resumed=int(intake.claim is not None),
+        resumed=0 if intake.claim is None else intake.claim.resumed,
         publisher=stream.publisher,
     )

@@ -5,7 +5,7 @@
     publisher   -> onSubscribe, onNext, onComplete, onError,
                    onNextPacked, onNextPart, onNextLastPart
     extensions  -> ping, pong, subscribeFrom, stored, token,
-                   compress, compressAck, block
+                   compress, compressAck, block, announce
 
 A class declares the fields of its message in the order of the wire, and how each is
 written; `wire` encodes and parses them all from these declarations.
@@ -26,8 +26,10 @@ __all__ = [
     "ALPN",
     "CORE",
     "EXTENSION",
+    "FENCED",
     "SUBPROTOCOL",
     "VERSION",
+    "Announce",
     "Cancel",
     "ClientHello",
     "Code",
@@ -54,6 +56,9 @@ __all__ = [
 ]
 
 VERSION = 0
+
+FENCED = "E412"
+"""How the reason begins with which a sender is refused whose name another one has."""
 
 ALPN = b"rsio/0"
 """The protocol's name in TLS."""
@@ -87,10 +92,11 @@ class Code(IntEnum):
     COMPRESS = 0x45
     COMPRESS_ACK = 0x46
     BLOCK = 0x47
+    ANNOUNCE = 0x48
 
 
 class Extension(IntEnum):
-    """An extension is in use if both hellos list it."""
+    """An extension is in use if both hellos list it; 7 only if 2 is in use, too."""
 
     KEEPALIVE = 1
     OFFSETS = 2
@@ -98,6 +104,7 @@ class Extension(IntEnum):
     AUTH = 4
     CODES = 5
     COMPRESSION = 6
+    INSTANCES = 7
 
 
 #: Types that are legal on every connection, once both hellos were exchanged.
@@ -113,6 +120,7 @@ EXTENSION: dict[Extension, frozenset[Code]] = {
     Extension.OFFSETS: frozenset({Code.SUBSCRIBE_FROM, Code.STORED}),
     Extension.AUTH: frozenset({Code.TOKEN}),
     Extension.COMPRESSION: frozenset({Code.COMPRESS, Code.COMPRESS_ACK, Code.BLOCK}),
+    Extension.INSTANCES: frozenset({Code.ANNOUNCE}),
 }
 
 
@@ -293,8 +301,19 @@ class CompressAck(_Message, frozen=True):
     algorithm: _Varint
 
 
+class Announce(_Message, frozen=True):
+    """The client publishes *publisher* in this life of it (extension 7)."""
+
+    code = Code.ANNOUNCE
+    publisher: _Name
+    instance: _Short
+    """Octets that no other life has; none: it does not say."""
+    resumed: _Varint
+    """1: it was asked to resume in this life before; else 0."""
+
+
 Message: TypeAlias = (
     ClientHello | ServerHello | Goodbye | GoodbyeAck | Subscribe | Request | Cancel
     | OnSubscribe | OnComplete | OnError | OnNextPart | OnNextLastPart
-    | Ping | Pong | SubscribeFrom | Stored | Token | Compress | CompressAck
+    | Ping | Pong | SubscribeFrom | Stored | Token | Compress | CompressAck | Announce
 )  # fmt: skip

@@ -7,12 +7,18 @@ numbers continue.  This is exact because
 - a new stream begins only when no element of the last one is on its way to the disk,
 - the numbers are in the journal, with the elements: `replay` reads them back.
 
+Two programs with one name would take each other's progress for their own.  So a sender
+says which life of it this is (extension 7), an *instance*: the one that began last has
+the name, and an earlier one that comes back is refused.  That a life begins is in the
+journal before it is asked to resume, so that it is still the last one after a restart.
+
 If a batch can not be stored, the ones submitted after it are not counted, even if they
 are stored: their elements come again, as doubles, rather than be lost.
 
 A proved name (`options.tokens`, a certificate) and an unproved one are never the same
-sender, even if they are spelled alike.  Whoever may connect can send any number of
-unproved names, so only the latest of those are remembered.
+sender, even if they are spelled alike.  Who has a token may also say a name (extension
+7): the two together are one sender.  Said names may be any number, so only the latest
+are remembered: of those without a token, and of those with each token.
 """
 
 from __future__ import annotations
@@ -21,21 +27,23 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 import msgspec
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 
 from gateway.event import Origin, Stored
 from gateway.protocols.rsio import events
 
-__all__ = ["SOURCE", "Claim", "Key", "Offsets"]
+__all__ = ["SOURCE", "Claim", "Fenced", "Key", "Offsets"]
 
 PROTOCOL = "rsio"
 
 SOURCE = "source"
-"""The attribute of an event's origin that holds an unproved name."""
+"""The attribute of an event's origin that holds a name that was said."""
 
 _UNPROVED = 1 << 17
 """Each costs 400 bytes, and the reactor some time in every snapshot."""
+_OF_TOKEN = 1 << 14
+"""Names said with one token."""
 
 Ready: TypeAlias = "Callable[[Claim, int], None]"
 Evicted: TypeAlias = "Callable[[Claim], None]"
@@ -47,14 +55,34 @@ class Key(NamedTuple):
     source: str
     publisher: str
     proved: bool = False
+    name: str = ""
+    """What a sender of a proved source calls itself, if that is part of who it is."""
 
     @classmethod
-    def of(cls, origin: Origin, publisher: str) -> Key | None:
-        """The key of a sender's publisher; None if the sender has no name."""
+    def of(cls, origin: Origin, publisher: str, *, named: bool = False) -> Key | None:
+        """The key of a sender's publisher; None if the sender has no name.
+
+        *named*: what it calls itself counts beside what it proved (extension 7).
+        """
+        said = origin.attributes.get(SOURCE, "")
         if origin.principal:
-            return cls(origin.principal, publisher, proved=True)
-        said = origin.attributes.get(SOURCE)
+            name = said if named else ""
+            return cls(origin.principal, publisher, proved=True, name=name)
         return cls(said, publisher) if said else None
+
+    @property
+    def limited(self) -> str | None:
+        """Whose names share a limit: the token's; "" without one; None: no limit."""
+        if self.proved:
+            return self.source if self.name else None
+        return ""
+
+    def __str__(self) -> str:
+        return f"{self.publisher!r} of {self.name or self.source!r}"
+
+
+class Fenced(Exception):
+    """Another life of the sender began later: this one may not publish."""
 
 
 @define(eq=False)
@@ -62,9 +90,14 @@ class Claim:
     """One stream's exclusive right to publish under a key."""
 
     key: Key
+    resumed: int
+    """What its elements are journalled as: `Part.resumed`."""
     _progress: _Progress
+    _offsets: Offsets
     _ready: Ready
     _evicted: Evicted
+    fenced: bool = field(default=False, init=False)
+    """A later life of its sender has the name."""
 
     def begin(self) -> None:
         """Call *ready* when no element is on its way to the disk: now, or later."""
@@ -76,6 +109,22 @@ class Claim:
     def start(self, stored: int) -> None:
         """Resume behind the first *stored* elements."""
         self._ready(self, stored)
+
+    def life(self) -> events.Life | None:
+        """What must be in the journal before the stream begins; None: it is."""
+        progress = self._progress
+        if progress.instance == progress.recorded and not progress.recording:
+            return None
+        progress.recording += 1
+        number = self._offsets.next_life()
+        instance = progress.instance or b""
+        return events.Life(self.key.publisher, self.resumed, number, instance)
+
+    def began(self, life: events.Life | None) -> None:
+        """*life* is in the journal; None: it could not be stored."""
+        self._progress.recording -= 1
+        if life is not None:
+            self._progress.record(life)
 
     def submitted(self, count: int) -> None:
         """*count* elements are on their way to the disk."""
@@ -107,18 +156,22 @@ class Claim:
         if self._progress.claim is self:
             self._progress.claim = None
 
-    def evict(self) -> None:
-        """A newer stream takes over."""
+    def evict(self, *, fenced: bool) -> None:
+        """A newer stream takes over; *fenced*: of a later life."""
+        self.fenced = fenced
         self.release()
         self._evicted(self)
 
 
 class _Progress:
-    """How far one key is."""
+    """How far one key is, and which life of its sender has it."""
 
-    __slots__ = ("broken", "claim", "durable", "pending", "waiting")
+    __slots__ = ("broken", "claim", "durable", "instance", "number", "pending",
+                 "recorded", "recording", "waiting")  # fmt: skip
 
-    def __init__(self, durable: int) -> None:
+    def __init__(
+        self, durable: int, instance: bytes | None = None, number: int = 0
+    ) -> None:
         self.durable = durable
         self.pending = 0
         """Elements on their way to the disk."""
@@ -127,70 +180,136 @@ class _Progress:
         self.claim: Claim | None = None
         self.waiting = False
         """The claim has begun, and starts when nothing is pending."""
+        self.instance = instance
+        """Of the life that has the name; None: no sender ever said one."""
+        self.recorded = instance
+        """The one that is in the journal, …"""
+        self.number = number
+        """… and the number of that record."""
+        self.recording = 0
+        """Records on their way to the journal."""
 
     def start(self) -> None:
         if self.waiting and self.claim is not None:
             self.waiting = False
             self.claim.start(self.durable)
 
+    def record(self, life: events.Life) -> None:
+        if life.number > self.number:
+            self.recorded, self.number = life.instance, life.number
+
+    @property
+    def new(self) -> bool:
+        return not (self.durable or self.pending) and self.instance is None
+
 
 class Offsets:
     """The progress of all named senders."""
 
     def __init__(
-        self, known: Iterable[tuple[Key, int]] = (), *, most: int = _UNPROVED
+        self,
+        known: Iterable[tuple[Key, int]] = (),
+        *,
+        most: int = _UNPROVED,
+        most_of_token: int = _OF_TOKEN,
     ) -> None:
-        """At most *most* unproved names are remembered.  A further one replaces the
-        oldest that is not connected; if all are connected, it can not resume.
+        """At most *most* unproved names are remembered, and *most_of_token* said with
+        each token.  A further one replaces the oldest that is not connected; if all are
+        connected, it can not resume.
         """
         self._most = most
-        self._load((Key(*key), durable) for key, durable in known)
+        self._most_of_token = most_of_token
+        self._number = 0
+        self.fenced = 0
+        """Streams ended or refused because a later life of their sender began."""
+        self._load((Key(*key), _Progress(durable)) for key, durable in known)
 
-    def _load(self, known: Iterable[tuple[Key, int]]) -> None:
-        self._known = {key: _Progress(durable) for key, durable in known}
-        """Oldest first, by the time of the latest claim."""
-        self._unproved = sum(not key.proved for key in self._known)
+    def _load(self, known: Iterable[tuple[Key, _Progress]]) -> None:
+        self._known: dict[Key, _Progress] = {}
+        self._limited: dict[str, dict[Key, None]] = {}
+        """Keys whose number is limited, by what they share the limit with; oldest
+        first, by the time of the latest claim."""
+        for key, progress in known:
+            self._put(key, progress)
 
-    def claim(self, key: Key, ready: Ready, evicted: Evicted) -> Claim | None:
-        """The right to publish under *key*; None if there are too many unproved names.
+    def claim(
+        self,
+        key: Key,
+        ready: Ready,
+        evicted: Evicted,
+        *,
+        instance: bytes = b"",
+        resumed: bool = False,
+        named: bool = False,
+    ) -> Claim | None:
+        """The right to publish under *key*; None if there are too many names.
 
         After `begin`, *ready* is called with the number of stored elements.  *evicted*
-        is called if another stream claims the same key.
+        is called if another stream claims the same key.  *instance* is that of the
+        sender's life, if it says; *resumed*: in this life it was asked to resume before.
+
+        Raises `Fenced` if another life has the name since.
         """
-        progress = self._known.pop(key, None)
+        progress = self._known.get(key)
         if progress is None:
-            if not key.proved and self._unproved >= self._most and not self._forget():
+            if not self._has_place(key):
                 return None
             progress = _Progress(0)
-            self._unproved += not key.proved
-        self._known[key] = progress
+        if resumed and not progress.new and progress.instance != instance:
+            self.fenced += 1
+            raise Fenced(f"another instance publishes {key}")
+        self._put(key, progress)
+        fenced = bool(instance) and progress.instance != instance
+        if instance or progress.instance is not None:
+            progress.instance = instance
         if progress.claim is not None:
-            progress.claim.evict()
-        claim = progress.claim = Claim(key, progress, ready, evicted)
+            self.fenced += fenced
+            progress.claim.evict(fenced=fenced)
+        kind = events.NAMED if named else events.RESUMED
+        claim = progress.claim = Claim(key, kind, progress, self, ready, evicted)
         return claim
+
+    def next_life(self) -> int:
+        """The number of the next record."""
+        self._number += 1
+        return self._number
 
     @property
     def known(self) -> list[tuple[Key, int]]:
         """The number of durable elements of each key that has any."""
         return [(key, one.durable) for key, one in self._known.items() if one.durable]
 
+    @property
+    def names(self) -> int:
+        """How many keys are remembered."""
+        return len(self._known)
+
     # -- implements `interfaces.Memory` ------------------------------------------
 
     def restore(self, data: bytes) -> None:
-        """Load a snapshot; raises msgspec.DecodeError."""
-        known = msgspec.msgpack.decode(data, type=list[tuple[str, str, bool, int]])
+        """Load a snapshot, in this form or the one before; raises msgspec.DecodeError."""
+        try:
+            rows = msgspec.msgpack.decode(data, type=_Snapshot)
+        except msgspec.ValidationError:  # before there were instances
+            old = msgspec.msgpack.decode(data, type=list[tuple[str, str, bool, int]])
+            rows = _Snapshot(0, [(*each, "", None, 0) for each in old])
+        self._number = rows.number
         self._load(
-            (Key(source, publisher, proved), durable)
-            for source, publisher, proved, durable in known
+            (Key(source, publisher, proved, name), _Progress(durable, instance, number))
+            for source, publisher, proved, durable, name, instance, number in rows.senders
         )
 
     def replay(self, stored: Stored) -> None:
         """Count a batch that is in the journal; called in the order of the journal."""
-        origin = stored.batch.origin
+        origin, body = stored.batch.origin, stored.batch.body
         if origin.protocol != PROTOCOL or Key.of(origin, "") is None:
             return
-        for part in events.parts(stored.batch.body):
-            key = Key.of(origin, part.publisher)
+        life = events.life(body)
+        if life is not None:
+            self._learn_life(origin, life)
+            return
+        for part in events.parts(body):
+            key = Key.of(origin, part.publisher, named=part.resumed == events.NAMED)
             if part.resumed and key is not None:
                 self._learn(key, part.first, part.count)
 
@@ -202,23 +321,63 @@ class Offsets:
 
     def snapshot(self) -> Deferred[bytes]:
         """All progress, as bytes for `restore`."""
-        return succeed(msgspec.msgpack.encode([(*key, n) for key, n in self.known]))
+        rows = [
+            (key.source, key.publisher, key.proved, one.durable, key.name,
+             one.recorded, one.number)
+            for key, one in self._known.items()
+            if one.durable or one.recorded is not None
+        ]  # fmt: skip
+        return succeed(msgspec.msgpack.encode(_Snapshot(self._number, rows)))
 
     def _learn(self, key: Key, first: int, count: int) -> None:
         last = first + count - 1
-        progress = self._known.pop(key, None)
+        progress = self._known.get(key)
         if progress is None:
             progress = _Progress(last)
-            self._unproved += not key.proved
         elif first <= progress.durable + 1:
             progress.durable = max(progress.durable, last)
-        self._known[key] = progress
+        self._put(key, progress)
 
-    def _forget(self) -> bool:
-        """Forget the oldest unproved name that is not connected; False if there is none."""
-        for key, one in self._known.items():
-            if not (key.proved or one.pending or one.claim):
-                del self._known[key]
-                self._unproved -= 1
+    def _learn_life(self, origin: Origin, life: events.Life) -> None:
+        key = Key.of(origin, life.publisher, named=life.resumed == events.NAMED)
+        self._number = max(self._number, life.number)
+        if key is not None:
+            progress = self._known.get(key) or _Progress(0)
+            progress.record(life)
+            progress.instance = progress.recorded
+            self._put(key, progress)
+
+    def _put(self, key: Key, progress: _Progress) -> None:
+        """Remember it as the latest."""
+        self._known.pop(key, None)
+        self._known[key] = progress
+        if (group := key.limited) is not None:
+            keys = self._limited.setdefault(group, {})
+            keys.pop(key, None)
+            keys[key] = None
+
+    def _has_place(self, key: Key) -> bool:
+        """Whether there is a place for a new key; forgets the oldest that is not
+        connected, if it must.
+        """
+        if (group := key.limited) is None:
+            return True
+        keys = self._limited.get(group, {})
+        if len(keys) < (self._most_of_token if group else self._most):
+            return True
+        for old in keys:
+            one = self._known[old]
+            if not (one.pending or one.claim):
+                del self._known[old], keys[old]
                 return True
         return False
+
+
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    """The state file, in its second form; the first was a list of the first four
+    columns of `senders`.
+    """
+
+    number: int
+    senders: list[tuple[str, str, bool, int, str, bytes | None, int]]
+    """Source, publisher, proved, durable, name, instance, number of its record."""

@@ -24,11 +24,6 @@ class Sending(Feeding):
     """One run."""
 
     def __init__(self, args: Namespace) -> None:
-        if args.connections > 1 and (args.token or args.cert):
-            raise WrongUse(
-                "--connections needs a name for each, and with --token or --cert the "
-                "gateway gives them all the same"
-            )
         super().__init__(args, meters, size=_LOT, lots=_LOTS)
         unique = random.SystemRandom().getrandbits(48)
         self._name = args.name or f"send-{unique:012x}"

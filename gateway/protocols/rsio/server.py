@@ -29,6 +29,7 @@ from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.publishing import Publishing
 from gateway.protocols.rsio.session import Session, State
 from gateway.protocols.rsio.signals import (
+    Announced,
     Cancelled,
     DemandAdded,
     GoodbyeReceived,
@@ -53,6 +54,7 @@ not read.  A publisher has no more on its way unless commits fail or take long."
 _GROWTH_KIB = 64
 """KiB that blocks may take on disk, at once, beyond a small multiple of what was sent."""
 _STOPPING = "E503 stopping"
+_COSTLY = frozenset((SubscribeReceived, Announced))
 
 
 class RsioListener:
@@ -96,7 +98,7 @@ class RsioListener:
         if self.options.tokens or self.options.offsets:
             offered.add(Extension.AUTH)
         if self.options.offsets:
-            offered.add(Extension.OFFSETS)
+            offered |= {Extension.OFFSETS, Extension.INSTANCES}
         if self.options.compression:
             offered.add(Extension.COMPRESSION)
         return offered
@@ -117,7 +119,7 @@ class RsioListener:
 class RsioServer:
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_busy", "_closed", "_connection", "_control", "_draining", "_growth",
+    __slots__ = ("_announces", "_busy", "_closed", "_connection", "_control", "_draining", "_growth",
                  "_heard", "_ingest", "_listener", "_named", "_publishing", "_refusal",
                  "_rejected",
                  "_session", "_valve")  # fmt: skip
@@ -131,7 +133,13 @@ class RsioServer:
             listener.limits, server=True, offered=listener.offered
         )
         self._ingest = Ingest(
-            listener, session, connection, self._flush, self._acknowledged, self._lost
+            listener,
+            session,
+            connection,
+            self._flush,
+            self._acknowledged,
+            self._lost,
+            self._refuse,
         )
         self._publishing = Publishing(
             session.producer,
@@ -150,7 +158,7 @@ class RsioServer:
         self._growth: ControlBudget | None = None
         """None: no batch took much more than was sent."""
         self._named = self._heard = self._draining = False
-        self._busy = self._closed = self._rejected = False
+        self._busy = self._closed = self._rejected = self._announces = False
         self._refusal: Refusal | None = None
         """Why it is closed once all that was taken is acknowledged."""
         listener.greetings.watch(self)
@@ -168,7 +176,7 @@ class RsioServer:
                 if type(signal) is Run:
                     ingest.arrived(signal)
                 else:
-                    if type(signal) is SubscribeReceived:
+                    if type(signal) in _COSTLY:
                         turn.charge(_SUBSCRIBE)
                     self._take(signal)
                 if self._closed:
@@ -268,6 +276,8 @@ class RsioServer:
                 self._opened()
             case TokenReceived(scheme, data):
                 self._identify(scheme, data)
+            case Announced():
+                self._announced(signal)
             case GoodbyeReceived():
                 self._ingest.submit()  # stored, though not acknowledged any more
                 self._flush()
@@ -293,9 +303,9 @@ class RsioServer:
         self._begin()
 
     def _identify(self, scheme: str, data: bytes) -> None:
-        if self._named:
-            raise Refusal("token at a time that is not for tokens")
         origin, tokens = self._connection.origin, self._listener.options.tokens
+        if self._named and not self._may_add_a_name(scheme):
+            raise Refusal("token at a time that is not for tokens")
         self._named = True
         if scheme == "bearer":
             name = self._listener.holder(data)
@@ -311,18 +321,34 @@ class RsioServer:
             raise self._unauthorised(f"token of scheme {scheme!r}")
         self._begin()
 
+    def _may_add_a_name(self, scheme: str) -> bool:
+        """Extension 7: a name behind the token, before anything is announced."""
+        return (
+            scheme == "name"
+            and not self._announces
+            and Extension.INSTANCES in self._session.extensions
+            and SOURCE not in self._connection.origin.attributes
+        )
+
+    def _announced(self, announced: Announced) -> None:
+        self._check_identified()
+        self._announces = True
+        wanted = announced.publisher in self._listener.options.subscribe
+        if wanted and not self._draining:
+            self._ingest.subscribe(announced.publisher, announced)
+
     def _unauthorised(self, why: str, *, given: bool = True) -> Refusal:
         """*given*: it showed credentials, and they are wrong."""
         return Refusal(f"E401 {why}", key="options.tokens", wrong_credentials=given)
 
     def _check_identified(self) -> None:
         if not self._named:
-            raise self._unauthorised("subscribe before the token", given=False)
+            raise self._unauthorised("the token comes first", given=False)
 
     def _begin(self) -> None:
-        """The peer is identified: subscribe to its publishers."""
+        """The peer is identified: subscribe to its publishers, or to what it announces."""
         self._listener.greetings.forget(self)
-        if not self._draining:
+        if not (self._draining or Extension.INSTANCES in self._session.extensions):
             for name in self._listener.options.subscribe:
                 self._ingest.subscribe(name)
 

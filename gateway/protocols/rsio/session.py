@@ -28,6 +28,7 @@ from gateway.protocols.rsio.messages import Code, Extension
 from gateway.protocols.rsio.outbound import Outbound, State
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.signals import (
+    Announced,
     GoodbyeReceived,
     Opened,
     Signal,
@@ -42,6 +43,9 @@ _PART_MOVES = 64
 
 _ZLIB = 1
 """The only compression algorithm: zlib, flushed after each block."""
+
+_INSTANCE_BYTES = 64
+"""What an announced instance has at most."""
 
 
 class Session:
@@ -153,9 +157,10 @@ class Session:
                 self.greet()
             outbound.state = State.OPEN
         if not (leaving and self.server):  # without our hello none is in use
-            outbound.extensions = frozenset(
-                each for each in self._offered if each in hello.extensions
-            )
+            in_use = {each for each in self._offered if each in hello.extensions}
+            if Extension.OFFSETS not in in_use:
+                in_use.discard(Extension.INSTANCES)
+            outbound.extensions = frozenset(in_use)
         self._decoder.legal = outbound.legal_types()
         return Opened()
 
@@ -183,6 +188,16 @@ class Session:
         if not self.server:
             raise Refusal("token from a server")
         return TokenReceived(token.scheme, token.data)
+
+    def _announce(self, announce: messages.Announce) -> Signal:
+        if not self.server:
+            raise Refusal("announce from a server")
+        instance, resumed = announce.instance, announce.resumed
+        if len(instance) > _INSTANCE_BYTES:
+            raise Refusal(f"instance of {len(instance)} octets", limit=_INSTANCE_BYTES)
+        if resumed > 1 or (resumed and not instance):
+            raise Refusal(f"announce with {resumed} for whether it resumed")
+        return Announced(announce.publisher, instance, resumed == 1)
 
     def _compress(self, compress: messages.Compress) -> None:
         known = compress.algorithm == _ZLIB
@@ -230,6 +245,11 @@ class Session:
         self._outbound.require(Extension.AUTH)
         self._outbound.send(messages.Token(scheme, data))
 
+    def announce(self, publisher: str, instance: bytes, *, resumed: bool) -> None:
+        """Say that we publish, and in which life of ours (extension 7)."""
+        self._outbound.require(Extension.INSTANCES)
+        self._outbound.send(messages.Announce(publisher, instance, int(resumed)))
+
     def ping(self, data: bytes = b"") -> None:
         """Ask for a sign of life (extension 1)."""
         self._outbound.require(Extension.KEEPALIVE)
@@ -263,6 +283,7 @@ _HANDLERS: dict[type, _Handler] = {
     messages.Ping: Session._ping,  # noqa: SLF001
     messages.Pong: Session._pong,  # noqa: SLF001
     messages.Token: Session._token,  # noqa: SLF001
+    messages.Announce: Session._announce,  # noqa: SLF001
     messages.Compress: Session._compress,  # noqa: SLF001
     messages.CompressAck: Session._compress_ack,  # noqa: SLF001
     messages.Subscribe: lambda self, asked: self.producer.subscribe(asked),

@@ -17,6 +17,7 @@ from gateway.protocols.rsio.streams import Consumed, Served
 
 __all__ = [
     "Accepted",
+    "Announced",
     "Cancelled",
     "DemandAdded",
     "GoodbyeReceived",
@@ -40,6 +41,16 @@ class TokenReceived(Struct):
 
     scheme: str
     data: bytes
+
+
+class Announced(Struct):
+    """The client publishes under this name and may be subscribed to (extension 7)."""
+
+    publisher: str
+    instance: bytes
+    """Of its life; empty if it does not say."""
+    resumed: bool
+    """It was asked to resume in this life before."""
 
 
 class SubscribeReceived(Struct):
@@ -101,6 +112,6 @@ class GoodbyeReceived(Struct):
 
 
 Signal: TypeAlias = (
-    Run | Opened | TokenReceived | SubscribeReceived | SubscribeRejected | DemandAdded
-    | Cancelled | StoredReceived | Accepted | Terminated | Violated | GoodbyeReceived
+    Run | Opened | TokenReceived | Announced | SubscribeReceived | SubscribeRejected
+    | DemandAdded | Cancelled | StoredReceived | Accepted | Terminated | Violated | GoodbyeReceived
 )  # fmt: skip

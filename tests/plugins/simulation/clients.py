@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from gateway.protocols.backoff import Backoff
 from gateway.protocols.lumberjack import client as lumberjack
@@ -15,9 +16,11 @@ from gateway.protocols.pomelo.client import Client as PomeloClient
 from gateway.protocols.pomelo.client import Disconnected
 from gateway.protocols.pravega.client import DraftWriter, V17Writer
 from gateway.protocols.pravega.writer import Writer as PravegaWriter
+from gateway.protocols.rsio.client import Fenced
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender as RsioSender
 from gateway.protocols.sender import Sender
+from simulation.judge import Broken
 from simulation.network import Target
 
 if TYPE_CHECKING:
@@ -65,8 +68,9 @@ def pomelo(world: World, target: Target, name: str) -> Any:
 
 
 def rsio(world: World, target: Target, name: str) -> Any:
-    """A publisher that says who it is."""
+    """A publisher that says who it is; in some worlds, that it is the same as others."""
     clock = world.outside
+    name = "twin" if world.twins else name
     return RsioSender(lambda: connect(target, clock=clock, name=name), clock=clock)
 
 
@@ -142,12 +146,16 @@ class ClientSender:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self.name = name
-        protocol, make = KINDS[name[0]]
+        protocol, self._make = KINDS[name[0]]
         self._target = Target(world.network, protocol, name)
-        self._client = make(world, self._target, name)
         self._number = 0
         self._unacknowledged: set[int] = set()
-        world.outside.callLater(0, self._client.start)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._client = self._make(self._world, self._target, self.name)
+        self._fenced = False
+        self._world.outside.callLater(0, self._client.start)
 
     @property
     def idle(self) -> bool:
@@ -158,6 +166,8 @@ class ClientSender:
         """Send more, unless too much waits."""
         if not fresh or len(self._unacknowledged) >= _WINDOW:
             return
+        if self._fenced:
+            self._begin()
         self._number += 1
         chance = self._world.chance
         count, size = chance.choice((1, 1, 2, 5)), chance.choice((1, 20, 200, 3000))
@@ -172,10 +182,23 @@ class ClientSender:
         sent = self._client.send(events)
         if not isinstance(sent, Deferred):
             sent = Deferred.fromCoroutine(sent)
-        sent.addCallback(self._acknowledged, self._number, count, opened)
+        number = self._number
+        sent.addCallback(self._acknowledged, number, count, opened)
+        sent.addErrback(self._ended, number)
 
     def _acknowledged(self, _: object, number: int, count: int, opened: int) -> None:
         self._unacknowledged.discard(number)
         self._world.tell(f"{self.name} hears of {number}")
         copies = self._target.connections - opened + 1
         self._world.judge.hears(self.name, number, count, copies)
+
+    def _ended(self, why: Failure, number: int) -> None:
+        """The client ends for good: another sender has its name.
+
+        What it was not told of may be stored or not; it begins anew with other events.
+        """
+        if not (self._world.twins and why.check(Fenced)):
+            raise Broken(f"{self.name} ends: {why.value}")
+        self._world.tell(f"{self.name} is fenced: {number} is given up")
+        self._unacknowledged.discard(number)
+        self._fenced = True

@@ -43,6 +43,8 @@ DECODERS: dict[str, Decode] = {
     **{each.name: each.decoder([]) for each in PROTOCOLS},
 }
 _DRAIN_SECONDS = 10.0
+_SUPERSEDED = ("another connection writes", "E409 another", "E412 another instance")
+"""What the newer connection of a sender, or a newer sender of its name, leads to."""
 
 
 class Ledger:
@@ -261,7 +263,7 @@ class Life:
 
         What was read of its last connection may be stored when the next one is set up.
         """
-        superseded = why.rule.startswith("another connection writes")
+        superseded = why.rule.startswith(_SUPERSEDED)
         if why.key is None and not (superseded or self.stopping):
             raise Broken(f"refused: {why}")
 

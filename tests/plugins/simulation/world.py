@@ -19,6 +19,7 @@ from twisted.logger import globalLogPublisher
 from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
+from gateway.protocols.rsio.client import outbox
 from gateway.store import disk as disk_module
 from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
@@ -108,6 +109,8 @@ class World:
         self._node = "gw"
         # Who resumes needs what the journal, or an old name, may have lost.
         self._resumed = bool({"pravega", "rsio"} & {*settings.protocols})
+        self.twins = random.Random(f"{seed} twins").random() < 0.5
+        """RS.io's senders have one name: the one that began last may publish."""
         self._one_rots = False
         self._renames = chance.choice((0.0, 0.0, 0.2)) if not self._resumed else 0.0
         """How often a start has another name for the node."""
@@ -185,6 +188,9 @@ class World:
             stack.enter_context(patch.object(backoff, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)
             stack.enter_context(patch.object(catalog, "os", numbers))
+            instances = random.Random(f"{self.seed} instances")
+            lives = SimpleNamespace(urandom=instances.randbytes)
+            stack.enter_context(patch.object(outbox, "os", lives))
             names = SimpleNamespace(hex="0" * 32)
             stack.enter_context(patch.object(pravega_server, "uuid4", lambda: names))
             if not self.settings.real_files:

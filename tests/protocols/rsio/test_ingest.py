@@ -326,7 +326,7 @@ def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
     gate.connection.lose()
     gate.connection, _ = gate.connect()
     gate.say(NAMED, _name("dev-1"))
-    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6))]
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7))]
     gate.journal.store_all()
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 3)]
 
@@ -359,14 +359,14 @@ def test_what_was_lost_is_asked_for_again(gate: Any) -> None:
 
 def test_the_journal_knows_how_far_senders_are(gate: Any, make_gate: Any) -> None:
     """After a restart, a sender goes on behind what the journal has."""
-    from gateway.protocols.rsio.offsets import Offsets
+    from gateway.protocols.rsio.offsets import Key, Offsets
 
     gate.say(NAMED, _name("dev-1"), OnSubscribe(1, 0), wire.on_next(1, [b"{}"] * 3))
     gate.say(wire.on_next(1, [b"{}"] * 2))
     again = Offsets()
     for batch in gate.journal.submitted:
         again.replay(event.Stored(batch, 1))
-    assert again.known == [(("dev-1", "events", False), 5)]
+    assert again.known == [(Key("dev-1", "events"), 5)]
     later = make_gate(offsets_known=Offsets(again.known))
     later.say(NAMED, _name("dev-1"))
     assert later.heard()[-1] == SubscribeFrom("events", 1, 1024, 5)

@@ -33,7 +33,7 @@ def test_hello_and_what_it_offers(make_gate: Any) -> None:
     assert gate.heard() == []
     gate.say(HELLO)
     assert gate.heard() == [
-        ServerHello(0, (1, 2, 3, 4, 5, 6)),
+        ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
         Subscribe("a", 1, 7),
         Subscribe("b", 2, 7),
     ]
@@ -80,7 +80,7 @@ def test_a_token_is_required(make_gate: Any) -> None:
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.say(HELLO)
     assert gate.heard() == [
-        ServerHello(0, (1, 2, 3, 4, 5, 6)),
+        ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
         Goodbye("E401 a token is required"),
     ]
     assert gate.connection.closed
@@ -90,7 +90,7 @@ def test_a_token_names_its_holder(make_gate: Any) -> None:
     """Who has one is known by its name."""
     gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
     gate.say(ClientHello(0, (4,)))
-    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6))]
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7))]
     gate.say(Token("bearer", b"other"))
     assert gate.connection.origin.principal == "bob"
     assert gate.heard() == [Subscribe("events", 1, 1024)]
@@ -312,8 +312,8 @@ def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
 
 
 def test_the_offer_is_complete() -> None:
-    """Every extension of the page is one of the six."""
-    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6]
+    """Every extension of the page is one of the seven."""
+    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6, 7]
 
 
 # Told to let go

@@ -21,7 +21,7 @@ _FIELDS = {
     "initialDemand": "demand",
     "elementSize": "size",
 }
-_OCTETS = {"data"}
+_OCTETS = {"data", "instance"}
 
 
 @pytest.fixture(scope="session")

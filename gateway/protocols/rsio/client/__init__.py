@@ -21,11 +21,18 @@ down that publisher and nothing else.
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
-from gateway.protocols.rsio.client.runtime import Disconnected, StreamFailed
+from gateway.protocols.rsio.client.runtime import (
+    CanNotResume,
+    Disconnected,
+    Fenced,
+    StreamFailed,
+)
 from gateway.protocols.rsio.client.subscription import Subscription
 
 __all__ = [
+    "CanNotResume",
     "Disconnected",
+    "Fenced",
     "Outbox",
     "Peer",
     "Publishing",

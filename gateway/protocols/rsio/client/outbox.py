@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from itertools import islice
 
 __all__ = ["Outbox"]
+
+_INSTANCE_BYTES = 8
 
 
 class Outbox:
@@ -13,6 +16,9 @@ class Outbox:
 
     A gateway that knows our name (extension 2) stores each element exactly once, any
     other subscriber gets it at least once.
+
+    An outbox is one life of a sender: a gateway that knows extension 7 tells it from
+    others with the same name, and the one that began last may publish.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
@@ -25,11 +31,17 @@ class Outbox:
         """How many elements of this name the subscriber had before the first of these."""
         self.resent = 0
         """How many elements were sent more than once."""
-        self._placed = whole
+        self.instance = os.urandom(_INSTANCE_BYTES)
+        """Of this life; empty once a gateway that does not ask for it placed us."""
+        self.resumed = False
+        """A gateway that was told of the instance has asked us to go on."""
+        self._whole = self._placed = whole
         self.confirmed = 0
         """How many elements are safe."""
         self.sent = 0
         """How many elements are safe or on their way."""
+        self._reached = 0
+        """How many were sent on earlier streams."""
         self._elements: deque[bytes] = deque()
 
     def __len__(self) -> int:
@@ -61,21 +73,38 @@ class Outbox:
             self.confirmed += 1
         self.sent = max(self.sent, self.confirmed)
 
-    def rewind(self, offset: int | None) -> None:
+    def rewind(self, offset: int | None, *, announced: bool = False) -> None:
         """A new stream begins: the subscriber has *offset* elements, None if unknown.
 
-        ValueError if it claims elements that were never here, or lacks confirmed ones.
+        *announced*: it was told the instance.  ValueError if it claims elements that
+        were never sent, which are another sender's, or lacks confirmed ones.
         """
         sent = self.sent
         if offset is not None:
             if not self._placed:
                 self._placed, self.first = True, offset - self.confirmed
             offset -= self.first
-            if not self.confirmed <= offset <= self.confirmed + len(self._elements):
-                raise ValueError(
-                    f"asked to go on behind {offset} elements, "
-                    f"{self.confirmed} to {self.confirmed + len(self)} are possible"
-                )
+            self._check(offset)
             self.confirm(offset)
+            self._whole = False
+            self.resumed = announced and bool(self.instance)
+            if not announced:
+                self.instance = b""
         self.sent = self.confirmed
+        self._reached = max(self._reached, sent)
         self.resent += max(0, sent - self.sent)
+
+    def _check(self, offset: int) -> None:
+        # Of all elements ever published, earlier lives may have sent any.
+        reached = self.confirmed + len(self) if self._whole else self.reached
+        if not self.confirmed <= offset <= reached:
+            why = ": another sender has this name" if offset > reached else ""
+            raise ValueError(
+                f"asked to go on behind {offset} elements, "
+                f"{self.confirmed} to {reached} are possible{why}"
+            )
+
+    @property
+    def reached(self) -> int:
+        """How many were ever sent, or are safe."""
+        return max(self._reached, self.sent)

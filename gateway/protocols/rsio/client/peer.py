@@ -38,7 +38,7 @@ _HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
 _LIMITS = Limits(element_bytes=1 << 24)
-_OFFERED = (Extension.KEEPALIVE, Extension.GOODBYE_ACK)
+_OFFERED = (Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.OFFSETS)
 
 
 @asynccontextmanager
@@ -71,11 +71,12 @@ class Peer:
     ) -> None:
         """*name* says who we are, so that publishing resumes without loss or doubles.
 
-        *token* is a secret that proves it, where the gateway asks for one.
+        *token* is a secret that says that we may, where the gateway asks for one; those
+        with the same token and no name are one sender.
         """
         offered = {*extensions}
         if name is not None or token is not None:
-            offered |= {Extension.AUTH, Extension.OFFSETS}
+            offered |= {Extension.AUTH, Extension.OFFSETS, Extension.INSTANCES}
         if compress:
             offered.add(Extension.COMPRESSION)
         self.can_write = True
@@ -102,6 +103,11 @@ class Peer:
     def extensions(self) -> frozenset[Extension]:
         """Those that both sides know; empty until `opened`."""
         return self._session.extensions
+
+    @property
+    def announces(self) -> bool:
+        """The other end subscribes to what is announced, with the life that it is in."""
+        return Extension.INSTANCES in self.extensions
 
     async def opened(self) -> None:
         """Wait until both hellos were exchanged.  Raises `Disconnected`."""
@@ -163,8 +169,14 @@ class Peer:
             for stream in self._session.producer.streams.values():
                 if stream.publisher == name and stream.context is None:
                     self._offer(stream, made)
+            if self.announces:
+                self._announce(name, made.outbox)
             self._flush()
         return made
+
+    def _announce(self, name: str, outbox: Outbox) -> None:
+        resumed = outbox.resumed
+        self._session.announce(name, outbox.instance, resumed=resumed)
 
     async def close(self, reason: str = "") -> None:
         """Say goodbye, and wait up to 5 s for the answer."""
@@ -316,10 +328,13 @@ class Peer:
         if Extension.AUTH in self.extensions:
             if self._token is not None:
                 self._session.identify("bearer", self._token.encode())
-            elif self._name is not None:
+            if self._name is not None and (self._token is None or self.announces):
                 self._session.identify("name", self._name.encode())
         if self._compress and Extension.COMPRESSION in self.extensions:
             self._session.compress()
+        if self.announces:
+            for name, made in self._publishing.items():
+                self._announce(name, made.outbox)
         waiting, self._waiting = self._waiting, []
         for subscription in waiting:
             subscription.opened()

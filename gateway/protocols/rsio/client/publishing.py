@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Self
 from attrs import define, field
 
 from gateway.protocols.rsio.client.outbox import Outbox
-from gateway.protocols.rsio.client.runtime import Condition, Disconnected, StreamFailed
+from gateway.protocols.rsio.client.runtime import (
+    CanNotResume,
+    Condition,
+    Disconnected,
+    Fenced,
+    StreamFailed,
+)
+from gateway.protocols.rsio.messages import FENCED
 from gateway.protocols.rsio.streams import Served
 
 if TYPE_CHECKING:
@@ -124,7 +131,7 @@ class Publishing:
         """
         if self._stream is not None:
             return None
-        self.outbox.rewind(stream.offset)
+        self.outbox.rewind(stream.offset, announced=self._peer.announces)
         self._base = self.outbox.confirmed
         self._stream = stream
         stream.context = self
@@ -132,7 +139,7 @@ class Publishing:
 
     def rejected(self, why: str) -> None:
         """Its offset is one at which we can not resume."""
-        self._over = StreamFailed(why)
+        self._over = CanNotResume(why)
         self._changed.notify_all()
 
     def demanded(self) -> None:
@@ -144,9 +151,16 @@ class Publishing:
         self._changed.notify_all()
 
     def safe(self, offset: int) -> None:
-        """The subscriber has the first *offset* elements safe (extension 2)."""
-        outbox = self.outbox
-        outbox.confirm(min(offset - outbox.first, outbox.sent))
+        """The subscriber has elements safe (extension 2): the first *offset* of the
+        publisher's, or of this stream's if it did not ask to resume.
+        """
+        outbox, stream = self.outbox, self._stream
+        resumes = stream is not None and stream.offset is not None
+        number = offset - outbox.first if resumes else self._base + offset
+        if number > outbox.sent:
+            self.rejected(f"told that {number} elements are stored of {outbox.sent}")
+            return
+        outbox.confirm(number)
         self._changed.notify_all()
 
     def writable(self) -> None:
@@ -161,5 +175,6 @@ class Publishing:
     def lost(self, why: str) -> None:
         """The connection has ended."""
         if self._over is None:
-            self._over = Disconnected(why)
+            fenced = why.startswith(FENCED)
+            self._over = Fenced(why) if fenced else Disconnected(why)
             self._changed.notify_all()

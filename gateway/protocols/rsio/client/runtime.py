@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 __all__ = [
+    "CanNotResume",
     "Condition",
     "Disconnected",
+    "Fenced",
     "Runtime",
     "StreamFailed",
     "Transport",
@@ -21,6 +23,19 @@ class Disconnected(ConnectionError):
 
 class StreamFailed(Exception):
     """A stream ended with an error, or its subscriber cancelled it."""
+
+
+class CanNotResume(StreamFailed):
+    """What the gateway has of this sender is not what the sender knows to be stored:
+    another connection would not help.
+    """
+
+
+class Fenced(CanNotResume):
+    """Another sender has the name, and began later: this one may not publish any more.
+
+    What it was told is stored, is; what it was not told of may or may not be.
+    """
 
 
 #: Something to await, and a call that ends the wait; a second call does nothing.

@@ -23,7 +23,11 @@ from gateway.protocols.backoff import Backoff
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
-from gateway.protocols.rsio.client.runtime import Disconnected, StreamFailed
+from gateway.protocols.rsio.client.runtime import (
+    CanNotResume,
+    Disconnected,
+    StreamFailed,
+)
 from gateway.protocols.sender import Unacknowledged
 
 __all__ = ["Sender"]
@@ -44,7 +48,8 @@ class Sender:
 
     *connect* makes a connection; *size* is in bytes, 0 if elements differ.
 
-    With a name, elements are stored exactly once; without one, at least once.
+    With a name, elements are stored exactly once; without one, at least once.  It stops
+    for good, and `send` raises `CanNotResume`, once another sender has its name.
     """
 
     _log = Logger()
@@ -64,6 +69,7 @@ class Sender:
         self._waiting: list[Deferred[None]] = []
         self._running: Deferred[Any] = succeed(None)
         self._stopping = False
+        self._over: CanNotResume | None = None
         self._backoff = Backoff()
 
     @property
@@ -77,13 +83,18 @@ class Sender:
         self._running.addErrback(self._failed)
 
     async def send(self, elements: Sequence[bytes]) -> None:
-        """Returns when all of them are on disk; raises `Unacknowledged` after `stop`."""
+        """Returns when all of them are on disk.
+
+        Raises `Unacknowledged` after `stop`, `CanNotResume` when it ended by itself.
+        """
         outbox = self._outbox
         for element in elements:
             outbox.add(element)
         last = outbox.confirmed + len(outbox)
         while outbox.confirmed < last:
             publishing = self._publishing
+            if self._over is not None:
+                raise self._over
             if self._stopping:
                 raise Unacknowledged
             if publishing is None:
@@ -107,7 +118,7 @@ class Sender:
         return stopped
 
     async def _keep_connected(self) -> None:
-        while not self._stopping:
+        while not self._stopping and self._over is None:
             try:
                 async with self._connect() as peer:
                     self.connections += 1
@@ -115,8 +126,12 @@ class Sender:
             except _FAILURES as why:
                 self.trouble = str(why) or type(why).__name__
                 self._log.debug("disconnected: {why}", why=self.trouble)
+                if isinstance(why, CanNotResume):
+                    self._over = why
             self._publishing = None
-            if not self._stopping:
+            if self._over is not None:
+                self._wake()
+            elif not self._stopping:
                 await deferLater(self._clock, self._backoff.pause())
 
     async def _publish(self, peer: Peer) -> None:
