@@ -121,7 +121,7 @@ class Rows:
     """The protocol's own numbers, one per payload, or none at all."""
     channel: str | None = None
     kind: str = "data"
-    """`data`, `request` or `notify`."""
+    """`data`, `request`, `notify` or `session`."""
     content_type: str = "application/json"
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Added to the origin's."""

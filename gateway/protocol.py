@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from pathlib import Path
 
-    from gateway.admin.site import Post
+    from gateway.admin.site import Get, Post
     from gateway.config.endpoint import Endpoint
     from gateway.config.model import Limits, Listener
     from gateway.config.problems import Place
@@ -198,6 +198,10 @@ class Service:
     def statistics(self) -> Iterable[Statistics]:
         """For the admin port; called at every scrape, so nothing may count long."""
         return ()
+
+    def gets(self) -> Mapping[str, Get]:
+        """What answers GET on the admin port, by path."""
+        return {}
 
     def posts(self) -> Mapping[str, Post]:
         """What answers POST on the admin port, by path."""

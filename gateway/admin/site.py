@@ -26,7 +26,7 @@ from gateway.admin.access import authorized, host_allowed
 from gateway.admin.connections import AdminChannel, Guard, address_of
 from gateway.config.endpoint import Tcp, Unix
 
-__all__ = ["AdminSite", "Answer", "Page", "Post"]
+__all__ = ["AdminSite", "Answer", "Get", "Page", "Post", "page_of"]
 
 _TEXT = "text/plain; charset=utf-8"
 _IDLE_SECONDS = 75.0  # longer than any sane scrape interval, so connections last
@@ -49,8 +49,24 @@ class Answer:
 
 #: Answers GET and HEAD on one path; None means it writes and finishes by itself.
 Page = Callable[["AdminRequest"], Answer | None]
+#: Answers GET and HEAD on one path, from the fields of the query, the last of each name.
+Get = Callable[[Mapping[str, str]], Answer]
 #: Answers POST on one path, from the JSON that was posted.
 Post = Callable[[bytes], "Answer | Deferred[Answer]"]
+
+
+def page_of(get: Get) -> Page:
+    """The page of a `Get`."""
+
+    def page(request: AdminRequest) -> Answer:
+        query = (request.args or {}).items()
+        return get({_text(name): _text(values[-1]) for name, values in query})
+
+    return page
+
+
+def _text(given: bytes) -> str:
+    return given.decode(errors="replace")
 
 
 class AdminSite(Site):

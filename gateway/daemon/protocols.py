@@ -8,7 +8,7 @@ counted, and everything else goes on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from twisted.logger import Logger
@@ -17,7 +17,7 @@ from gateway.plugins import Installed, failure
 from gateway.protocol import Context, Port, Service, Statistics, Unusable
 
 if TYPE_CHECKING:
-    from gateway.admin.site import Post
+    from gateway.admin.site import Get, Post
     from gateway.config import Listener
     from gateway.event import Decode
     from gateway.interfaces import Memory
@@ -142,15 +142,24 @@ class Protocols:
         found = self._each("statistics", lambda service: list(service.statistics()))
         return (section for sections in found for section in sections)
 
+    def gets(self) -> dict[str, Get]:
+        """What answers GET on the admin port, by path.  Raises `Broken`."""
+        return self._by_path(lambda service: service.gets)
+
     def posts(self) -> dict[str, Post]:
         """What answers POST on the admin port, by path.  Raises `Broken`."""
-        posts: dict[str, Post] = {}
+        return self._by_path(lambda service: service.posts)
+
+    def _by_path(
+        self, of: Callable[[Service], Callable[[], Mapping[str, _T]]]
+    ) -> dict[str, _T]:
+        found: dict[str, _T] = {}
         for name, service in self._served:
-            for path, post in self._ask(name, service.posts).items():
-                if path in posts:
+            for path, answer in self._ask(name, of(service)).items():
+                if path in found:
                     raise Broken(f"protocol {name!r}: {path} is taken by another")
-                posts[path] = post
-        return posts
+                found[path] = answer
+        return found
 
     def _ask(self, name: str, call: Callable[..., _T], *arguments: object) -> _T:
         """At the start: its failure is the daemon's."""

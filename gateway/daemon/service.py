@@ -31,6 +31,7 @@ from gateway.admin.access import Misconfigured
 from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
+from gateway.admin.site import page_of
 from gateway.admin.status import ListenerStatus, Status
 from gateway.daemon import logs, notify, statistics
 from gateway.daemon.clock import make_monotonic
@@ -315,7 +316,10 @@ class Gateway(MultiService):
             self.metrics,
             self._reactor,
             posts=self.protocols.posts(),
-            more={"/api/tap": tap_page(self._tap, self._reactor)},
+            more={
+                **{path: page_of(get) for path, get in self.protocols.gets().items()},
+                "/api/tap": tap_page(self._tap, self._reactor),
+            },
             guard=self._guard(rejection_log, penalties),
         )
         self.admin = Admin(site, self.metrics, self._reactor, admin_connections())

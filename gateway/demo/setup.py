@@ -36,6 +36,8 @@ listeners:
     options:
       routes: [area.player.move, onScore]
       outbox: {{directory: outbox}}
+      trust_uid: true
+      session_events: false
   - name: sensors
     protocol: pravega
     listen: tcp:127.0.0.1:0

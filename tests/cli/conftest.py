@@ -243,6 +243,8 @@ class Listener:
         plugin = installed().protocols[protocol]
         kind = plugin.options()
         assert kind is not None
+        if protocol == "pomelo":
+            options.setdefault("session_events", False)
         listener = settings(kind, **options)
         self._decode = plugin.decoder([listener.options])
         nowhere = Path("/nonexistent")

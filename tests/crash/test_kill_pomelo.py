@@ -121,7 +121,22 @@ def test_kill_the_daemon_while_it_answers_requests(
     daemon.settled()
     daemon.terminate()
 
-    stored = [json.loads(row["payload"])["id"] for row in daemon.rows()]
+    rows = daemon.rows()
+    stored = [json.loads(r["payload"])["id"] for r in rows if r["kind"] == "request"]
     assert len(set(stored)) == len(stored)
     assert set(writer.numbers("answered")) <= set(stored)
     assert set(stored) <= set(writer.numbers("asked"))
+    _every_session_is_told(rows)
+
+
+def _every_session_is_told(rows: list[dict[str, Any]]) -> None:
+    """Each opened before its first request, once; what a kill ended has not closed."""
+    told: dict[str, list[str]] = {}
+    for row in rows:
+        session = row["kind"] == "session"
+        what = json.loads(row["payload"])["event"] if session else "request"
+        told.setdefault(row["session"], []).append(what)
+    for found in told.values():
+        assert found[0] == "opened"
+        assert found.count("opened") == 1
+        assert "closed" not in found[:-1]

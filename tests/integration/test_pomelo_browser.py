@@ -130,6 +130,8 @@ def test_a_page_sends_and_shows_a_push(
         websocket={"path": "/"},
         tls=tls(server_pair),
         options={
+            "trust_uid": True,
+            "session_events": False,
             "routes": ["area.player.move", "onScore"],
             "client_protos": {
                 "area.player.move": {"required sInt32 x": 1, "required sInt32 y": 2}

@@ -67,7 +67,8 @@ class Game:
     """A daemon that Pomelo clients connect to."""
 
     def __init__(self, start: Callable[..., Daemon], options: dict[str, Any]) -> None:
-        options = {"heartbeat": "1s", **options}
+        plain = {"heartbeat": "1s", "trust_uid": True, "session_events": False}
+        options = {**plain, **options}
         game = listener("game", "pomelo", websocket={"path": "/"}, options=options)
         self._daemon = start(listeners=[game])
         self.port = self._daemon.address("game")[1]

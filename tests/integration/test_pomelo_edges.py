@@ -19,6 +19,7 @@ from deadlines import eventually
 
 OPTIONS: dict[str, Any] = {
     "heartbeat": "0s",
+    "session_events": False,
     "routes": ["a.b.c", "a.b.proto"],
     "client_protos": {"a.b.proto": {"required uInt32 n": 1}},
 }

@@ -1,7 +1,8 @@
 """Admission of Pomelo clients: a shared token or a JSON Web Token in `user.token`.
 
 With a JWT, its claim is the principal and the uid.  Otherwise the uid is what the client
-says in `user.uid`: good enough to push to it, but no proof of who it is.
+says in `user.uid`, which proves nothing: with a shared token it is good enough to push to,
+without one only if `options.trust_uid` says so.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ class Admitted:
     uid: str | None = None
     principal: str | None = None
     """Who the client proved to be; None if it proved nothing."""
+    reachable: bool = True
+    """Pushes to the uid reach it."""
+    expires_at: float | None = None
+    """When its token is over, in seconds since the epoch; None: never."""
 
 
 Admit = Callable[[Mapping[str, Any]], Admitted]
 """Decides on a handshake's `user` object.  Raises `Denied`."""
 
 
-def admission(token: str | None, jwt: Jwt | None) -> Admit:
+def admission(token: str | None, jwt: Jwt | None, *, trust_uid: bool = False) -> Admit:
     """The rule for these options; with both given, either is enough.
 
     Raises `Unavailable`.
@@ -49,15 +54,15 @@ def admission(token: str | None, jwt: Jwt | None) -> Admit:
     def admit(user: Mapping[str, Any]) -> Admitted:
         given = user.get("token")
         if token is None and verify is None:
-            return Admitted(_uid(user.get("uid")))
+            return Admitted(_uid(user.get("uid")), reachable=trust_uid)
         if not isinstance(given, str):
             raise Denied("no token")
         if token is not None and hmac.compare_digest(given.encode(), token.encode()):
             return Admitted(_uid(user.get("uid")))
         if verify is None:
             raise Denied("wrong token")
-        subject = verify(given)
-        return Admitted(subject, subject)
+        subject, expires_at = verify(given)
+        return Admitted(subject, subject, expires_at=expires_at)
 
     return admit
 
@@ -71,7 +76,7 @@ def _uid(given: Any) -> str | None:
     return uid
 
 
-def _verifier(about: Jwt) -> Callable[[str], str]:
+def _verifier(about: Jwt) -> Callable[[str], tuple[str, float]]:
     try:
         import jwt
     except ImportError:
@@ -79,7 +84,7 @@ def _verifier(about: Jwt) -> Callable[[str], str]:
             "options.jwt needs PyJWT: pip install 'pyjwt[crypto]'"
         ) from None
 
-    def verify(token: str) -> str:
+    def verify(token: str) -> tuple[str, float]:
         try:
             claims = jwt.decode(
                 token,
@@ -95,6 +100,6 @@ def _verifier(about: Jwt) -> Callable[[str], str]:
         subject = _uid(claims[about.claim])
         if subject is None:
             raise Denied(f"token: claim {about.claim!r} names nobody")
-        return subject
+        return subject, float(claims["exp"]) + about.leeway
 
     return verify

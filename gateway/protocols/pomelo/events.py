@@ -7,6 +7,7 @@
     packages = data packages as they came; a body that was protobuf is replaced by its
              JSON; in format 2 bodies may be compressed, as their flags say
     body   = u8 format (3), zlib: a body that would take much more than was received
+    body   = u8 format (4), JSON objects, one a line: events of the session itself
 
 The dictionary may change; so every batch has the routes of the codes in it.
 """
@@ -33,12 +34,13 @@ __all__ = [
     "packed",
     "plain_head",
     "repacked",
+    "session_body",
 ]
 
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
 _FLAWED = struct.Struct(">IB")
-_PLAIN, _ZIPPED, _PACKED = 1, 2, 3
+_PLAIN, _ZIPPED, _PACKED, _SESSION = 1, 2, 3, 4
 _FORMATS = (_PLAIN, _ZIPPED)
 _ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
@@ -82,6 +84,11 @@ def packed(body: bytes) -> bytes:
     return bytes((_PACKED,)) + zlib.compress(body, 1)
 
 
+def session_body(payloads: Iterable[bytes]) -> bytes:
+    """A body in format 4; a payload is JSON without line breaks."""
+    return bytes((_SESSION,)) + b"\n".join(payloads)
+
+
 def inflater() -> zlib._Decompress:
     """For the body of a message that says that it is compressed."""
     return zlib.decompressobj(wbits=_ZLIB_OR_GZIP)
@@ -99,6 +106,9 @@ def repacked(number: int, route: int | str, body: bytes) -> bytes:
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
+    if body[:1] == bytes((_SESSION,)):
+        payloads = body[1:].split(b"\n")
+        return Rows(payloads, [0] * len(payloads), kind="session")
     if body[:1] == bytes((_PACKED,)):
         body = zlib.decompress(body[1:])
     form, message_bytes, codes, flawed = _HEAD.unpack_from(body)

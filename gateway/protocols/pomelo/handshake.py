@@ -22,7 +22,7 @@ from attrs import define
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.auth import Admit, Denied
+from gateway.protocols.pomelo.auth import Admit, Admitted, Denied
 from gateway.protocols.pomelo.protobuf import Schema, Unencodable
 from gateway.protocols.pomelo.routes import NOT_STORED, STORED, Definitions, Protos
 from gateway.protocols.pomelo.wire import Route
@@ -270,8 +270,7 @@ class Handshake:
     terms: Terms
     attributes: dict[str, str]
     """To be kept with every event of the connection."""
-    uid: str | None
-    principal: str | None
+    admitted: Admitted
 
 
 @define(eq=False, slots=False)
@@ -317,10 +316,10 @@ class Handshaker:
         attributes |= {"profile": profile.name}
         if admitted.uid is not None:
             attributes["uid"] = admitted.uid
+            if admitted.principal is None:
+                attributes["uid_unproven"] = "true"
         attributes |= _kept(user, self._user_bytes)
-        return Handshake(
-            terms.reply(sys), terms, attributes, admitted.uid, admitted.principal
-        )
+        return Handshake(terms.reply(sys), terms, attributes, admitted)
 
     def _check(self, client: str, version: str) -> None:
         if not self._clients:

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from gateway.config.fields import ByteCount, Definition, FolderName, Secret, Text
+from gateway.config.fields import (
+    ByteCount,
+    Definition,
+    FolderName,
+    Secret,
+    Switch,
+    Text,
+)
 from gateway.config.problems import Place
 from gateway.config.section import Section
 from gateway.config.units import Size, Time
@@ -108,6 +115,14 @@ class Options(Section):
         default=None, description="What clients must say in user.token"
     )
     jwt: Jwt | None = Field(default=None, description="Or who must have signed it")
+    trust_uid: Switch = Field(
+        default=False,
+        description="Without token and jwt: push to the uid that a client claims to be",
+    )
+    session_events: Switch = Field(
+        default=True,
+        description="Store when sessions open, are bound and close (kind: session)",
+    )
     control_packages: Annotated[int, Field(ge=16, le=2**20)] = Field(
         default=1000,
         description="Packages of one client that are no messages, in one heartbeat",

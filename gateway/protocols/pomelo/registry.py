@@ -20,9 +20,10 @@ from gateway.protocols.pomelo.handshake import Terms
 
 __all__ = ["OUTCOMES", "PRIORITIES", "Delivery", "Member", "Pushed", "Registry"]
 
-#: For one client, a message was sent, or dropped.  A push as a whole was for nobody who
-#: is connected, or was refused, because it could not be encoded, or had expired.
-OUTCOMES = ("sent", "dropped", "nobody", "refused", "expired")
+#: For one client, a message was sent, or dropped, or not sent because its uid is only
+#: claimed.  A push as a whole was for nobody who is connected, or was refused, because it
+#: could not be encoded, or had expired.
+OUTCOMES = ("sent", "dropped", "nobody", "refused", "expired", "unproven")
 
 #: How much of a client's output may be unsent for a push to be added, as a part of
 #: `options.push_bytes`: what matters least is dropped first.
@@ -45,6 +46,18 @@ class Member(Protocol):
     @property
     def uid(self) -> str | None:
         """The user that it belongs to; None if it named none."""
+
+    @property
+    def reachable(self) -> bool:
+        """Pushes to its uid reach it; False: it only claims that uid."""
+
+    @property
+    def number(self) -> int:
+        """What `Registry.join` said: they are in this order."""
+
+    @property
+    def since(self) -> float:
+        """When it joined, in seconds since the epoch."""
 
     def push(self, package: bytes, share: float = 1.0) -> bool:
         """Send a push, unless too much is unsent already; true if it was sent.
@@ -108,17 +121,20 @@ class Registry:
     def __init__(self) -> None:
         self._sessions: dict[str, Member] = {}
         self._uids: dict[str, dict[Member, None]] = {}
+        self._joined = 0
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         """Of all pushes so far."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def join(self, member: Member) -> None:
-        """The client can be pushed to from now on."""
+    def join(self, member: Member) -> int:
+        """The client can be pushed to from now on; returns how many have joined so far."""
         self._sessions[member.origin.session] = member
         if member.uid is not None:
             self._uids.setdefault(member.uid, {})[member] = None
+        self._joined += 1
+        return self._joined
 
     def leave(self, member: Member) -> None:
         """The client is gone; does nothing if it had not joined."""
@@ -136,14 +152,24 @@ class Registry:
         return [] if member is None else [member]
 
     def user(self, uid: str) -> list[Member]:
-        """All clients of this user."""
+        """All clients of this user that pushes may reach."""
+        found = [one for one in self._uids.get(uid, ()) if one.reachable]
+        self.outcomes["unproven"] += len(self._uids.get(uid, ())) - len(found)
+        return found
+
+    def claiming(self, uid: str) -> list[Member]:
+        """All clients that belong to this user, or say so."""
         return list(self._uids.get(uid, ()))
 
     def all(self, where: Mapping[str, str] | None = None) -> list[Member]:
-        """All clients, or those whose events have all of these attributes."""
-        members = list(self._sessions.values())
+        """All clients, or those whose events have all of these attributes.
+
+        A uid is an attribute of those only that pushes to it may reach.
+        """
         if not where:
-            return members
+            return list(self._sessions.values())
+        uid = where.get("uid")
+        members = list(self._sessions.values()) if uid is None else self.user(uid)
         wanted = where.items()
         return [each for each in members if wanted <= each.origin.attributes.items()]
 

@@ -11,6 +11,7 @@ Pushes are dropped when a client does not read.
 from __future__ import annotations
 
 import math
+import time
 
 from pydantic import SecretStr
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -21,11 +22,12 @@ from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.pomelo import routes, wire
-from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.auth import Admitted, admission
 from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
+from gateway.protocols.pomelo.sessions import SessionEvents
 from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN, Turn
 
@@ -39,6 +41,9 @@ commit are written in one turn of the event loop."""
 _GIVE_UP_SECONDS = 7.0
 """Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
 then is answered as not stored, while there is time to say so."""
+
+
+_NOBODY = Admitted()
 
 
 class Pomelo:
@@ -59,12 +64,18 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.sessions: SessionEvents | None = None
+        """Where its sessions are told of; None: nowhere."""
+        if options.session_events:
+            self.sessions = SessionEvents(journal, clock)
         self.turn = Turn()
         """Of the connection that is being served."""
         self.options = options
         self.handshaker = Handshaker(
             self._load(),
-            admission(_revealed(options.token), options.jwt),
+            admission(
+                _revealed(options.token), options.jwt, trust_uid=options.trust_uid
+            ),
             heartbeat=int(options.heartbeat),
             user_bytes=options.user_bytes,
             profiles=options.profiles,
@@ -76,6 +87,8 @@ class Pomelo:
         self._ticking = False
         self._due = 0.0
         self._looked = clock.seconds()
+        self.wall_clock = time.time
+        """What tokens expire by."""
 
     def __call__(self, connection: Connection) -> PomeloServer:
         """The server of a new connection."""
@@ -117,8 +130,9 @@ class Pomelo:
                 self.reload()
 
     def _tick(self) -> None:
+        now = self.wall_clock()
         for server in list(self._servers):
-            server.tick()
+            server.tick(now)
         self._reload_if_changed()
         self._ticking = bool(self._servers)
         if self._ticking:
@@ -131,9 +145,9 @@ class Pomelo:
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_closed", "_connection", "_ending", "_giving_up", "_listener",
-                 "_pending", "_reason", "_refusal", "_session", "_unacknowledged",
-                 "_valve", "uid")  # fmt: skip
+    __slots__ = ("_admitted", "_closed", "_connection", "_ending", "_giving_up",
+                 "_left", "_listener", "_pending", "_reason", "_refusal", "_session",
+                 "_unacknowledged", "_valve", "number", "since")  # fmt: skip
 
     _log = Logger()
 
@@ -157,14 +171,29 @@ class PomeloServer:
         self._ending = self._closed = False
         self._refusal: Refusal | None = None
         self._reason: str | None = None
-        self.uid: str | None = None
-        """The user that it belongs to; None if it named none."""
+        self._left = False
+        """The client said that it leaves."""
+        self._admitted = _NOBODY
+        self.number = 0
+        """See `registry.Member`."""
+        self.since = 0.0
+        """When it joined, in seconds since the epoch; 0: it has not."""
         self._regulate()
 
     @property
     def origin(self) -> Origin:
         """The origin of its events."""
         return self._connection.origin
+
+    @property
+    def uid(self) -> str | None:
+        """See `registry.Member`."""
+        return self._admitted.uid
+
+    @property
+    def reachable(self) -> bool:
+        """See `registry.Member`."""
+        return self._admitted.reachable
 
     @property
     def terms(self) -> Terms:
@@ -198,8 +227,9 @@ class PomeloServer:
                 elif isinstance(step, Handshake):
                     self._accepted(step)
                 elif isinstance(step, Opened):
-                    self._listener.registry.join(self)
+                    self._opened()
                 else:
+                    self._left = True
                     self._end()
                 if self._ending or self._closed:
                     return
@@ -237,9 +267,13 @@ class PomeloServer:
         self._refusal = why
         self._end()
 
-    def tick(self) -> None:
-        """A tick has passed."""
+    def tick(self, now: float = 0.0) -> None:
+        """A tick has passed; *now* is the wall clock's time."""
         if self._closed:
+            return
+        expires_at = self._admitted.expires_at
+        if expires_at is not None and now >= expires_at and not self._ending:
+            self.kick("token expired")
             return
         try:
             if self._session.tick(paused=self._valve.paused or self._ending):
@@ -289,9 +323,21 @@ class PomeloServer:
     def _accepted(self, handshake: Handshake) -> None:
         origin = self._connection.origin
         origin.attributes = {**origin.attributes, **handshake.attributes}
-        origin.principal = handshake.principal or origin.principal
-        self.uid = handshake.uid
+        self._admitted = admitted = handshake.admitted
+        origin.principal = admitted.principal or origin.principal
         self._write(handshake.reply)
+
+    def _opened(self) -> None:
+        listener, admitted = self._listener, self._admitted
+        self.since = listener.clock.seconds()
+        self.number = listener.registry.join(self)
+        if listener.sessions is None:
+            return
+        told: list[dict[str, object]] = [{"event": "opened"}]
+        if admitted.uid is not None:
+            proven = admitted.principal is not None
+            told.append({"event": "bound", "uid": admitted.uid, "proven": proven})
+        listener.sessions.opened(self._connection, *told)
 
     def _store(self, ready: Ready) -> None:
         listener = self._listener
@@ -406,6 +452,9 @@ class PomeloServer:
         self._connection.hold(0)
         self._listener.registry.leave(self)
         self._listener.forget(self)
+        if self.since and self._listener.sessions is not None:
+            seconds = self._listener.clock.seconds() - self.since
+            self._listener.sessions.closed(self._connection, self._why, seconds)
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
@@ -413,6 +462,13 @@ class PomeloServer:
             self._pending = {}
             self._unacknowledged = 0
             self._connection.busy(False)
+
+    @property
+    def _why(self) -> str:
+        """Why the session closes."""
+        if self._refusal is not None:
+            return self._refusal.rule
+        return self._reason or ("left" if self._left else "lost")
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

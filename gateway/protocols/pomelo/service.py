@@ -14,6 +14,7 @@ from gateway.protocol import (
     Statistics,
     Unusable,
 )
+from gateway.protocols.pomelo.admin import kick_page, sessions_page
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Outbox as OutboxOptions
@@ -27,7 +28,7 @@ from gateway.protocols.pomelo.server import Pomelo
 from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
-    from gateway.admin.site import Post
+    from gateway.admin.site import Get, Post
     from gateway.config.model import Listener
 
 __all__ = ["PomeloService"]
@@ -95,9 +96,22 @@ class PomeloService(Service):
         for server in self._servers:
             server.reload()
 
+    def close(self) -> None:
+        """Store that the last sessions have closed."""
+        for server in self._servers:
+            if server.sessions is not None:
+                server.sessions.flush()
+
+    def gets(self) -> Mapping[str, Get]:
+        """Who is connected."""
+        return {"/api/sessions": sessions_page(self.registry)}
+
     def posts(self) -> Mapping[str, Post]:
-        """Pushes by HTTP."""
-        return {"/api/push": page(self.registry, self._context.reactor)}
+        """Pushes and kicks by HTTP."""
+        return {
+            "/api/push": page(self.registry, self._context.reactor),
+            "/api/kick": kick_page(self.registry),
+        }
 
     def statistics(self) -> Iterator[Statistics]:
         """What became of all pushes, wherever they came from."""

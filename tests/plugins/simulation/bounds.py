@@ -33,6 +33,16 @@ _READ_WHEN_FULL = frozenset(("pomelo", "pravega", "rsio"))
 _ONE_BATCH_WHEN_FULL = frozenset(("pomelo", "pravega"))
 
 
+def _opens(batch: Batch) -> bool:
+    """It says that a Pomelo session has opened."""
+    return batch.origin.protocol == "pomelo" and b'{"event":"opened"' in batch.body
+
+
+def _closes(batch: Batch) -> bool:
+    """It says that one has closed; that waits while the journal is full."""
+    return batch.origin.protocol == "pomelo" and b'{"event":"closed"' in batch.body
+
+
 class _Handed(NamedTuple):
     """A batch that the journal has neither stored nor refused."""
 
@@ -86,7 +96,7 @@ class CountedJournal:
         one = _Handed(batch.origin.session, len(batch.body), when_full)
         self._handed[id(batch)] = one
         self._count(one, 1)
-        if when_full:
+        if when_full and not _opens(batch):
             self.handed_when_full.add(one.session)
         done = self._journal.submit(batch)
         return done.addBoth(self._done, batch)
@@ -129,6 +139,8 @@ class Bounds:
         if not batch.count:
             return  # of our own accord
         self._largest_batch = max(self._largest_batch, len(batch.body))
+        if _opens(batch) or _closes(batch):
+            return  # a few dozen bytes, once for each connection
         before = journal.unacknowledged[session]
         limit = self._settings.unacknowledged_bytes
         if limit is not None and protocol != "plain" and before >= limit:

@@ -27,6 +27,7 @@ from simulation.files import Row, rows_of
 __all__ = ["Broken", "Event", "Judge"]
 
 _EVENT = re.compile(rb"([a-z]\d+)/(\d+)/(\d+)/(\d+)")
+_SESSION = re.compile(rb'\{"event":"(opened|closed)"')
 _ONCE = frozenset("vwr")
 """Senders whose protocol stores each event exactly once, by their names' first letter."""
 _WHOLE = frozenset("plo")
@@ -63,7 +64,13 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, payload: bytes) -> Event:
-        """The event with this payload."""
+        """The event with this payload.
+
+        Those of a Pomelo session itself come before and behind all others of it.
+        """
+        session = _SESSION.match(payload)
+        if session is not None:
+            return cls("session", 0 if session[1] == b"opened" else 1 << 62, 0, 1)
         found = _EVENT.search(payload)
         if found is None:
             raise Broken(f"nobody sent {payload!r}")

@@ -13,6 +13,7 @@ _HELLO = {"sys": {"type": "test", "version": "0.0.1"}, "user": {}}
 
 class TestPomelo(ProtocolContract):
     protocol = installed().protocols["pomelo"]
+    options = {"session_events": False}
     opening = b"".join(
         (
             wire.package(wire.HANDSHAKE, json.dumps(_HELLO).encode()),

@@ -247,7 +247,7 @@ def test_not_a_handshake(handshaker: Handshaker, body: bytes) -> None:
 def test_user_data_may_be_anything(handshaker: Handshaker) -> None:
     """Absent, or no object: it is nothing."""
     for user in (None, 1, [], "x"):
-        assert _answer(handshaker, NODE, user).uid is None
+        assert _answer(handshaker, NODE, user).admitted.uid is None
 
 
 def test_a_handshake_of_a_browser(handshaker: Handshaker) -> None:
@@ -308,6 +308,7 @@ def test_attributes(handshaker: Handshaker) -> None:
         "client_version": "0.0.1",
         "profile": "js",
         "uid": "alice",
+        "uid_unproven": "true",
         "user.uid": "alice",
         "user.level": "7",
         "user.vip": "true",

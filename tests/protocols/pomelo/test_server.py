@@ -210,6 +210,7 @@ def test_the_origin_knows_the_client(reader: Any) -> None:
         "client_version": "0.0.1",
         "profile": "js",
         "uid": "alice",
+        "uid_unproven": "true",
         "user.uid": "alice",
         "user.team": "red",
     }

@@ -45,7 +45,7 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     reactor.pump([0.2, 0, 0.2])
     running.stop()
     outcomes = {"sent": 0, "dropped": 0, "nobody": 301, "refused": 1, "expired": 0}
-    assert registry.outcomes == outcomes
+    assert registry.outcomes == {**outcomes, "unproven": 0}
     assert (running.files, running.set_aside) == (2, 1)
     assert (running.rows, running.refused) == (302, 1)
     assert reactor.getDelayedCalls() == []

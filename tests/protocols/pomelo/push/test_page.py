@@ -24,7 +24,7 @@ class Games:
     """Connected clients: alice twice, bob once."""
 
     def __init__(self) -> None:
-        settings = SimpleNamespace(limits=Limits(), options=Options())
+        settings = SimpleNamespace(limits=Limits(), options=Options(trust_uid=True))
         self.registry = Registry()
         self.clock = Clock()
         serve = accept(settings, ManualJournal(), self.clock, self.registry)

@@ -1,0 +1,128 @@
+"""`GET /api/sessions` and `POST /api/kick` of the admin port: who is connected, and must go.
+
+GET  /api/sessions?uid=alice&limit=100&after=17
+     {"sessions": [{"session", "uid", "proven", "listener", "peer", "since", …}],
+      "total": 3, "next": null}
+POST /api/kick {"uid": "alice", "reason": "maintenance"}
+     {"kicked": 2}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from gateway.admin.site import Answer, Get, Post
+from gateway.protocols.pomelo.registry import Member, Registry
+
+__all__ = ["kick_page", "sessions_page"]
+
+_FILTERS: Mapping[str, Callable[[Member], str | None]] = {
+    "uid": lambda one: one.uid,
+    "session": lambda one: one.origin.session,
+    "listener": lambda one: one.origin.listener,
+    "peer": lambda one: one.origin.peer,
+}
+_LIMIT, _MOST = 100, 1000
+"""Sessions of one page, if nothing is said, and at most."""
+_REASON_CHARS = 200
+
+
+class _Kick(msgspec.Struct, forbid_unknown_fields=True):
+    uid: str | int | None = None
+    session: str | None = None
+    reason: str = "kicked"
+
+
+_KICK = msgspec.json.Decoder(_Kick)
+
+
+def sessions_page(registry: Registry) -> Get:
+    """Lists those who are connected, in the order in which they came."""
+
+    def answer(query: Mapping[str, str]) -> Answer:
+        try:
+            limit = _number(query, "limit", _LIMIT)
+            after = _number(query, "after", 0)
+            found = _matching(registry, query)
+        except ValueError as why:
+            return _json({"error": str(why)}, 400)
+        most = min(limit, _MOST)
+        page = list(islice((one for one in found if one.number > after), most + 1))
+        more = len(page) > most
+        del page[most:]
+        sessions = [_shown(one) for one in page]
+        following = page[-1].number if more and page else None
+        total = len(registry)
+        return _json({"sessions": sessions, "total": total, "next": following}, 200)
+
+    return answer
+
+
+def kick_page(registry: Registry) -> Post:
+    """Kicks one session, or all of those who are, or say that they are, one user."""
+
+    def answer(request: bytes) -> Answer:
+        try:
+            asked = _KICK.decode(request)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
+            return _json({"error": f"the request is no kick: {why}"}, 400)
+        if (asked.uid is None) == (asked.session is None):
+            return _json({"error": "must have one of session, uid"}, 400)
+        if not 0 < len(asked.reason) <= _REASON_CHARS:
+            rule = f"reason: must have 1 to {_REASON_CHARS} characters"
+            return _json({"error": rule}, 400)
+        if asked.session is not None:
+            members = registry.session(asked.session)
+        else:
+            members = registry.claiming(str(asked.uid))
+        return _json({"kicked": registry.kick(members, asked.reason)}, 200)
+
+    return answer
+
+
+def _matching(registry: Registry, query: Mapping[str, str]) -> Iterator[Member]:
+    wanted = {name: query[name] for name in query if name not in ("limit", "after")}
+    for name in wanted:
+        if name not in _FILTERS:
+            known = ", ".join((*_FILTERS, "limit", "after"))
+            raise ValueError(f"{name!r}: must be one of {known}")
+    uid = wanted.get("uid")
+    members = registry.all() if uid is None else registry.claiming(uid)
+    return (
+        one
+        for one in members
+        if all(_FILTERS[name](one) == value for name, value in wanted.items())
+    )
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or len(text) > 18:
+        raise ValueError(f"{name}: must be a number, not {text!r}")
+    return int(text)
+
+
+def _shown(one: Member) -> dict[str, Any]:
+    origin = one.origin
+    return {
+        "session": origin.session,
+        "uid": one.uid,
+        "proven": one.uid is not None and origin.attributes.get("uid_unproven") is None,
+        "reachable": one.uid is not None and one.reachable,
+        "listener": origin.listener,
+        "peer": origin.peer,
+        "since": round(one.since, 3),
+        "principal": origin.principal,
+        "client": origin.attributes.get("client"),
+    }
+
+
+def _json(value: object, code: int) -> Answer:
+    return Answer(json.dumps(value).encode(), "application/json", code)
