@@ -13,7 +13,7 @@ import pytest
 
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
-from gateway.protocols.pomelo.server import Pomelo
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.protocols.pomelo.options import Jwt
 
-__all__ = ["Admit", "Admitted", "Denied", "Unavailable", "admission"]
+__all__ = ["Admit", "Admitted", "Denied", "Unavailable", "admission", "checked_uid"]
 
 _MOST_UID_BYTES = 255
 
@@ -54,11 +54,11 @@ def admission(token: str | None, jwt: Jwt | None, *, trust_uid: bool = False) ->
     def admit(user: Mapping[str, Any]) -> Admitted:
         given = user.get("token")
         if token is None and verify is None:
-            return Admitted(_uid(user.get("uid")), reachable=trust_uid)
+            return Admitted(checked_uid(user.get("uid")), reachable=trust_uid)
         if not isinstance(given, str):
             raise Denied("no token")
         if token is not None and hmac.compare_digest(given.encode(), token.encode()):
-            return Admitted(_uid(user.get("uid")))
+            return Admitted(checked_uid(user.get("uid")))
         if verify is None:
             raise Denied("wrong token")
         subject, expires_at = verify(given)
@@ -67,7 +67,8 @@ def admission(token: str | None, jwt: Jwt | None, *, trust_uid: bool = False) ->
     return admit
 
 
-def _uid(given: Any) -> str | None:
+def checked_uid(given: Any) -> str | None:
+    """The uid that was given, as text; None if it names nobody.  Raises `Denied`."""
     if given is None or isinstance(given, bool):
         return None
     uid = str(given) if isinstance(given, (str, int)) else ""
@@ -97,7 +98,7 @@ def _verifier(about: Jwt) -> Callable[[str], tuple[str, float]]:
             )
         except jwt.PyJWTError as why:
             raise Denied(f"token: {why}") from None
-        subject = _uid(claims[about.claim])
+        subject = checked_uid(claims[about.claim])
         if subject is None:
             raise Denied(f"token: claim {about.claim!r} names nobody")
         return subject, float(claims["exp"]) + about.leeway

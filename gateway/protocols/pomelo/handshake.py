@@ -35,6 +35,7 @@ __all__ = [
     "KnownRoute",
     "Profile",
     "Terms",
+    "refused",
 ]
 
 OK = wire.ascii_json(STORED)
@@ -271,6 +272,16 @@ class Handshake:
     attributes: dict[str, str]
     """To be kept with every event of the connection."""
     admitted: Admitted
+    said: bytes
+    """The client's handshake, JSON in UTF-8."""
+
+    def bind(self, admitted: Admitted) -> None:
+        """A service has decided who the client is."""
+        self.admitted = admitted
+        for name in ("uid", "uid_unproven"):
+            self.attributes.pop(name, None)
+        if admitted.uid is not None:
+            self.attributes["uid"] = admitted.uid
 
 
 @define(eq=False, slots=False)
@@ -298,16 +309,17 @@ class Handshaker:
 
     def answer(self, body: bytes) -> Handshake:
         """The answer to a handshake.  Raises `Refusal`, whose reply is the answer."""
-        sys, user = _parse(body)
+        said = _said(body)
+        sys, user = _parse(said)
         profile = _profile(sys, self._profiles)
         client, version = _client(sys)
         self._check(client, version)
         try:
             admitted = self._admit(user)
         except Denied as why:
-            refused = _refused(500, str(why), f"not admitted: {why}")
-            refused.wrong_credentials = True
-            raise refused from None
+            denied = refused(500, str(why), f"not admitted: {why}")
+            denied.wrong_credentials = True
+            raise denied from None
         terms = self._terms.get(profile.name)
         if terms is None:
             terms = Terms(profile, self._definitions, self.heartbeat)
@@ -319,14 +331,14 @@ class Handshaker:
             if admitted.principal is None:
                 attributes["uid_unproven"] = "true"
         attributes |= _kept(user, self._user_bytes)
-        return Handshake(terms.reply(sys), terms, attributes, admitted)
+        return Handshake(terms.reply(sys), terms, attributes, admitted, said)
 
     def _check(self, client: str, version: str) -> None:
         if not self._clients:
             return
         least = self._clients.get(client, self._clients.get("*"))
         if least is None or _numbers(version) < _numbers(least):
-            raise _refused(
+            raise refused(
                 501,
                 "client version not supported",
                 f"client {client!r} of version {version!r}",
@@ -335,19 +347,26 @@ class Handshaker:
             )
 
 
+def _said(body: bytes) -> bytes:
+    try:
+        return wire.text(body).encode()
+    except UnicodeDecodeError:
+        raise refused(500, "handshake is not JSON") from None
+
+
 def _parse(body: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     try:
-        said = msgspec.json.decode(wire.text(body))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _refused(500, "handshake is not JSON") from None
+        said = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise refused(500, "handshake is not JSON") from None
     sys = said.get("sys") if isinstance(said, dict) else None
     if not isinstance(sys, dict):
-        raise _refused(500, "handshake without sys")
+        raise refused(500, "handshake without sys")
     user = said.get("user")
     return sys, user if isinstance(user, dict) else {}
 
 
-def _refused(
+def refused(
     code: int,
     why: str,
     rule: str | None = None,
@@ -355,6 +374,7 @@ def _refused(
     limit: str | None = None,
     key: str | None = None,
 ) -> Refusal:
+    """A `Refusal` whose reply is a handshake's answer: *code*, and *why*."""
     reply = wire.package(wire.HANDSHAKE, wire.ascii_json({"code": code, "msg": why}))
     return Refusal(rule or why, limit=limit, key=key, reply=reply)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -25,6 +26,7 @@ KiB = 2**10
 MiB = 2**20
 
 #: The families of clients: `handshake.PROFILES`.
+_SERVICE = re.compile(r"https?://[^/\s#@]+(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
 _PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 
 
@@ -33,6 +35,21 @@ def _profile(value: object) -> str:
         return str(value)
     raise ValueError(f"must be one of {', '.join(_PROFILES)}, not {value!r}")
 
+
+def _service(value: object) -> str:
+    if isinstance(value, str) and _SERVICE.fullmatch(value):
+        return str(value)
+    raise ValueError(
+        "must be like https://login.example.org/game, or unix:/run/login.sock:/game, "
+        f"not {value!r}"
+    )
+
+
+Service = Annotated[
+    str,
+    PlainValidator(_service),
+    WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
+]
 
 Profile = Annotated[
     str, PlainValidator(_profile), WithJsonSchema({"enum": list(_PROFILES)})
@@ -115,9 +132,18 @@ class Options(Section):
         default=None, description="What clients must say in user.token"
     )
     jwt: Jwt | None = Field(default=None, description="Or who must have signed it")
+    authenticate: Service | None = Field(
+        default=None, description="URL of the service that admits clients; absent: none"
+    )
+    authenticate_timeout: Annotated[float, Time("10ms", "5m")] = Field(
+        default=5.0, description="For its answer, waiting included (time)"
+    )
+    authenticate_requests: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=32, description="Requests to it that run at once"
+    )
     trust_uid: Switch = Field(
         default=False,
-        description="Without token and jwt: push to the uid that a client claims to be",
+        description="Without authentication: push to the uid that a client claims to be",
     )
     session_events: Switch = Field(
         default=True,

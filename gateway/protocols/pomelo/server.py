@@ -10,28 +10,27 @@ Pushes are dropped when a client does not read.
 
 from __future__ import annotations
 
-import math
-import time
+from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
-from gateway.interfaces import Connection, Journal, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.pomelo import routes, wire
-from gateway.protocols.pomelo.auth import Admitted, admission
-from gateway.protocols.pomelo.handshake import Handshake, Handshaker, Terms
-from gateway.protocols.pomelo.options import Options
-from gateway.protocols.pomelo.registry import Registry
-from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Opened, Ready, Session
-from gateway.protocols.pomelo.sessions import SessionEvents
+from gateway.interfaces import Connection, Refusal
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.auth import Admitted, Denied
+from gateway.protocols.pomelo.backend import Unreachable
+from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
+from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Ready, Session
 from gateway.protocols.pressure import Valve
-from gateway.protocols.turn import TURN, Turn
+from gateway.protocols.turn import TURN
 
-__all__ = ["Pomelo", "PomeloServer", "accept"]
+if TYPE_CHECKING:
+    from gateway.protocols.pomelo.listener import Pomelo
+
+__all__ = ["PomeloServer"]
 
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
@@ -46,106 +45,10 @@ then is answered as not stored, while there is time to say so."""
 _NOBODY = Admitted()
 
 
-class Pomelo:
-    """What the connections of one listener share: definitions, clients, one timer."""
-
-    _log = Logger()
-
-    def __init__(
-        self,
-        settings: Settings[Options],
-        journal: Journal,
-        clock: IReactorTime,
-        registry: Registry | None = None,
-    ) -> None:
-        limits, options = settings.limits, settings.options
-        self.journal = journal
-        self.clock = clock
-        self.registry = Registry() if registry is None else registry
-        self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
-        self.unacknowledged_bytes = limits.unacknowledged_bytes
-        self.sessions: SessionEvents | None = None
-        """Where its sessions are told of; None: nowhere."""
-        if options.session_events:
-            self.sessions = SessionEvents(journal, clock)
-        self.turn = Turn()
-        """Of the connection that is being served."""
-        self.options = options
-        self.handshaker = Handshaker(
-            self._load(),
-            admission(
-                _revealed(options.token), options.jwt, trust_uid=options.trust_uid
-            ),
-            heartbeat=int(options.heartbeat),
-            user_bytes=options.user_bytes,
-            profiles=options.profiles,
-            clients=options.clients,
-        )
-        self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
-        self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
-        self._servers: dict[PomeloServer, None] = {}
-        self._ticking = False
-        self._due = 0.0
-        self._looked = clock.seconds()
-        self.wall_clock = time.time
-        """What tokens expire by."""
-
-    def __call__(self, connection: Connection) -> PomeloServer:
-        """The server of a new connection."""
-        server = PomeloServer(self, connection)
-        self._servers[server] = None
-        if not self._ticking:
-            self._ticking = True
-            self._reload_if_changed()
-            self._due = self.clock.seconds() + self.tick_seconds
-            self.clock.callLater(self.tick_seconds, self._tick)
-        return server
-
-    def forget(self, server: PomeloServer) -> None:
-        """The connection is over."""
-        self._servers.pop(server, None)
-
-    def reload(self) -> None:
-        """Read the definitions again; open connections keep what they were sent.
-
-        If they have errors, those are logged and the old definitions stay.
-        """
-        try:
-            definitions = self._load()
-        except routes.Unusable as why:
-            self._log.error("definitions not reloaded: {why}", why=str(why))
-        else:
-            self.handshaker.definitions = definitions
-
-    def _load(self) -> routes.Definitions:
-        options = self.options
-        return routes.load(options.routes, options.client_protos, options.server_protos)
-
-    def _reload_if_changed(self) -> None:
-        """Reload if a file changed.  Also called when the timer starts again."""
-        interval, now = self.options.reload_interval, self.clock.seconds()
-        if interval and now - self._looked >= interval:
-            self._looked = now
-            if self.handshaker.definitions.stale:
-                self.reload()
-
-    def _tick(self) -> None:
-        now = self.wall_clock()
-        for server in list(self._servers):
-            server.tick(now)
-        self._reload_if_changed()
-        self._ticking = bool(self._servers)
-        if self._ticking:
-            # Keep time, but if the reactor was late, do not catch up all at once.
-            self._due += self.tick_seconds
-            pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
-            self.clock.callLater(pause, self._tick)
-
-
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_admitted", "_closed", "_connection", "_ending", "_giving_up",
+    __slots__ = ("_admitted", "_asking", "_closed", "_connection", "_ending", "_giving_up",
                  "_left", "_listener", "_pending", "_reason", "_refusal", "_session",
                  "_unacknowledged", "_valve", "number", "since")  # fmt: skip
 
@@ -160,7 +63,10 @@ class PomeloServer:
             handshake_bytes=listener.options.handshake_bytes,
             patience=listener.patience,
             control_packages=listener.options.control_packages,
+            asks=listener.hook is not None,
         )
+        self._asking: Deferred[Any] | None = None
+        """A service is asked who the client is."""
         self._pending: dict[Ready, tuple[Batch, int]] = {}
         """Batches that are not durable yet, and what they count."""
         self._giving_up: IDelayedCall | None = None
@@ -225,7 +131,7 @@ class PomeloServer:
                 elif isinstance(step, bytes):
                     self._write(step)
                 elif isinstance(step, Handshake):
-                    self._accepted(step)
+                    self._ask_or_accept(step)
                 elif isinstance(step, Opened):
                     self._opened()
                 else:
@@ -320,6 +226,47 @@ class PomeloServer:
 
     # Messages
 
+    def _ask_or_accept(self, handshake: Handshake) -> None:
+        hook = self._listener.hook
+        if hook is None:
+            self._accepted(handshake)
+            return
+        origin = self._connection.origin
+        self._asking = Deferred.fromCoroutine(hook.ask(origin, handshake.said))
+        self._asking.addCallbacks(self._admit, self._do_not_admit, (handshake,))
+        self._asking.addErrback(self._broken)
+
+    def _admit(self, admitted: Admitted, handshake: Handshake) -> None:
+        self._asking = None
+        if self._ending or self._closed:
+            return
+        handshake.bind(admitted)
+        self._accepted(handshake)
+        self._session.go_on()
+        self._connection.hold(self._session.held_bytes)
+        self._regulate()
+
+    def _do_not_admit(self, why: Failure) -> None:
+        self._asking = None
+        if self._ending or self._closed:
+            return
+        if why.check(Denied):
+            text = str(why.value)
+            refusal = refused(500, text, f"not admitted: {text}")
+            refusal.wrong_credentials = True
+        else:
+            why.trap(Unreachable)
+            rule = f"not admitted: the service that decides {why.getErrorMessage()}"
+            key = "options.authenticate"
+            refusal = refused(500, "authentication is not available", rule, key=key)
+        self.give_up(refusal)
+
+    def _broken(self, why: Failure) -> None:
+        """A fault of ours: this connection ends, and no other."""
+        if not why.check(CancelledError):
+            self._log.failure("{peer}: admission", why, peer=self.origin.peer)
+            self._connection.abort()
+
     def _accepted(self, handshake: Handshake) -> None:
         origin = self._connection.origin
         origin.attributes = {**origin.attributes, **handshake.attributes}
@@ -412,7 +359,9 @@ class PomeloServer:
         """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
-        self._valve.regulate(self._unacknowledged)
+        # While somebody is asked who the client is, it is not read.
+        waits = self._listener.unacknowledged_bytes if self._session.waits else 0
+        self._valve.regulate(max(self._unacknowledged, waits))
         if self._session.more and not (self._valve.paused or self._ending):
             self._connection.again()
 
@@ -455,6 +404,9 @@ class PomeloServer:
         if self.since and self._listener.sessions is not None:
             seconds = self._listener.clock.seconds() - self.since
             self._listener.sessions.closed(self._connection, self._why, seconds)
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
@@ -469,17 +421,3 @@ class PomeloServer:
         if self._refusal is not None:
             return self._refusal.rule
         return self._reason or ("left" if self._left else "lost")
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()
-
-
-def accept(
-    settings: Settings[Options],
-    journal: Journal,
-    clock: IReactorTime,
-    registry: Registry | None = None,
-) -> Pomelo:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Pomelo(settings, journal, clock, registry)

@@ -16,6 +16,8 @@ from gateway.protocol import (
 )
 from gateway.protocols.pomelo.admin import kick_page, sessions_page
 from gateway.protocols.pomelo.auth import Unavailable
+from gateway.protocols.pomelo.hook import OUTCOMES
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Outbox as OutboxOptions
 from gateway.protocols.pomelo.push.folder import Folder
@@ -24,7 +26,6 @@ from gateway.protocols.pomelo.push.page import page
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
-from gateway.protocols.pomelo.server import Pomelo
 from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class PomeloService(Service):
         for server in self._servers:
             if server.sessions is not None:
                 server.sessions.flush()
+            if server.hook is not None:
+                server.hook.close()
 
     def gets(self) -> Mapping[str, Get]:
         """Who is connected."""
@@ -119,6 +122,8 @@ class PomeloService(Service):
         refused = sum(one.refused for one in self._outboxes)
         expired = sum(one.expired for one in self._outboxes)
         outcomes = self.registry.outcomes
+        hooks = [one.hook for one in self._servers if one.hook is not None]
+        asked = {name: sum(one.outcomes[name] for one in hooks) for name in OUTCOMES}
         files = {
             "pushed": sum(one.files for one in self._outboxes),
             "set_aside": sum(one.set_aside for one in self._outboxes),
@@ -134,6 +139,20 @@ class PomeloService(Service):
                     len(self.registry),
                     "gateway_push_clients",
                     card="clients that can be reached",
+                ),
+                Statistic(
+                    "authentications",
+                    "Handshakes that the authentication hook decided about.",
+                    asked,
+                    "gateway_pomelo_authentications_total",
+                    label="outcome",
+                    counter=True,
+                ),
+                Statistic(
+                    "authenticating",
+                    "Clients that the authentication hook is being asked about.",
+                    sum(one.waiting for one in hooks),
+                    "gateway_pomelo_authenticating",
                 ),
                 Statistic(
                     "pushes",

@@ -181,7 +181,8 @@ class Session:
 
     __slots__ = ("_control", "_control_packages", "_decoder", "_handshaker",
                  "_inflation", "_message_bytes", "_mute", "_patience", "_quiet",
-                 "_terms", "_ticks", "heard", "more", "opened", "spoke")  # fmt: skip
+                 "_terms", "_ticks", "asks", "heard", "more", "opened", "spoke",
+                 "waits")  # fmt: skip
 
     def __init__(
         self,
@@ -191,12 +192,17 @@ class Session:
         handshake_bytes: int,
         patience: int,
         control_packages: int = 1000,
+        asks: bool = False,
     ) -> None:
         """*patience* is how many ticks a client may take for its handshake.
 
         *control_packages* is how many packages that are no messages it may send in
-        one heartbeat interval.
+        one heartbeat interval.  With *asks* somebody else decides about a handshake:
+        nothing is taken behind it until `go_on`.
         """
+        self.asks = asks
+        self.waits = 0
+        """Bytes of the handshake that is being decided about; 0: none is."""
         self._handshaker = handshaker
         self._decoder = wire.Decoder(message_bytes, handshake_bytes)
         self._message_bytes = message_bytes
@@ -220,7 +226,7 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """How many bytes are buffered, of an incomplete package or for later turns."""
-        held = self._decoder.held_bytes
+        held = self._decoder.held_bytes + self.waits
         return held if self._inflation is None else held + len(self._inflation.body)
 
     @property
@@ -236,11 +242,17 @@ class Session:
 
     # What arrives
 
+    def go_on(self) -> None:
+        """The handshake is decided about: take what came behind it."""
+        self.waits = 0
+        self.more = self._decoder.more
+
     def discard(self) -> None:
         """Forget what is buffered: nothing more of it will be taken."""
         self._decoder.clear()
         self._inflation = None
         self.more = False
+        self.waits = 0
 
     def received(
         self, data: bytes, turn: Turn | None = None
@@ -261,7 +273,7 @@ class Session:
         ready = Ready()
         left = False
         try:
-            while turn.left > 0:
+            while turn.left > 0 and not self.waits:
                 if self._inflation is not None:
                     self._inflate(ready, turn, self._inflation)
                     continue
@@ -305,6 +317,8 @@ class Session:
             if self._terms is not None:
                 raise wire.refusal("second handshake")
             handshake = self._handshaker.answer(package.body)
+            if self.asks:
+                self.waits = len(package.body)
             self._terms = handshake.terms
             if any(known.request for known in handshake.terms.routes.values()):
                 self._decoder.most_run = _PROTOBUF_RUN

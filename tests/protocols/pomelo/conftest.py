@@ -19,9 +19,9 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Handshake, Handshaker
+from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.routes import load
-from gateway.protocols.pomelo.server import accept
 from gateway.protocols.pomelo.session import Ready, Session
 from gateway.testing import FakeConnection
 from gateway.testing.settings import settings as settings_of

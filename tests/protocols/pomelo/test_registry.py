@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
-from gateway.protocols.pomelo.server import accept
 
 NODE = {"type": "js-websocket", "version": "1"}
 PITAYA = {"platform": "mac", "libVersion": "1"}

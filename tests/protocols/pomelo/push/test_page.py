@@ -13,10 +13,10 @@ from twisted.internet.task import Clock
 from gateway.config import Limits
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
-from gateway.protocols.pomelo.server import accept
 from gateway.testing import FakeConnection, ManualJournal
 
 

@@ -1,0 +1,219 @@
+"""HTTP requests to a game's own services: bounded in time, in number and in size.
+
+    http://HOST:PORT/PATH   https://HOST/PATH   unix:/run/auth.sock:/PATH
+
+Connections are kept alive; redirects are not followed.  A request that gets no answer,
+because its connection ends, is sent once more: what is asked here may be asked twice.
+Twisted's own client does the rest (docs/adr/0012-backends.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.endpoints import UNIXClientEndpoint
+from twisted.internet.protocol import Protocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web._newclient import RequestNotSent
+from twisted.web.client import (
+    Agent,
+    HTTPConnectionPool,
+    RequestTransmissionFailed,
+    ResponseNeverReceived,
+)
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer
+from zope.interface import implementer
+
+__all__ = ["Backend", "Reply", "Unreachable"]
+
+_ANSWER_BYTES = 1 << 16
+_IDLE_SECONDS = 15
+"""So long a connection is kept on which nothing is sent."""
+_LOST = (RequestNotSent, RequestTransmissionFailed, ResponseNeverReceived)
+
+
+class Unreachable(Exception):
+    """There is no answer, or none of use; str() says why."""
+
+
+class Reply(msgspec.Struct):
+    """What a service answered."""
+
+    code: int
+    body: bytes
+
+    def json(self, kind: Any) -> Any:
+        """Its body as an object of this type.  Raises `Unreachable`."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
+            raise Unreachable(f"answers {self.code}, and its body: {why}") from None
+
+
+class Backend:
+    """One service.  The log has a line when it is away, and one when it is back."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        url: str,
+        reactor: Any,
+        *,
+        seconds: float,
+        requests: int,
+        agent: Any = None,
+    ) -> None:
+        """A request takes *seconds* at most, waiting included; *requests* run at once.
+
+        *agent* is one of Twisted's, if none is to be made.
+        """
+        self.url = url
+        self._reactor = reactor
+        self._seconds = seconds
+        self._slots = DeferredSemaphore(requests)
+        path, self._uri = _target(url)
+        self._pool = HTTPConnectionPool(reactor)
+        self._pool.maxPersistentPerHost = requests
+        self._pool.cachedConnectionTimeout = _IDLE_SECONDS
+        self._agent = agent or self._new_agent(path)
+        self._away = False
+        self.waiting = 0
+        """Requests that have no answer yet."""
+
+    def _new_agent(self, path: str | None) -> Any:
+        if path is None:
+            return Agent(self._reactor, connectTimeout=self._seconds, pool=self._pool)
+        endpoints = _UnixSocket(self._reactor, path, self._seconds)
+        return Agent.usingEndpointFactory(self._reactor, endpoints, self._pool)
+
+    def post(self, value: object) -> Deferred[Reply]:
+        """Post this as JSON; fails with `Unreachable`.  May be cancelled."""
+        body = msgspec.json.encode(value)
+        self.waiting += 1
+        done: Deferred[Reply] = self._slots.run(
+            lambda: Deferred.fromCoroutine(self._ask(body))
+        )
+        done.addTimeout(self._seconds, self._reactor)
+        done.addCallbacks(self._answered, self._failed)
+        return done
+
+    def close(self) -> None:
+        """Let go of the connections that are kept."""
+        self._pool.closeCachedConnections()
+
+    async def _ask(self, body: bytes) -> Reply:
+        try:
+            return await self._ask_once(body)
+        except _LOST as why:
+            if any(each.check(TimedOut) for each in getattr(why, "reasons", ())):
+                raise
+        return await self._ask_once(body)
+
+    async def _ask_once(self, body: bytes) -> Reply:
+        headers = Headers({"Content-Type": ["application/json"]})
+        response = await self._agent.request(b"POST", self._uri, headers, _Whole(body))
+        collector = _Collector()
+        response.deliverBody(collector)
+        return Reply(response.code, await collector.done)
+
+    def _answered(self, reply: Reply) -> Reply:
+        self.waiting -= 1
+        if self._away:
+            self._away = False
+            self._log.info("{url} answers again", url=self.url)
+        return reply
+
+    def _failed(self, why: Failure) -> Failure:
+        self.waiting -= 1
+        if why.check(CancelledError):
+            return why
+        text = f"no answer in {self._seconds:g} s"
+        if not why.check(TimedOut):
+            text = _reason(why)
+        if not self._away:
+            self._away = True
+            self._log.error("{url} does not answer: {why}", url=self.url, why=text)
+        return Failure(Unreachable(text))
+
+
+@implementer(IBodyProducer)
+class _Whole:
+    """A short body."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.length = len(body)
+
+    def startProducing(self, consumer: Any) -> Deferred[None]:
+        """See IBodyProducer."""
+        consumer.write(self._body)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """See IBodyProducer."""
+
+    def resumeProducing(self) -> None:
+        """See IBodyProducer."""
+
+    def stopProducing(self) -> None:
+        """See IBodyProducer."""
+
+
+class _Collector(Protocol):
+    """The body of an answer, unless it is too long."""
+
+    def __init__(self) -> None:
+        self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def dataReceived(self, data: bytes) -> None:
+        """See IProtocol."""
+        self._size += len(data)
+        if self._size <= _ANSWER_BYTES:
+            self._pieces.append(data)
+        elif not self.done.called:
+            self.done.errback(Unreachable(f"answers with more than {_ANSWER_BYTES} B"))
+            self._abort()
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        """All of it has come, or the connection is gone: JSON tells which."""
+        if not self.done.called:
+            self.done.callback(b"".join(self._pieces))
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.loseConnection()
+
+
+@implementer(IAgentEndpointFactory)
+class _UnixSocket:
+    """Leads everywhere."""
+
+    def __init__(self, reactor: Any, path: str, seconds: float) -> None:
+        self._reactor = reactor
+        self._path = path
+        self._seconds = seconds
+
+    def endpointForURI(self, uri: object) -> UNIXClientEndpoint:
+        """See IAgentEndpointFactory."""
+        return UNIXClientEndpoint(self._reactor, self._path, timeout=self._seconds)
+
+
+def _target(url: str) -> tuple[str | None, bytes]:
+    """The unix socket, if it is one, and the URI of the request."""
+    if not url.startswith("unix:"):
+        return None, url.encode()
+    path, _, page = url.removeprefix("unix:").partition(":")
+    return path, b"http://localhost" + (page or "/").encode()
+
+
+def _reason(why: Failure) -> str:
+    inner = getattr(why.value, "reasons", None)
+    return inner[0].getErrorMessage() if inner else why.getErrorMessage()

@@ -1,0 +1,100 @@
+"""The authentication hook: a service of the game's decides about each handshake.
+
+    -> POST {"listener": "game", "session": "…", "peer": "192.0.2.1:4000", "handshake": {…}}
+    <- 200 {"uid": "alice", "expires_at": 1763838000}     admitted; both may be left out
+    <- 401 or 403 {"msg": "banned"}                        not admitted
+
+Anything else, or nothing in time, admits nobody.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from gateway.event import Origin
+from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
+from gateway.protocols.pomelo.backend import Backend, Unreachable
+
+__all__ = ["OUTCOMES", "Hook"]
+
+OUTCOMES = ("admitted", "denied", "failed")
+_DENIED = (401, 403)
+_MSG_CHARS = 200
+
+
+class _Question(msgspec.Struct):
+    listener: str
+    session: str
+    peer: str
+    handshake: msgspec.Raw
+
+
+class _Admitted(msgspec.Struct):
+    uid: str | int | None = None
+    expires_at: float | None = None
+
+
+class _Denied(msgspec.Struct):
+    msg: str = "denied"
+
+
+class Hook:
+    """Asks the service about the clients of one listener."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        """Of the handshakes so far."""
+
+    @property
+    def waiting(self) -> int:
+        """Clients that are being asked about."""
+        return self._backend.waiting
+
+    async def ask(self, origin: Origin, said: bytes) -> Admitted:
+        """Who the client is that said this.
+
+        Raises `Denied`, or `Unreachable` if there is no answer that can be used.
+        """
+        question = _Question(
+            origin.listener, origin.session, origin.peer, msgspec.Raw(said)
+        )
+        try:
+            admitted = await self._ask(question)
+        except Denied:
+            self.outcomes["denied"] += 1
+            raise
+        except Unreachable:
+            self.outcomes["failed"] += 1
+            raise
+        self.outcomes["admitted"] += 1
+        return admitted
+
+    async def _ask(self, question: _Question) -> Admitted:
+        reply = await self._backend.post(question)
+        if reply.code in _DENIED:
+            raise Denied(_why(reply.body))
+        if reply.code != 200:
+            raise Unreachable(f"answers {reply.code}")
+        found: _Admitted = reply.json(_Admitted)
+        try:
+            uid = checked_uid(found.uid)
+        except Denied as why:
+            raise Unreachable(f"answers 200, and {why}") from None
+        expires_at = found.expires_at
+        if expires_at is not None and not math.isfinite(expires_at):
+            raise Unreachable("answers 200, and expires_at is no time")
+        return Admitted(uid, uid, expires_at=expires_at)
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._backend.close()
+
+
+def _why(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Denied).msg[:_MSG_CHARS] or "denied"
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return "denied"

@@ -1,0 +1,150 @@
+"""What the connections of one Pomelo listener share: definitions, admission, one timer."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from pydantic import SecretStr
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from gateway.interfaces import Connection, Journal
+from gateway.protocol import Settings
+from gateway.protocols.pomelo import routes, wire
+from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.backend import Backend
+from gateway.protocols.pomelo.handshake import Handshaker
+from gateway.protocols.pomelo.hook import Hook
+from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.server import PomeloServer
+from gateway.protocols.pomelo.session import TICKS
+from gateway.protocols.pomelo.sessions import SessionEvents
+from gateway.protocols.turn import Turn
+
+__all__ = ["Pomelo", "accept"]
+
+
+class Pomelo:
+    """What the connections of one listener share: definitions, clients, one timer."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        settings: Settings[Options],
+        journal: Journal,
+        clock: IReactorTime,
+        registry: Registry | None = None,
+    ) -> None:
+        limits, options = settings.limits, settings.options
+        self.journal = journal
+        self.clock = clock
+        self.registry = Registry() if registry is None else registry
+        self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
+        self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.sessions: SessionEvents | None = None
+        """Where its sessions are told of; None: nowhere."""
+        if options.session_events:
+            self.sessions = SessionEvents(journal, clock)
+        self.hook: Hook | None = None
+        """Decides about handshakes; None: `options.token` and `options.jwt` do."""
+        if options.authenticate is not None:
+            self.hook = Hook(_backend(options, clock))
+        self.turn = Turn()
+        """Of the connection that is being served."""
+        self.options = options
+        self.handshaker = Handshaker(
+            self._load(),
+            admission(
+                _revealed(options.token), options.jwt, trust_uid=options.trust_uid
+            ),
+            heartbeat=int(options.heartbeat),
+            user_bytes=options.user_bytes,
+            profiles=options.profiles,
+            clients=options.clients,
+        )
+        self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
+        self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
+        self._servers: dict[PomeloServer, None] = {}
+        self._ticking = False
+        self._due = 0.0
+        self._looked = clock.seconds()
+        self.wall_clock = time.time
+        """What tokens expire by."""
+
+    def __call__(self, connection: Connection) -> PomeloServer:
+        """The server of a new connection."""
+        server = PomeloServer(self, connection)
+        self._servers[server] = None
+        if not self._ticking:
+            self._ticking = True
+            self._reload_if_changed()
+            self._due = self.clock.seconds() + self.tick_seconds
+            self.clock.callLater(self.tick_seconds, self._tick)
+        return server
+
+    def forget(self, server: PomeloServer) -> None:
+        """The connection is over."""
+        self._servers.pop(server, None)
+
+    def reload(self) -> None:
+        """Read the definitions again; open connections keep what they were sent.
+
+        If they have errors, those are logged and the old definitions stay.
+        """
+        try:
+            definitions = self._load()
+        except routes.Unusable as why:
+            self._log.error("definitions not reloaded: {why}", why=str(why))
+        else:
+            self.handshaker.definitions = definitions
+
+    def _load(self) -> routes.Definitions:
+        options = self.options
+        return routes.load(options.routes, options.client_protos, options.server_protos)
+
+    def _reload_if_changed(self) -> None:
+        """Reload if a file changed.  Also called when the timer starts again."""
+        interval, now = self.options.reload_interval, self.clock.seconds()
+        if interval and now - self._looked >= interval:
+            self._looked = now
+            if self.handshaker.definitions.stale:
+                self.reload()
+
+    def _tick(self) -> None:
+        now = self.wall_clock()
+        for server in list(self._servers):
+            server.tick(now)
+        self._reload_if_changed()
+        self._ticking = bool(self._servers)
+        if self._ticking:
+            # Keep time, but if the reactor was late, do not catch up all at once.
+            self._due += self.tick_seconds
+            pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
+            self.clock.callLater(pause, self._tick)
+
+
+def _backend(options: Options, clock: IReactorTime) -> Backend:
+    assert options.authenticate is not None
+    return Backend(
+        options.authenticate,
+        clock,
+        seconds=options.authenticate_timeout,
+        requests=options.authenticate_requests,
+    )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def accept(
+    settings: Settings[Options],
+    journal: Journal,
+    clock: IReactorTime,
+    registry: Registry | None = None,
+) -> Pomelo:
+    """What a listener calls with each connection: an `interfaces.Accept`."""
+    return Pomelo(settings, journal, clock, registry)

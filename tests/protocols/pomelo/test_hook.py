@@ -1,0 +1,255 @@
+"""The authentication hook: who is admitted, and what happens when nobody decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionRefusedError as Refused
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone, ResponseNeverReceived
+
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.backend import Backend, Unreachable
+from gateway.protocols.pomelo.hook import Hook
+
+URL = "http://login.test/game"
+ASK = wire.request(1, "a", b"{}")
+
+
+class Agent:
+    """In place of Twisted's: answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._open: list[Deferred[Any]] = []
+        self.cancelled = 0
+
+    def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Any:
+        assert (method, uri) == (b"POST", URL.encode())
+        body.startProducing(self)
+        done: Deferred[Any] = Deferred(self._cancel)
+        self._open.append(done)
+        return done
+
+    def _cancel(self, done: Deferred[Any]) -> None:
+        self.cancelled += 1
+        self._open.remove(done)
+
+    def write(self, data: bytes) -> None:
+        self.asked.append(json.loads(data))
+
+    def answer(self, code: int, body: object = b"") -> None:
+        """The oldest request that is open."""
+        said = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._open.pop(0).callback(Response(code, said))
+
+    def fail(self, why: Exception) -> None:
+        self._open.pop(0).errback(why)
+
+
+class Response:
+    """An answer whose body is there."""
+
+    def __init__(self, code: int, body: bytes) -> None:
+        self.code = code
+        self._body = body
+
+    def deliverBody(self, protocol: Any) -> None:
+        protocol.dataReceived(self._body)
+        protocol.connectionLost(Failure(ResponseDone()))
+
+
+class Login:
+    """A listener with the hook, and its service."""
+
+    def __init__(self, make_reader: Callable[..., Any], requests: int = 32) -> None:
+        self.reader = make_reader(authenticate=URL, session_events=True, heartbeat=0)
+        self.agent = Agent()
+        clock = self.reader.clock
+        backend = Backend(URL, clock, seconds=5, requests=requests, agent=self.agent)
+        self.hook = self.reader.listener.hook = Hook(backend)
+        self.connection, self.server = self.reader.connect()
+
+
+@pytest.fixture
+def login(make_reader: Callable[..., Any]) -> Login:
+    """One client, who has said nothing."""
+    return Login(make_reader)
+
+
+def test_who_is_admitted(login: Login, pomelo: Any) -> None:
+    """The service says whose it is; what the client sent behind is taken then."""
+    user = {"uid": "mallory", "token": "t0k"}
+    login.connection.deliver(pomelo.hello(user=user) + ASK)
+    login.connection.deliver(ASK)
+    assert login.connection.sent == b""
+    assert login.reader.journal.submitted == []
+    [asked] = login.agent.asked
+    assert asked["handshake"]["user"] == user
+    assert (asked["listener"], asked["peer"]) == ("game", "192.0.2.1:4000")
+    login.agent.answer(200, {"uid": "alice"})
+    login.reader.journal.store_all()
+    origin = login.connection.origin
+    assert (origin.principal, origin.attributes["uid"]) == ("alice", "alice")
+    assert "uid_unproven" not in origin.attributes
+    assert login.connection.sent.count(b'{"code":200}') == 2
+    assert login.reader.listener.registry.user("alice") == [login.server]
+    assert login.hook.outcomes == {"admitted": 1, "denied": 0, "failed": 0}
+
+
+def test_somebody_without_a_name(login: Login, pomelo: Any) -> None:
+    """What the client claims is dropped."""
+    login.connection.deliver(pomelo.hello(user={"uid": "alice"}))
+    login.agent.answer(200, {})
+    assert "uid" not in login.connection.origin.attributes
+    assert login.server.uid is None
+    assert login.reader.listener.registry.claiming("alice") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "said"),
+    [(401, {"msg": "banned"}, "banned"), (403, b"no", "denied"), (403, {}, "denied")],
+)
+def test_who_is_denied(
+    login: Login, pomelo: Any, code: int, body: Any, said: str
+) -> None:
+    """He is told why, counted as one with wrong credentials, and not stored."""
+    login.connection.deliver(pomelo.hello() + ASK)
+    login.agent.answer(code, body)
+    assert json.loads(login.connection.sent[4:]) == {"code": 500, "msg": said}
+    assert login.connection.refused.wrong_credentials
+    assert login.connection.closed
+    assert login.reader.journal.submitted == []
+    assert login.hook.outcomes["denied"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        (500, b""),
+        (302, b""),
+        (200, b"{"),
+        (200, {"uid": "x" * 256}),
+        (200, {"uid": ""}),
+        (200, {"expires_at": "soon"}),
+        (200, b'{"msg":"' + b"x" * (1 << 16) + b'"}'),
+    ],
+)
+def test_an_answer_of_no_use(login: Login, pomelo: Any, code: int, body: Any) -> None:
+    """… admits nobody, and the client is not blamed."""
+    login.connection.deliver(pomelo.hello())
+    login.agent.answer(code, body)
+    assert b"authentication is not available" in login.connection.sent
+    assert login.connection.refused.key == "options.authenticate"
+    assert not login.connection.refused.wrong_credentials
+    assert login.hook.outcomes["failed"] == 1
+
+
+def test_no_answer_in_time(login: Login, pomelo: Any, logged: list[Any]) -> None:
+    """Nobody waits longer, and the log has one line until there is an answer again."""
+    for _ in range(3):
+        connection, _ = login.reader.connect()
+        connection.deliver(pomelo.hello())
+        login.reader.clock.pump([1] * 5)
+        assert b"authentication is not available" in connection.sent
+    assert login.agent.cancelled == 3
+    connection, _ = login.reader.connect()
+    connection.deliver(pomelo.hello())
+    login.agent.answer(200, {})
+    told = [one["log_format"] for one in logged if one.get("url") == URL]
+    assert [text.split()[1] for text in told] == ["does", "answers"]
+    assert login.hook.waiting == 0
+
+
+def test_a_service_that_is_away(login: Login, pomelo: Any) -> None:
+    """Its clients hear at once; none is asked about twice for that."""
+    login.connection.deliver(pomelo.hello())
+    login.agent.fail(Refused())
+    assert b"authentication is not available" in login.connection.sent
+    assert len(login.agent.asked) == 1
+
+
+def test_a_connection_that_the_service_has_just_closed(
+    login: Login, pomelo: Any
+) -> None:
+    """The question is put once more, and not a third time."""
+    login.connection.deliver(pomelo.hello())
+    login.agent.fail(ResponseNeverReceived([]))
+    assert login.connection.sent == b""
+    login.agent.fail(ResponseNeverReceived([]))
+    assert b"authentication is not available" in login.connection.sent
+    assert len(login.agent.asked) == 2
+
+
+def test_many_at_once(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """So many are asked about as the option says; the others wait, and are not read."""
+    login = Login(make_reader, requests=2)
+    clients = [login.reader.connect()[0] for _ in range(6)]
+    for client in clients:
+        client.deliver(pomelo.hello() + ASK)
+        assert client.paused
+    assert len(login.agent.asked) == 2
+    assert login.hook.waiting == 6
+    clients[2].lose()
+    assert login.hook.waiting == 5
+    for _ in range(5):
+        login.agent.answer(200, {})
+    login.reader.journal.store_all()
+    answered = [b'{"code":200}' in client.sent for client in clients]
+    assert answered == [True, True, False, True, True, True]
+    assert login.hook.outcomes["admitted"] == 5
+
+
+def test_who_leaves_meanwhile(login: Login, pomelo: Any) -> None:
+    """His question is called off; what he sent is nowhere, nor is his session."""
+    login.connection.deliver(pomelo.hello() + ASK)
+    assert login.connection.held_bytes > 0
+    login.connection.lose()
+    assert login.agent.cancelled == 1
+    assert login.hook.waiting == 0
+    assert login.hook.outcomes == {"admitted": 0, "denied": 0, "failed": 0}
+    assert login.reader.journal.submitted == []
+
+
+def test_a_stop_meanwhile(login: Login, pomelo: Any) -> None:
+    """The daemon does not wait for the service."""
+    login.connection.deliver(pomelo.hello())
+    login.connection.drain()
+    assert login.connection.closed
+    assert login.agent.cancelled == 1
+
+
+def test_a_session_that_expires(login: Login, pomelo: Any) -> None:
+    """The service may say when."""
+    login.reader.listener.wall_clock = lambda: 1000.0
+    login.connection.deliver(pomelo.hello())
+    login.agent.answer(200, {"uid": "alice", "expires_at": 999.5})
+    login.reader.clock.advance(1)
+    assert login.connection.sent.endswith(wire.kick("token expired"))
+
+
+def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """Who does not know it is not asked about."""
+    reader = make_reader(authenticate=URL, token="t0k")
+    agent = Agent()
+    backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
+    reader.listener.hook = Hook(backend)
+    connection, _ = reader.connect()
+    connection.deliver(pomelo.hello())
+    assert b"no token" in connection.sent
+    assert agent.asked == []
+
+
+def test_unreachable_says_why() -> None:
+    """For the log."""
+    agent, clock = Agent(), Clock()
+    backend = Backend(URL, clock, seconds=5, requests=1, agent=agent)
+    why: list[str] = []
+    backend.post({}).addErrback(lambda f: why.append(str(f.trap(Unreachable)) + str(f)))
+    agent.fail(Refused("nobody there"))
+    assert "nobody there" in why[0]
