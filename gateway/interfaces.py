@@ -8,7 +8,7 @@ test passes its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
 
@@ -22,6 +22,7 @@ __all__ = [
     "NotStored",
     "Publishing",
     "Refusal",
+    "Retaining",
     "Server",
     "Yielding",
 ]
@@ -141,6 +142,22 @@ class Memory(Protocol):
         """The state as it is now; fires when all in it is durable.
 
         It has at least what every batch did whose `submit` has fired.
+        """
+
+
+@runtime_checkable
+class Retaining(Memory, Protocol):
+    """A memory whose protocol has readers that come back for what was stored.
+
+    Events that it needs stay readable: when their file leaves the archive, they are kept
+    below `retained/` (`gateway.store.spool.retained`).
+    """
+
+    def needed(self, channel: str) -> int | None:
+        """The lsn from which on this channel's events are needed; None: none of them.
+
+        Called in another thread.  What is not needed once may go, and must not be needed
+        again: a change that lets go of events counts when it is durable.
         """
 
 

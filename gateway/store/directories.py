@@ -24,6 +24,8 @@ class Directories:
     archive: Path
     state: Path
     """With a directory for each node."""
+    retained: Path
+    """What streams still need of files that left the archive; likewise."""
 
     @classmethod
     def under(
@@ -41,6 +43,7 @@ class Directories:
             lake=data_dir / "lake",
             archive=data_dir / "archive",
             state=data_dir / "state",
+            retained=data_dir / "retained",
         )
 
     @classmethod
@@ -55,6 +58,10 @@ class Directories:
     def journal_of(self, node: str) -> Path:
         """The segments of one node."""
         return self.journal / node
+
+    def retained_of(self, node: str) -> Path:
+        """What is retained of one node."""
+        return self.retained / node
 
     def state_of(self, node: str) -> Path:
         """The state files of one node."""

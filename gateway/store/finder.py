@@ -2,6 +2,8 @@
 named by the lsns in them.
 
     journal ── published ──► spool ── taken by Spark ──► archive ── expires
+                                                            └─► retained: what of it
+                                                                readers still need
 
 Files move and go while we look.  An event is in its next place before it leaves the
 one before, so whoever lists the places in this order meets it at least once.  A name
@@ -24,7 +26,7 @@ import pyarrow.parquet as pq
 
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
-from gateway.store.names import parse_file_name
+from gateway.store.names import parse_file_name, parse_kept_name
 
 __all__ = ["Finder", "Gone", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
 
@@ -105,10 +107,16 @@ class Finder:
     lists the journal each time; callers in several threads need a lock.
     """
 
-    def __init__(self, directories: Directories, node: str) -> None:
+    def __init__(
+        self, directories: Directories, node: str, *, retained: bool = False
+    ) -> None:
+        """*retained*: with what is kept of files that left the archive, where some lsns
+        are missing, and so may be whole files.
+        """
         self.node = node
         self._journal = directories.journal_of(node)
         self._published = (directories.spool, directories.archive)  # as files move
+        self._retained = directories.retained_of(node) if retained else None
         self._files: list[SpoolFile] = []
 
     def refresh(self) -> None:
@@ -117,6 +125,11 @@ class Finder:
         for directory in self._published:
             for file in spool_files(directory).get(self.node, []):
                 found[file.path.name] = file
+        if self._retained is not None:
+            for name in list_names(self._retained):
+                if (kept := parse_kept_name(name)) is not None:
+                    path = self._retained / name
+                    found[name] = SpoolFile(path, self.node, kept[0], kept[1])
         self._files = sorted(found.values(), key=lambda file: (file.first, file.last))
 
     def oldest(self, lsn: int = 0) -> int | None:
@@ -130,11 +143,13 @@ class Finder:
         return min((first for first in firsts if first >= lsn), default=None)
 
     def files(self, lsn: int) -> Iterator[SpoolFile]:
-        """Published files from the one with *lsn* on, up to the first hole."""
+        """Published files from the one with *lsn* on, up to the first hole, unless
+        retained ones are among them.
+        """
         files = self._files
         at = bisect_right(files, lsn, key=lambda file: file.first) - 1
         for file in files[max(at, 0) :]:
-            if file.first > lsn:
+            if file.first > lsn and self._retained is None:
                 return  # in between is what is not published yet, or gone
             if file.last >= lsn:
                 yield file
@@ -159,7 +174,7 @@ class Finder:
         self, file: SpoolFile, metadata: pq.FileMetaData | None = None
     ) -> pq.ParquetFile:
         """Open it wherever it is by now.  Raises FileNotFoundError, OSError."""
-        for directory in self._published:
+        for directory in (*self._published, file.path.parent):
             with contextlib.suppress(FileNotFoundError):
                 return pq.ParquetFile(
                     directory / file.path.name,

@@ -1,5 +1,5 @@
 """Names of spool files: `events-<node>-<first lsn>-<last lsn>.parquet`, a contract
-(docs/design.md §4).
+(docs/design.md §4).  And those of what is retained of such files.
 """
 
 from __future__ import annotations
@@ -9,9 +9,18 @@ from collections.abc import Iterable
 
 from gateway.event import MAX_LSN
 
-__all__ = ["file_name", "is_node_name", "last_lsn", "parse_file_name"]
+__all__ = [
+    "file_name",
+    "is_node_name",
+    "kept_name",
+    "last_lsn",
+    "parse_file_name",
+    "parse_kept_name",
+]
 
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
+
+_KEPT = re.compile(r"kept-(\d{20})-(\d{20})-(\d{6})\.parquet")
 
 
 def is_node_name(text: str) -> bool:
@@ -39,3 +48,14 @@ def last_lsn(node: str, names: Iterable[str]) -> int:
     return max(
         (parsed[2] for parsed in found if parsed and parsed[0] == node), default=0
     )
+
+
+def kept_name(first_lsn: int, last_lsn: int, generation: int) -> str:
+    """The name of a file with what is needed of these lsns."""
+    return f"kept-{first_lsn:020d}-{last_lsn:020d}-{generation:06d}.parquet"
+
+
+def parse_kept_name(name: str) -> tuple[int, int, int] | None:
+    """(first lsn, last lsn, generation), or None for any other file."""
+    match = _KEPT.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))

@@ -24,7 +24,7 @@ from twisted.internet.threads import deferToThread
 from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
-from gateway.interfaces import Memory
+from gateway.interfaces import Memory, Retaining
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
@@ -35,6 +35,7 @@ from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.spool.retained import Retained
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
@@ -158,6 +159,14 @@ class Storage:
         """Fires when senders may be served: when `start` is called, or, with `ack: spool`,
         when what the last run left is published.  Who resumes is told of it, and that is
         an acknowledgement."""
+        self.retained = Retained(
+            settings.node,
+            self.directories.retained_of(settings.node),
+            self.directories.archive,
+            disk,
+            settings.spool.compression,
+        )
+        """What readers of streams need of files that have left the archive."""
         self.remembered = opened.remembered
         """Protocols whose state is kept, whether they are served or not."""
         self.spool = Spool(
@@ -175,6 +184,7 @@ class Storage:
             wanted=lambda: opened.log.wanted_bytes,
             on_look=self._mark,
             before_expiry=ExpiredRecord(settings.directories.state, disk).note,
+            retained=self.retained,
             clock=monotonic,
             wall_clock=clock,
             threads=threads,
@@ -266,6 +276,12 @@ class Storage:
             most_bytes=settings.checkpoint_bytes,
         )
         self.checkpoint.recover(self._opened.segments, self._opened.unpublished)
+        self.retained.needed = {
+            name: memory.needed
+            for name, memory in memories.items()
+            if isinstance(memory, Retaining)
+        }
+        self.retained.recover()
 
     @property
     def link(self) -> Link:

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from daemons import archiving
+
 pytestmark = pytest.mark.needs_pravega
 
 MiB = 2**20
@@ -403,3 +405,40 @@ def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
         writer.write_event_bytes(event, "k")
     writer.flush()
     assert streams.payloads() == [b"one", b"", b"", b"two"]
+
+
+def test_a_group_that_pauses_longer_than_the_archive(
+    serve: Callable[..., Any],
+    pravega_client: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """When every file has left the archive, and after kill -9, it reads on where it was,
+    and what comes then; a new group reads all.
+    """
+    streams = serve(spool={"retention": "1s"}, options={"recent_bytes": "64KiB"})
+    client = pravega_client(streams.controller)
+    client.manager.create_scope("s")
+    client.manager.create_stream("s", "t", 2)
+    writer = client.manager.create_writer("s", "t")
+    group = client.manager.create_reader_group("g", "s", "t")
+    reader = group.create_reader("r")
+    first, second = numbered("first", 100), numbered("second", 20)
+    client.whole.write(writer, keyed(first))
+    assert Counter(client.whole.read(reader, 100)) == Counter(first)
+    client.whole.write(writer, keyed(second))
+    daemon = streams.daemon
+    with archiving(daemon):
+        daemon.settled()
+
+        def gone() -> bool:
+            left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
+            return not left
+
+        eventually(gone, "every file leaves the archive")
+        daemon.kill()
+        daemon.start()
+        third = numbered("third", 20)
+        client.whole.write(writer, keyed(third))
+        assert Counter(client.whole.read(reader, 40)) == Counter(second + third)
+        other = client.manager.create_reader_group("h", "s", "t").create_reader("q")
+        assert Counter(client.whole.read(other, 140)) == Counter(first + second + third)

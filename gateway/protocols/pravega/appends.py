@@ -289,6 +289,10 @@ class Appends:
             self._limits.check_internal(
                 segment.name, own, self._state.kept_bytes, len(data)
             )
+        else:
+            state = self._state
+            total = state.retained_bytes + state.staged_bytes + len(data)
+            self._limits.check_retained(writer.segment, total)
         new = _unstored(data, writer.last, number, events)
         return self._state.append(
             writer.segment,

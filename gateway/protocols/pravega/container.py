@@ -160,6 +160,10 @@ class Container:
                 if isinstance(item, Written):
                     self.recent.add(item.segment.name, item.offset, item.data)
 
+    def needed(self, channel: str) -> int | None:
+        """See `interfaces.Retaining`."""
+        return self.state.needed(channel)
+
     def start(self) -> None:
         """Delete transient segments, whose connections are gone; forget idle writers."""
         for name in self.state.transients():

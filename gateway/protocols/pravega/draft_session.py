@@ -247,6 +247,7 @@ class DraftSession:
             segment = self._state.segments[name]
             if segment.kept is not None:
                 raise Refusal(f"{name!r} takes no appends in the 2016 draft")
+            self._limits.check_retained(name, self._state.retained_bytes + len(data))
             number = segment.number_of(writer)
             if number == NEVER:
                 self._limits.check_numbers(self._state.numbers + 1)

@@ -79,7 +79,7 @@ class History:
         """*in_thread* is `twisted.internet.threads.deferToThread`."""
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
-        self._finder = Finder(directories, node)
+        self._finder = Finder(directories, node, retained=True)
         self._protocol = protocol
         self._decode = decode
         self._in_thread = in_thread
@@ -136,6 +136,8 @@ class History:
                 if behind and offset + len(found) == run.end:
                     self._hints.put((segment, run.end), behind)
                 return found
+            if run.begins_after(offset, lsn):
+                break  # it is gone, and not further on
         return b""
 
     def _runs_from(self, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
@@ -144,6 +146,10 @@ class History:
         With each, the lsn behind it; 0 if there may be more before that.
         """
         for file in self._finder.files(lsn):
+            if file.first > lsn:  # nobody needs it, or it is still in the journal only
+                for each in self._finder.segments(lsn):
+                    if each.first < file.first:
+                        yield self._in_journal(each).get(segment) or Run(), 0
             yield from self._in_file(file, segment, lsn)
             lsn = file.last + 1
         for each in self._finder.segments(lsn):
@@ -185,7 +191,7 @@ class History:
         with self._finder.open(file, footer.metadata) as opened:
             group = self._groups.get(key)
             if group is None:
-                group = RowGroup(opened, number, footer.firsts[number], self._protocol)
+                group = RowGroup(opened, number, self._protocol)
             run = group.run(opened, number, segment)
         self._groups.put(key, group, group.bytes)
         return run
@@ -196,10 +202,8 @@ class _Footer:
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self.metadata = metadata
-        self.firsts: list[int] = []
         self.lasts: list[int] = []
         column = metadata.schema.to_arrow_schema().get_field_index("lsn")
         for number in range(metadata.num_row_groups):
             statistics = metadata.row_group(number).column(column).statistics
-            self.firsts.append(statistics.min)
             self.lasts.append(statistics.max)

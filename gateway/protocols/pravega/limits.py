@@ -22,6 +22,8 @@ class Limits:
     """Held for open transactions and large events of all connections together."""
     internal_bytes: int = 64 << 20
     """Of reader groups, state synchronizers and other internal segments together."""
+    retained_bytes: int | None = None
+    """Of events that readers may ask for, of all streams together; None: any."""
     table_bytes: int = 64 << 20
     """Keys and values of all tables together, and 128 bytes for each."""
     numbers: int = 2_000_000
@@ -58,6 +60,15 @@ class Limits:
                 "internal_bytes",
                 f"{which} has {own + more} bytes, and may have a quarter of the limit",
             )
+
+    def check_retained(self, name: str, total: int) -> None:
+        """Raises `Refusal` if an append would make *total* bytes in all streams."""
+        if self.retained_bytes is not None and total > self.retained_bytes:
+            where = repr(name[:NAME_IN_LOGS])
+            what = (
+                f"{total} bytes of events that streams keep, with an append to {where}"
+            )
+            raise self.over("retained_bytes", what)
 
     def check_segments(self, have: int) -> None:
         """Raises `Refusal` if there is no room for one more than *have* segments."""

@@ -62,6 +62,14 @@ class Options(Section):
         default=256 * MiB,
         description="Held for open transactions and large events together (size)",
     )
+    stream_retention: Annotated[float, Time("1m", "36500d")] | None = Field(
+        default=None,
+        description="Of streams without a retention policy; null = they are kept (time)",
+    )
+    retained_bytes: ByteCount | None = Field(
+        default=None,
+        description="Refuse appends when streams keep more (size, null: any)",
+    )
     internal_bytes: ByteCount = Field(
         default=64 * MiB,
         description="State of reader groups and synchronizers, in memory (size)",
@@ -87,7 +95,7 @@ class Options(Section):
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
         "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
-        "internal_bytes", "synchronizers",
+        "internal_bytes", "synchronizers", "stream_retention", "retained_bytes",
     )  # fmt: skip
     """Must be the same for all Pravega listeners, as they share the container."""
 

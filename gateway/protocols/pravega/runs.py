@@ -63,6 +63,11 @@ class Run:
                 return bytes(self.data[begin : begin + size])
         return b""
 
+    def begins_after(self, offset: int, lsn: int) -> bool:
+        """Whether what it has from *lsn* on begins after *offset*."""
+        first = next((one for one in self.extents if one.last_lsn >= lsn), None)
+        return first is not None and first.offset > offset
+
     @property
     def end(self) -> int:
         """Where it ends in the channel; 0 if it has nothing."""
@@ -80,15 +85,13 @@ class Run:
 class RowGroup:
     """A row group; its payloads are read when somebody has rows in it."""
 
-    def __init__(
-        self, file: pq.ParquetFile, number: int, first_lsn: int, protocol: str
-    ) -> None:
+    def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         """Rows of other protocols are nobody's."""
-        names = file.read_row_group(number, columns=["protocol", "channel"])
+        names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
         own, protocols = _codes(names["protocol"])
         codes, channels = _codes(names["channel"])
         number_of = protocols.get(protocol, -1)
-        self._first_lsn = first_lsn
+        self._lsns = names["lsn"].to_numpy()
         self._codes = np.where(own == number_of, codes, -1) if number_of >= 0 else None
         self._channels = channels
         self._rows = len(codes)
@@ -98,7 +101,7 @@ class RowGroup:
     def bytes(self) -> int:
         """What it takes in memory, about."""
         body = 0 if self._body is None else len(self._body[0]) + 16 * self._rows
-        return body + 4 * self._rows
+        return body + 12 * self._rows
 
     def run(self, file: pq.ParquetFile, number: int, channel: str) -> Run:
         """A channel's part; *file* and *number* are what it was made of."""
@@ -113,7 +116,7 @@ class RowGroup:
         data, starts, seqs = self._body
         run = Run(_gathered(data, starts[rows], starts[rows + 1]))
         sizes = starts[rows + 1] - starts[rows]
-        _extend(run, 0, sizes, seqs[rows], self._first_lsn + rows)
+        _extend(run, 0, sizes, seqs[rows], self._lsns[rows])
         return run
 
 

@@ -29,10 +29,15 @@ __all__ = [
 #: The id of the attribute with the number of events in a segment.
 EVENT_COUNT = bytes.fromhex("00000000000000000000000000000002")
 
-#: Distance of marks, in bytes or in time.  When retention deletes a file, the segment
-#: can be read from the next mark on.
+#: Distance of marks, in bytes or in time.  When a file is lost, the segment can be read
+#: from the next mark on.
 MARK_BYTES = 1 << 18
 MARK_MS = 3_600_000
+
+#: A segment has so many marks, and one more for each so many bytes; of too many every
+#: second one of the older half is dropped.
+_MOST_MARKS = 200
+_MARKED_BYTES = 1 << 20
 
 
 def is_transient(name: str) -> bool:
@@ -135,6 +140,8 @@ class Segment:
     born: int
     """Number of the change that created it."""
     start: int = 0
+    head: int = 0
+    """The start that is durable: what lies before it nobody can ask for any more."""
     length: int = 0
     """Where the next append goes, ahead of what is durable."""
     readable: int = 0
@@ -161,8 +168,12 @@ class Segment:
     """Offset of each mark, ascending."""
     mark_lsns: array[int] | None = None
     """The lsn of each mark."""
+    mark_times: array[int] | None = None
+    """When each was made, in milliseconds since the epoch: its event is no younger."""
     marked_at: int = 0
     """When the last mark was made, in milliseconds since the epoch."""
+    written_at: int = 0
+    """When it was appended to last, likewise."""
 
     def __post_init__(self) -> None:
         if is_staged(self.name):
@@ -173,6 +184,35 @@ class Segment:
         """How many writers and attributes are remembered."""
         more = 0 if self.attributes is None else len(self.attributes)
         return len(self.writers) + len(self.idle) + more
+
+    @property
+    def retained(self) -> int:
+        """Bytes of its events that readers may ask for."""
+        if self.table is not None or self.staged is not None:
+            return 0
+        if self.kept is not None:
+            return max(0, self.kept.begin - self.start)
+        return self.length - self.start
+
+    @property
+    def needed_lsn(self) -> int | None:
+        """The lsn from which on its rows are needed; any thread may ask."""
+        lsns = self.mark_lsns
+        if lsns is None or self.head >= self.readable:
+            return None
+        return lsns[0] if lsns else None
+
+    def offset_before(self, time: int) -> int:
+        """An offset before which everything was written before *time*; as far as known.
+
+        In milliseconds since the epoch.  It is where an event begins, or ends.
+        """
+        if self.written_at < time:
+            return self.readable
+        if self.mark_times is None or self.mark_offsets is None:
+            return self.start
+        found = bisect_left(self.mark_times, time) - 1
+        return max(self.start, self.mark_offsets[found]) if found >= 0 else self.start
 
     def number_of(self, writer: bytes) -> int:
         """A writer's last event number; `NEVER` for an unknown writer."""
@@ -213,11 +253,18 @@ class Segment:
         self.start = max(self.start, offset)
         if self.kept is not None:
             self.kept.truncate(offset)
-        if self.mark_offsets is not None and self.mark_lsns is not None:
-            gone = bisect_right(self.mark_offsets, offset) - 1
-            if gone > 0:
-                del self.mark_offsets[:gone]
-                del self.mark_lsns[:gone]
+
+    def truncated(self, offset: int) -> None:
+        """The truncation at *offset* is durable: forget marks that are no use any more."""
+        self.head = max(self.head, offset)
+        if self.mark_offsets is not None:
+            self._drop_marks(bisect_right(self.mark_offsets, offset) - 1)
+
+    def _drop_marks(self, count: int) -> None:
+        if count > 0:
+            for each in (self.mark_offsets, self.mark_lsns, self.mark_times):
+                assert each is not None
+                del each[:count]
 
     def mark(self, offset: int, lsn: int) -> None:
         """The event at *offset* has this lsn: mark it if the last mark is far enough."""
@@ -225,19 +272,30 @@ class Segment:
             return
         if self.mark_offsets is None or self.mark_lsns is None:
             self.mark_offsets, self.mark_lsns = array("q"), array("q")
+            self.mark_times = array("q")
+        assert self.mark_times is not None
         last = self.mark_offsets[-1] if self.mark_offsets else -MARK_BYTES
         late = self.modified >= self.marked_at + MARK_MS and offset > last
         if late or offset >= last + MARK_BYTES:
             self.mark_offsets.append(offset)
             self.mark_lsns.append(lsn)
+            self.mark_times.append(self.modified)
             self.marked_at = self.modified
+            most = _MOST_MARKS + self.retained // _MARKED_BYTES
+            if len(self.mark_offsets) > most:
+                self._thin_marks()
+
+    def _thin_marks(self) -> None:
+        """Drop every second mark of the older half; never the first."""
+        for each in (self.mark_offsets, self.mark_lsns, self.mark_times):
+            assert each is not None
+            half = len(each) // 2
+            each[:half] = each[:half:2]
 
     def drop_marks_before(self, lsn: int) -> None:
         """Drop the marks of events before *lsn*, whose files are deleted."""
-        if self.mark_offsets is not None and self.mark_lsns is not None:
-            gone = max(0, bisect_left(self.mark_lsns, lsn) - 1)
-            del self.mark_offsets[:gone]
-            del self.mark_lsns[:gone]
+        if self.mark_lsns is not None:
+            self._drop_marks(bisect_left(self.mark_lsns, lsn) - 1)
 
     def lsn_near(self, offset: int) -> int | None:
         """The lsn of the last mark at or before *offset*; None if there is none."""

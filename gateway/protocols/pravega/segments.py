@@ -93,6 +93,12 @@ class Segments:
         """Number of the last change that is durable."""
         self.staged_bytes = 0
         """Size of all staged data."""
+        self.retained: dict[str, int] = {}
+        """Bytes of events that readers may ask for, by stream."""
+        self.retained_bytes = 0
+        """Their sum."""
+        self._leaving: dict[str, tuple[int, int]] = {}
+        """Deleted segments whose deletion is not durable: its number, `needed_lsn`."""
         self.kept_bytes = 0
         """Size of all data of internal segments."""
         self.table_bytes = 0
@@ -148,6 +154,18 @@ class Segments:
         """
         segment = self.segments.get(name)
         return segment is None or segment.staged is None or segment.staged.count()
+
+    def needed(self, name: str) -> int | None:
+        """The lsn from which on rows of a segment are needed; None: none of them.
+
+        Any thread may ask.
+        """
+        segment = self.segments.get(name)
+        if segment is not None and (found := segment.needed_lsn) is not None:
+            leaving = self._leaving.get(name)
+            return found if leaving is None else min(found, leaving[1])
+        leaving = self._leaving.get(name)
+        return None if leaving is None else leaving[1]
 
     # -- changes ---------------------------------------------------------------
 
@@ -407,7 +425,9 @@ class Segments:
                 self._count(segment, 1)
             case records.Keep():
                 if segment.kept is None:
+                    self._count(segment, -1)
                     segment.kept = KeptData(segment.length)
+                    self._count(segment, 1)
             case records.Attribute():
                 before = segment.numbers
                 segment.set_attribute(record.attribute, record.value)
@@ -428,7 +448,7 @@ class Segments:
         segment = self._find_or_make(record.segment)
         segment.length = record.offset + len(record.data)
         segment.events += record.claimed
-        segment.modified = now
+        segment.modified = segment.written_at = now
         before = segment.numbers
         segment.wrote(record.writer, record.number)
         self.numbers += segment.numbers - before
@@ -438,6 +458,8 @@ class Segments:
         elif segment.kept is not None:
             segment.kept.add(bytes(record.data))
             self.kept_bytes += len(record.data)
+        else:
+            self._retain(segment, len(record.data))
 
     def _create(self, record: records.Create, now: int) -> None:
         segment = Segment(record.segment, self.number)
@@ -453,25 +475,42 @@ class Segments:
         target = self._find_or_make(record.target)
         target.length = record.offset + len(record.data)
         target.events += record.claimed
-        target.modified = now
+        target.modified = target.written_at = now
+        self._retain(target, len(record.data))
         self._remove(record.source)
         self.merged[record.source] = None
         if len(self.merged) > _MERGED:
             del self.merged[next(iter(self.merged))]
 
     def _remove(self, name: str) -> None:
-        gone = self.segments.pop(name, None)
+        gone = self.segments.get(name)
         if gone is not None:
+            if (lsn := gone.needed_lsn) is not None:
+                lsn = min(lsn, self._leaving.get(name, (0, lsn))[1])
+                self._leaving[name] = self.number, lsn
+            del self.segments[name]
             self._count(gone, -1)
             if gone.staged is not None:
                 self.staged_bytes -= len(gone.staged.data)
 
     def _count(self, segment: Segment, times: int) -> None:
         self.numbers += times * segment.numbers
+        self._retain(segment, times * segment.retained)
         if segment.kept is not None:
             self.kept_bytes += times * len(segment.kept.data)
         if segment.table is not None:
             self.table_bytes += times * segment.table.bytes
+
+    def _retain(self, segment: Segment, more: int) -> None:
+        if not more:
+            return
+        stream = segment.name.rpartition("/")[0] or segment.name
+        self.retained_bytes += more
+        left = self.retained.get(stream, 0) + more
+        if left:
+            self.retained[stream] = left
+        else:
+            self.retained.pop(stream, None)
 
     def restore_segment(self, segment: Segment) -> None:
         """Add a segment as a snapshot has it."""
@@ -516,6 +555,14 @@ class Segments:
                     segment = self._since(found.number, record.segment)
                     if segment is not None:
                         segment.closed = True
+                case records.Truncate():
+                    segment = self._since(found.number, record.segment)
+                    if segment is not None:
+                        segment.truncated(record.offset)
+                case records.Delete():
+                    number, _ = self._leaving.get(record.segment, (0, 0))
+                    if number and number <= found.number:
+                        del self._leaving[record.segment]
             yield from record.segments
 
     def _written(

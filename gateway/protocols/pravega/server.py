@@ -92,6 +92,7 @@ class PravegaListener:
             segments=options.segments,
             transaction_bytes=options.transaction_bytes,
             internal_bytes=options.internal_bytes,
+            retained_bytes=options.retained_bytes,
             table_bytes=options.table_bytes,
             numbers=options.numbers,
             writers=options.writers,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from pydantic import SecretStr
@@ -23,6 +25,7 @@ __all__ = ["PravegaService"]
 
 _MiB = 2**20
 _SUFFIX = ".controller"
+_STREAMS_SHOWN = 10
 
 
 class PravegaService(Service):
@@ -58,6 +61,7 @@ class PravegaService(Service):
             token_lifetime=options.token_lifetime,
             segments=options.segments,
             table_bytes=options.table_bytes,
+            stream_retention=options.stream_retention,
         )
 
     def ports(self, listener: Listener) -> Iterator[Port]:
@@ -127,6 +131,28 @@ class PravegaService(Service):
                     container.state.staged_bytes,
                     "gateway_pravega_staged_bytes",
                     card="in memory for them",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "retained_bytes",
+                    "Events that readers may ask for.",
+                    container.state.retained_bytes,
+                    "gateway_pravega_retained_bytes",
+                    card="events that streams keep",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "retained_most",
+                    "The same, of the streams that have most.",
+                    dict(
+                        nlargest(
+                            _STREAMS_SHOWN,
+                            container.state.retained.items(),
+                            key=itemgetter(1),
+                        )
+                    ),
+                    "gateway_pravega_stream_retained_bytes",
+                    label="stream",
                     unit="bytes",
                 ),
                 Statistic(

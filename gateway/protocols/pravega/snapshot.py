@@ -65,6 +65,8 @@ class _Segment(msgspec.Struct, array_like=True):
     marked_at: int = 0
     kept: tuple[int, bytes] | None = None
     """Of an internal segment: where its data begins, and the data."""
+    mark_times: bytes = b""
+    written_at: int = -1
 
 
 class _Head(msgspec.Struct, array_like=True, tag=0):
@@ -257,12 +259,14 @@ def _saved(segment: Segment) -> _Segment:
         None
         if segment.kept is None
         else (segment.kept.begin, bytes(segment.kept.data)),
+        b"" if segment.mark_times is None else segment.mark_times.tobytes(),
+        segment.written_at,
     )
 
 
 def _restored(saved: _Segment) -> Segment:
     segment = Segment(saved.name, saved.born)
-    segment.start = saved.start
+    segment.start = segment.head = saved.start
     segment.length = segment.readable = saved.length
     segment.sealed = segment.closed = saved.sealed
     segment.modified = saved.modified
@@ -282,4 +286,12 @@ def _restored(saved: _Segment) -> Segment:
         segment.mark_offsets, segment.mark_lsns = array("q"), array("q")
         segment.mark_offsets.frombytes(saved.mark_offsets)
         segment.mark_lsns.frombytes(saved.mark_lsns)
+        # Earlier versions did not save when: at the last mark at the latest.
+        count = len(segment.mark_lsns)
+        segment.mark_times = array("q", [saved.marked_at] * count)
+        if saved.mark_times:
+            segment.mark_times = array("q")
+            segment.mark_times.frombytes(saved.mark_times)
+        segment.truncated(saved.start)
+    segment.written_at = saved.written_at if saved.written_at >= 0 else saved.modified
     return segment

@@ -7,6 +7,7 @@ parquet    the file; with `decoding`, `columns`
 levels     how full spool and disk are
 expiry     the end of archived files
 expired    how far they are gone, for the audit
+retained   what readers still need of them
 """
 
 from gateway.store.names import file_name, last_lsn, parse_file_name

@@ -1,7 +1,8 @@
 """Removes files from the archive: when they were there for `spool.retention`, the oldest
 while there are more than `spool.archive_bytes`, and when the disk has no room otherwise.
 
-What is in the archive is in the tables, so it goes before senders are held back.
+What is in the archive is in the tables, so it goes before senders are held back.  What
+readers of streams still need of it is kept before that (`retained`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from attrs import define
 
 from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
+from gateway.store.spool.retained import Retained
 
 __all__ = ["Expiry"]
 
@@ -40,6 +42,8 @@ class Expiry:
     what it was set forward is taken off again for as long as files from before may be
     there.
 
+    *retained* None: nobody needs anything of what goes.
+
     *retention* in seconds; *most_bytes* None: no limit.  *on_expired* is called when
     files were removed, and *before* with the names of those that are about to be.
     """
@@ -52,10 +56,13 @@ class Expiry:
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _before: Callable[[Iterable[str]], None] = lambda _: None
+    _retained: Retained | None = None
 
     def __attrs_post_init__(self) -> None:
         self._next = self._clock()
         self._offset = self._wall_clock() - self._clock()
+        self._held: set[Path] = set()
+        """Most of these is needed by readers, as of the last minute."""
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
@@ -69,6 +76,7 @@ class Expiry:
         if now < self._next and (most is None or archived_bytes <= most):
             return 0
         self._next = now + min(_MOST_SECONDS, self._retention)
+        self._held.clear()
         oldest = self._wall_clock() - self._steps(now) - self._retention
         files = self._oldest_first()
         excess = 0 if most is None else sum(one.bytes for one in files) - most
@@ -79,7 +87,8 @@ class Expiry:
             excess -= one.bytes
             gone.append(one)
         if gone:
-            self._remove(gone)
+            gone = self._remove(gone)
+        if (self._retained is not None and self._retained.tidy()) or gone:
             self._on_expired()
         return sum(one.bytes for one in gone)
 
@@ -91,6 +100,10 @@ class Expiry:
         files = self._oldest_first()
         removed = noted = 0
         while removed < len(files) and not enough():
+            if not self._frees(files[removed].path):
+                del files[removed]
+                noted -= noted > removed
+                continue
             if noted == removed:
                 noted = self._note_next(files, noted)
             self._disk.unlink(files[removed].path)
@@ -101,6 +114,21 @@ class Expiry:
             self._on_expired()
         return removed
 
+    def _frees(self, path: Path) -> bool:
+        """Whether there is more room without this file; what is needed of it is kept."""
+        retained = self._retained
+        if retained is None:
+            return True
+        with contextlib.suppress(OSError):  # no room to keep that
+            if (
+                path not in self._held
+                and retained.frees(path)
+                and retained.keep([path])
+            ):
+                return True
+        self._held.add(path)
+        return False
+
     def _note_next(self, files: Sequence[_File], noted: int) -> int:
         """Say of the next ones that they go; returns how many are noted then.
 
@@ -110,13 +138,18 @@ class Expiry:
         told = self._note([one.path.name for one in some])
         return noted + len(some) if told else noted
 
-    def _remove(self, files: Sequence[_File]) -> None:
+    def _remove(self, files: Sequence[_File]) -> list[_File]:
+        """Returns those that are gone: what can not be read, and is needed, stays."""
         names = [one.path.name for one in files]
         noted = self._note(names)
+        if self._retained is not None:
+            free = {*self._retained.keep([one.path for one in files])}
+            files = [one for one in files if one.path in free]
         for one in files:
             self._disk.unlink(one.path)
         if not noted:
             self._note(names)
+        return list(files)
 
     def _note(self, names: Sequence[str]) -> bool:
         """Say that they go; a disk that is full must not prevent that they do."""

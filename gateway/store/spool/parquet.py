@@ -21,7 +21,7 @@ from gateway.store.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 
-__all__ = ["Written", "write"]
+__all__ = ["Written", "open_writer", "write"]
 
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
 
@@ -37,23 +37,9 @@ class Written:
     """Of the payloads."""
 
 
-def write(
-    batches: Iterable[Stored],
-    sink: Any,
-    *,
-    node: str,
-    decoder: Decoder,
-    compression: str,
-    previous: str = "",
-    incarnation: str = "",
-) -> Written:
-    """Write a whole file to *sink* (a writable binary file object).
-
-    *previous* is the link of the file before it (`gateway.store.digests`), and
-    *incarnation* who publishes it (`gateway.store.incarnation`), if they are known.
-    """
-    done = Written()
-    writer = pq.ParquetWriter(
+def open_writer(sink: Any, compression: str) -> pq.ParquetWriter:
+    """A writer of events to *sink* (a writable binary file object), a context manager."""
+    return pq.ParquetWriter(
         sink,
         SCHEMA,
         compression=compression,
@@ -72,7 +58,25 @@ def write(
         write_page_checksum=True,
         coerce_timestamps="us",
     )
-    with writer:
+
+
+def write(
+    batches: Iterable[Stored],
+    sink: Any,
+    *,
+    node: str,
+    decoder: Decoder,
+    compression: str,
+    previous: str = "",
+    incarnation: str = "",
+) -> Written:
+    """Write a whole file to *sink* (a writable binary file object).
+
+    *previous* is the link of the file before it (`gateway.store.digests`), and
+    *incarnation* who publishes it (`gateway.store.incarnation`), if they are known.
+    """
+    done = Written()
+    with open_writer(sink, compression) as writer:
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
         for stored in batches:

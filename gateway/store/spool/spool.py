@@ -25,6 +25,7 @@ from gateway.store.journal.log import Segment
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Published, Publisher
+from gateway.store.spool.retained import Retained
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Spool"]
@@ -52,7 +53,7 @@ class Spool:
 
     *on_published* is called in the spool's own thread, and so is *on_expired*,
     when the archive has dropped files; *before_expiry* is called with their names
-    before.
+    before.  *retained* keeps what readers need of those.
 
     *on_done* is called in the reactor's thread for each segment that is published,
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
@@ -77,6 +78,7 @@ class Spool:
     _wanted: Callable[[], int] = lambda: 0
     _on_look: Callable[[], None] = lambda: None
     _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
+    _retained: Retained | None = None
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _threads: Threads = field(factory=RealThreads)
@@ -101,6 +103,7 @@ class Spool:
             self._clock,
             self._wall_clock,
             self._before_expiry,
+            self._retained,
         )
         self._journal: Journal | None = None
         self._ended: Deferred[None] | None = None

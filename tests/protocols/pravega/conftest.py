@@ -88,6 +88,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "segments": 1000,
         "transaction_bytes": 1 << 20,
         "internal_bytes": 1 << 20,
+        "retained_bytes": None,
         "table_bytes": 1 << 20,
         "numbers": 1000,
         "writers": 100,

@@ -22,8 +22,10 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Gone
 from gateway.store.journal import log, segment
+from gateway.store.names import parse_kept_name
 from gateway.store.opening import open_node
 from gateway.store.spool import columns
+from gateway.store.spool.retained import Retained
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 OTHER = Origin("other", "o", "1", "192.0.2.1:1")
@@ -78,6 +80,30 @@ class Places:
         published = self.publisher.publish(sealed)
         assert published is not None
         return published.path
+
+    def archive(self) -> None:
+        """Publish, and let the Spark job take it."""
+        path = self.publish()
+        path.rename(self.directories.archive / path.name)
+
+    def retained(self) -> Retained:
+        made = Retained(
+            "n",
+            self.directories.retained_of("n"),
+            self.directories.archive,
+            self.disk,
+        )
+        made.needed = {"pravega": self.state.needed}
+        return made
+
+    def expire(self, retained: Retained | None = None) -> None:
+        """Every file leaves the archive."""
+        names = sorted(self.directories.archive.iterdir())
+        for path in (retained or self.retained()).keep(names):
+            self.disk.unlink(path)
+
+    def kept(self) -> list[Path]:
+        return sorted(self.directories.retained_of("n").iterdir())
 
     def history(self) -> History:
         return History(
@@ -204,7 +230,7 @@ def test_a_file_that_moves_while_we_look(
 
     monkeypatch.setattr(finder, "list_names", and_then_publish)
     assert places.history().first_lsn == 1
-    assert len(looked) == 3
+    assert len(looked) == 4
 
 
 def test_what_is_gone(places: Places) -> None:
@@ -300,7 +326,7 @@ def test_a_little_of_a_piece(places: Places) -> None:
     places.append(events(b"x" * 1000), "t")
     path = places.publish()
     with pq.ParquetFile(path) as file:
-        group = RowGroup(file, 0, 1, "pravega")
+        group = RowGroup(file, 0, "pravega")
         small, large = group.run(file, 0, "s"), group.run(file, 0, "t")
     assert bytes(small.data) == places.bytes["s"]
     assert bytes(large.data) == places.bytes["t"]
@@ -415,3 +441,156 @@ def test_one_read_at_a_time(places: Places) -> None:
         done, (fetch, *where) = begun[number]
         done.callback(fetch(*where))
     assert got == [b"a", b"b", b"c"]
+
+
+def test_what_is_needed_outlives_its_file(places: Places) -> None:
+    """When files leave the archive, what is needed of them is kept: every byte of the
+    streams can be read, those of other protocols are gone.
+    """
+    for _ in range(3):
+        fill(places)
+        other = Segments()
+        other.create("s", 0)
+        change = other.append("s", W, 1, events(b"x"), 0, claimed=1, last=NEVER)
+        places.commit(change, OTHER)
+        places.archive()
+    places.expire()
+    assert not [*places.directories.archive.iterdir()]
+    [kept] = places.kept()
+    channels = pq.read_table(kept)["protocol"].to_pylist()
+    assert {*channels} == {"pravega"}
+    fill(places)
+    history = places.history()
+    assert history.first_lsn == 1
+    for name in ("s", "t"):
+        assert places.whole(history, name) == places.bytes[name]
+
+
+def test_truncated_it_is_let_go(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is truncated leaves the disk, what is not stays; a deleted segment leaves
+    nothing, also of a file that others need.
+    """
+    monkeypatch.setattr("gateway.protocols.pravega.segment.MARK_BYTES", 1)
+    fill(places)
+    places.archive()
+    retained = places.retained()
+    places.expire(retained)
+    before = places.kept()[0].stat().st_size
+    state = places.state
+    half = state.find("s").mark_offsets[10]  # type: ignore[index]
+    for name in ("s", "t"):
+        places.commit(
+            state.truncate(name, half if name == "s" else state.find(name).length, 0)
+        )
+    assert retained.tidy()
+    [kept] = places.kept()
+    assert kept.stat().st_size < before
+    rows = pq.read_table(kept)
+    assert {*rows["channel"].to_pylist()} == {"s"}
+    assert min(rows["seq"].to_pylist()) == half
+    history = places.history()
+    assert (
+        history.fetch("s", half, 10, state.find("s").lsn_near(half))
+        == places.bytes["s"][half : half + 10]
+    )
+    places.commit(state.delete("s", 0))
+    assert retained.tidy()
+    assert places.kept() == []
+    assert retained.files == 0
+
+
+def test_a_change_that_is_not_durable_lets_nothing_go(places: Places) -> None:
+    """A truncation or deletion may be undone by a crash, as long as it is not durable."""
+    fill(places)
+    state = places.state
+    before = state.needed("s"), state.needed("t")
+    cut = state.truncate("s", state.find("s").length, 0)
+    gone = state.delete("t", 0)
+    assert (state.needed("s"), state.needed("t")) == before == (1, 4)
+    list(state.stored(cut.body, 0))
+    list(state.stored(gone.body, 0))
+    assert (state.needed("s"), state.needed("t")) == (None, None)
+
+
+def test_one_event_of_a_quiet_stream(places: Places) -> None:
+    """One event beside very many that nobody needs takes the room of one event; small
+    files become few.
+    """
+    retained = places.retained()
+    for n in range(40):
+        places.append(events(b"%d" % n))
+        for _ in range(20):
+            places.append(events(bytes(1000)), "t")
+        length = places.state.find("t").length
+        places.commit(places.state.truncate("t", length, 0))
+        places.archive()
+        places.expire(retained)
+        retained.tidy()
+    kept = places.kept()
+    assert len(kept) < 16
+    assert sum(len(pq.read_table(path)) for path in kept) == 40
+    assert retained.bytes == sum(path.stat().st_size for path in kept)
+    assert places.whole(places.history(), "s") == places.bytes["s"]
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_crash_while_files_are_kept(
+    places: Places, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Whatever is done when it comes, nothing is lost, and the next start clears up."""
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
+    fill(places)
+    places.archive()
+    places.expire()
+    fill(places)
+    places.archive()
+    fill(places)
+    places.archive()
+    calls = 0
+
+    def dies(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        for name in ("unlink", "rename", "sync_directory"):
+            real = getattr(places.disk, name)
+            patch.setattr(
+                places.disk, name, lambda *args, real=real: (dies(), real(*args))
+            )
+        try:
+            retained = places.retained()
+            places.expire(retained)
+            retained.tidy()
+        except KeyboardInterrupt:
+            pass
+    for name in ("s", "t"):
+        assert places.whole(places.history(), name) == places.bytes[name]
+    retained = places.retained()
+    retained.recover()
+    places.expire(retained)
+    retained.tidy()
+    assert not [*places.directories.archive.iterdir()]
+    rows = [
+        lsn for path in places.kept() for lsn in pq.read_table(path)["lsn"].to_pylist()
+    ]
+    assert len(rows) == len({*rows})
+    for name in ("s", "t"):
+        assert places.whole(places.history(), name) == places.bytes[name]
+
+
+def test_what_can_not_be_read_stays(places: Places) -> None:
+    """A damaged file of which something is needed stays in the archive; others go."""
+    for _ in range(3):
+        fill(places)
+        places.archive()
+    paths = sorted(places.directories.archive.iterdir())
+    paths[1].write_bytes(b"damaged")
+    places.expire()
+    assert [*places.directories.archive.iterdir()] == [paths[1]]
+    ranges = [parse_kept_name(path.name) for path in places.kept()]
+    assert len(ranges) == 2

@@ -221,3 +221,29 @@ def test_one_of_an_earlier_version(store: Any, block: Block) -> None:
     assert change.count == 0
     assert segment.kept is not None
     assert (segment.kept.begin, bytes(segment.kept.data)) == (len(old), block(b"new"))
+
+
+def test_what_streams_keep_is_bounded(make_store: Any, block: Block) -> None:
+    """With `retained_bytes` an append beyond that is refused, with segment, limit and key;
+    what is truncated or deleted makes room.
+    """
+    store = make_store(retained_bytes=100)
+    for number, offset in ((1, 0), (2, 80)):
+        peer = store.peer()
+        peer.setup()
+        data = block(bytes(72))
+        peer.send(AppendBlockEnd(W, len(data), data, 1, number, 1))
+        store.store()
+        if number == 1:
+            peer.send(AppendBlockEnd(W, len(data), data, 1, 9, 1))
+            assert peer.refused == (
+                "160 bytes of events that streams keep, with an append to 's', limit "
+                "100 (options.retained_bytes)"
+            )
+            store.peer().ask(TruncateSegment(1, "s", 80))
+        assert store.container.state.find("s").length == offset + 80
+    state = store.container.state
+    assert (state.retained_bytes, state.retained) == (80, {"s": 80})
+    assert snapshot.restore(snapshot.save(state)).retained == {"s": 80}
+    store.peer().ask(DeleteSegment(1, "s"))
+    assert (state.retained_bytes, state.retained) == (0, {})

@@ -31,6 +31,7 @@ def facts(state: Segments) -> dict[str, Any]:
         "forgotten": state.writers_forgotten_at,
         "merged": list(state.merged),
         "staged": state.staged_bytes,
+        "retained": (state.retained, state.retained_bytes),
     }
     for name, segment in state.segments.items():
         table, staged = segment.table, segment.staged
@@ -44,6 +45,7 @@ def facts(state: Segments) -> dict[str, Any]:
                 "attributes",
                 "mark_offsets",
                 "mark_lsns",
+                "mark_times",
                 "marked_at",
             )
         } | {

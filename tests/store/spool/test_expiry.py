@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool.expired import Expired, ExpiredRecord, decode
 from gateway.store.spool.expiry import Expiry
+from gateway.store.spool.retained import Retained
 
 HOUR = 3600.0
 
@@ -195,3 +196,58 @@ def test_room_is_made_without_a_note_for_each_file(tmp_path: Path) -> None:
     assert expiry.make_room(enough) == 210
     assert calls == 3
     assert len(noted) == 250
+
+
+class Keeping(Retained):
+    """Knows by lsn what readers need: all of a file, or none of it; fails, if it shall."""
+
+    def __init__(self, archive: Path) -> None:
+        super().__init__("gw", archive.with_name("kept"), archive, RealDisk())
+        self.whole: set[int] = set()
+        self.unreadable: set[int] = set()
+        self.kept: list[int] = []
+        self.asked = 0
+
+    def keep(self, paths: Sequence[Path]) -> list[Path]:
+        lsns = [int(path.stem.split("-")[-1]) for path in paths]
+        self.kept += lsns
+        pairs = zip(paths, lsns, strict=True)
+        return [path for path, lsn in pairs if lsn not in self.unreadable]
+
+    def frees(self, path: Path) -> bool:
+        self.asked += 1
+        return int(path.stem.split("-")[-1]) not in self.whole
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> tuple[World, Keeping]:
+    """An archive of five files, and what is kept of them."""
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    world = World(archive)
+    retained = Keeping(archive)
+    world.expiry._retained = retained
+    for lsn in range(1, 6):
+        world.add(lsn)
+    return world, retained
+
+
+def test_what_readers_need_is_kept_before(keeping: tuple[World, Keeping]) -> None:
+    """Each file is asked about before it goes; one that can not be read stays."""
+    world, retained = keeping
+    retained.unreadable = {3}
+    assert world.pass_time(HOUR + 120) == [3]
+    assert retained.kept[:5] == [1, 2, 3, 4, 5]
+
+
+def test_room_is_made_of_what_frees_it(keeping: tuple[World, Keeping]) -> None:
+    """A file that is needed whole would free nothing: it stays, and is not looked at
+    again within a minute.
+    """
+    world, retained = keeping
+    retained.whole = {1, 2, 4}
+    assert world.expiry.make_room(lambda: False) == 2
+    assert world.left() == [1, 2, 4]
+    assert retained.asked == 5
+    assert world.expiry.make_room(lambda: False) == 0
+    assert retained.asked == 5

@@ -17,6 +17,7 @@ from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
 from gateway.protocols.pravega.controller.methods import Caller, Method, over_limit
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
+from gateway.protocols.pravega.controller.retention import Retention
 from gateway.protocols.pravega.controller.stream_segments import StreamSegments
 from gateway.protocols.pravega.controller.streams import Streams
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
@@ -49,6 +50,7 @@ class Controller:
         token_lifetime: float = 600.0,
         segments: int = 100_000,
         table_bytes: int = 64 << 20,
+        stream_retention: float | None = None,
     ) -> None:
         """*advertise* gives host and port of the segment store, for a client that
         addressed the controller by a host.
@@ -56,7 +58,8 @@ class Controller:
         *users* are passwords by name, *tokens* names by bearer token; without both, no
         credentials are required.  A delegation token is valid for *token_lifetime*
         seconds.  The container may have *segments* segments, and *table_bytes* in all
-        its tables, those of the controller included.
+        its tables, those of the controller included.  *stream_retention*, in seconds, is
+        that of streams without a policy; None: they are kept.
         """
         self.container = container
         self._segments = segments
@@ -81,6 +84,7 @@ class Controller:
         self._streams = Streams(
             self._catalog, self.transactions, check_room=self._check_segments
         )
+        self._retention = Retention(self._catalog, clock, stream_retention)
         groups = ReaderGroups(
             self._catalog, self._create_internal, self._streams.delete_internal
         )
@@ -96,10 +100,12 @@ class Controller:
         self._catalog.load()
         self.tokens.key = self._catalog.token_key
         self.transactions.start()
+        self._retention.start()
 
     def stop(self) -> None:
         """Cancel all timers."""
         self.transactions.stop()
+        self._retention.stop()
 
     @property
     def last(self) -> int:

@@ -6,7 +6,7 @@ themselves.  Groups of Rust and Python clients are in a table, without the contr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from attrs import define
 
@@ -21,7 +21,7 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import READER_GROUP, usable
 
-__all__ = ["ReaderGroups"]
+__all__ = ["ReaderGroups", "read_by"]
 
 _NO_SCOPE, _BAD_NAME = 2, 3
 _NO_GROUP, _BAD_CONFIG = 2, 3
@@ -119,7 +119,7 @@ class ReaderGroups:
 
     @methods("SubscriberStreamCut", "updateSubscriberStreamCut")
     def read_up_to(self, request: Message, caller: Caller) -> Message:
-        """Store how far a group has read; retention does not depend on it."""
+        """Store how far a group has read: retention deletes no more, up to its limit."""
         info = request.stream_cut.stream_info
         if self._catalog.stream(info.scope, info.stream) is None:
             return status(_NO_STREAM)
@@ -138,6 +138,17 @@ class ReaderGroups:
         found.cuts[f"{info.scope}/{info.stream}"] = cut
         self._catalog.save_group(owner or info.scope, name, found)
         return status(SUCCESS)
+
+
+def read_by(group: ReaderGroup) -> Iterator[tuple[str, Mapping[int, int]]]:
+    """How far a group that tells so has read each of its streams: `scope/stream`, and
+    offsets by segment number; none if it has not told yet.
+    """
+    config = _config(group)
+    for begin in config.begin if config.retention else ():
+        name = f"{begin.stream_info.scope}/{begin.stream_info.stream}"
+        told = group.cuts.get(name)
+        yield name, {} if told is None else decode("StreamCut", told).cut
 
 
 def _config(group: ReaderGroup) -> Message:
