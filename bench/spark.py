@@ -37,6 +37,7 @@ from gateway.config import Config
 from gateway.event import SCHEMA
 from gateway.spark import job, session, stats, tables
 from gateway.spark.columns import Columns
+from gateway.spark.fields import function
 from gateway.spark.source import SCHEMA_DDL
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -193,7 +194,8 @@ class Bench:
 
     def parsed(self) -> Any:
         """The one parse of a row, without what is made of it."""
-        parse = f.from_json(f.col("payload").cast("string"), Columns().schema)
+        find = function(self.spark, Columns().paths)
+        parse = f.expr(f"{find}(payload)")
         return self.read().withColumn("j", parse).drop("payload")
 
     def backlog(self) -> float:

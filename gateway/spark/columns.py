@@ -1,22 +1,17 @@
 """Columns that are taken out of an event's JSON or channel, as Spark expressions.
 
-Every path of every column is put into one schema, so that a row's JSON is parsed once
-(`from_json`).  A value is first taken as the text that it has in the JSON and then cast:
-so a value that does not fit its type can be told from one that is not there.
-
-A key may be written flat (`{"host.name": …}`) as well as nested.  Where one path leads
-through another (`host` and `host.name`) the shorter one is looked up by itself, and
-only in rows where nothing else was found.
+All paths of all columns are looked up in one pass over a row's JSON (`fields`).  A
+value is first taken as the text that it has there and then cast: so a value that does
+not fit its type can be told from one that is not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StringType, StructField, StructType
-
+from gateway.spark.fields import field
 from gateway.spark.times import bounded, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
@@ -118,40 +113,6 @@ def literal(value: object) -> str:
     return f"'{escaped}'"
 
 
-def _name(key: str) -> str:
-    return "`" + key.replace("`", "``") + "`"
-
-
-@dataclass
-class _Keys:
-    """The keys of an object that are asked for; an empty one is asked for as it is."""
-
-    below: dict[str, _Keys] = field(default_factory=dict)
-
-    def add(self, keys: Sequence[str]) -> bool:
-        """False if another path is in the way."""
-        at = self
-        for number, key in enumerate(keys):
-            # Spark finds a field whatever its case: two such names can not both be.
-            alike = [one for one in at.below if one.lower() == key.lower()]
-            if alike and alike != [key]:
-                return False
-            last = number == len(keys) - 1
-            if key in at.below and last != (not at.below[key].below):
-                return False
-            at = at.below.setdefault(key, _Keys())
-        return True
-
-    def schema(self) -> StructType:
-        """Of the objects that `from_json` makes."""
-        return StructType(
-            [
-                StructField(key, one.schema() if one.below else StringType())
-                for key, one in self.below.items()
-            ]
-        )
-
-
 class Columns:
     """All columns that are taken out of the JSON."""
 
@@ -169,17 +130,18 @@ class Columns:
         self._envelope = dict(ENVELOPE)
         for name, given in (chosen or {}).items():
             self._choose(name, given)
-        self._keys = _Keys()
-        self._lookups: dict[str, str] = {}
-        paths = dict.fromkeys(
-            path
-            for sources in [*self._sources.values(), list(self._place.values())]
-            for source in sources
-            for path in source.paths
+        self.paths = list(
+            dict.fromkeys(
+                path
+                for sources in [*self._sources.values(), list(self._place.values())]
+                for source in sources
+                for path in source.paths
+            )
         )
-        # The longer ones first: they are what objects are made for.
-        for path in sorted(paths, key=lambda one: -one.count(".")):
-            self._add(path)
+        """Which values of the JSON are wanted."""
+        self._lookups = {
+            path: f"j.{field(number)}" for number, path in enumerate(self.paths)
+        }
 
     def _choose(self, name: str, given: Any) -> None:
         self._envelope.pop(name, None)
@@ -193,35 +155,8 @@ class Columns:
             sources += usual
         self._sources[name] = sources
 
-    def _add(self, path: str) -> None:
-        ways = dict.fromkeys([tuple(path.split(".")), (path,)])
-        found = [
-            ".".join(["j", *map(_name, keys)]) for keys in ways if self._keys.add(keys)
-        ]
-        if len(found) < len(ways):
-            found.append(self._by_itself(path))
-        self._lookups[path] = (
-            found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
-        )
-
-    @staticmethod
-    def _by_itself(path: str) -> str:
-        """A second parse, for the few rows where the first can not have found it."""
-        steps = "".join(f"['{key}']" for key in path.split("."))
-        last = path.rpartition(".")[2]
-        found = f"get_json_object(text, {literal('$' + steps)})"
-        return (
-            f"CASE WHEN contains(text, {literal(chr(34) + last + chr(34))})"
-            f" AND {found} NOT LIKE '{{%' THEN {found} END"
-        )
-
-    @property
-    def schema(self) -> StructType:
-        """What to parse the JSON by."""
-        return self._keys.schema()
-
     def raw(self) -> dict[str, str]:
-        """Expressions over `j` and `text`: each column's text, as `raw_NAME`."""
+        """Expressions over `j`, the values of `paths`: each column's text, as `raw_NAME`."""
         given = {name: [source] for name, source in self._place.items()}
         return {
             f"raw_{name}": self._first(sources, self._text)

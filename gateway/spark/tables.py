@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from gateway.spark.columns import EVENT_TIME, Columns
+from gateway.spark.fields import TEXT, function
 from gateway.spark.ledger import Ranges
 
 __all__ = ["BODIES", "PARTITIONS", "RESENT", "events", "is_json", "resent", "without"]
@@ -45,21 +46,22 @@ def events(
     `payload` has the bytes as sent.  No event can make this fail.
     """
     made = columns or Columns()
+    find = function(stream.sparkSession, made.paths)
     text = (
-        f"CASE WHEN {_JSON} OR content_type LIKE 'text/%'"
+        f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"
     )
-    found = stream.withColumns(
+    found = stream.withColumn(
+        "j", f.expr(f"CASE WHEN {_JSON} THEN {find}(payload) END")
+    )
+    found = found.withColumns(
         {"text": f.expr(text), "payload_bytes": f.expr("length(payload)")}
     )
     if body != "json":
         found = _with_variant(found)
-    # `from_json` copies the row: bytes that `text` holds should not come along.
     held = "variant" if body == "variant" else f"CASE WHEN {_JSON} THEN text END"
     payload = f"CASE WHEN flaw IS NOT NULL OR ({held}) IS NULL THEN payload END"
-    found = found.withColumn("payload", f.expr(payload)).withColumn(
-        "j", f.from_json(f.expr(f"CASE WHEN {_JSON} THEN text END"), made.schema)
-    )
+    found = found.withColumn("payload", f.expr(payload))
     # Each step is used more than once by the next; Spark keeps such steps apart.
     raw = found.withColumns(_expressions(made.raw()))
     typed = raw.withColumns(_expressions(made.cast()))
