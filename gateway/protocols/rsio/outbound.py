@@ -53,7 +53,7 @@ class Outbound:
         self._queue.append(wire.encode(message))
 
     def send_encoded(self, messages: bytes) -> None:
-        """Queue messages that are bytes already."""
+        """Queue whole messages that are bytes already."""
         self._queue.append(messages)
 
     def take(self) -> bytes:
@@ -62,13 +62,28 @@ class Outbound:
         data = b"".join(queue)
         if self._deflater is None or len(data) < _COMPRESS_FROM_BYTES:
             return data
-        deflater, blocks = self._deflater, []
         # zlib may add to what it can not shrink; the limit is on the result.
-        step = self.limits.part_bytes // 2
-        for at in range(0, len(data), step):
-            octets = deflater.compress(data[at : at + step])
-            blocks.append(wire.block(octets + deflater.flush(zlib.Z_SYNC_FLUSH)))
-        return b"".join(blocks)
+        most, size = self.limits.part_bytes // 2, 0
+        sent: list[bytes] = []
+        some: list[bytes] = []
+        for piece in queue:
+            if size and size + len(piece) > most:
+                sent.append(self._block(some))
+                some, size = [], 0
+            if len(piece) > most:
+                sent.append(piece)  # a block is whole messages, and so are these
+                continue
+            some.append(piece)
+            size += len(piece)
+        if some:
+            sent.append(self._block(some))
+        return b"".join(sent)
+
+    def _block(self, pieces: list[bytes]) -> bytes:
+        deflater = self._deflater
+        assert deflater is not None
+        octets = deflater.compress(b"".join(pieces))
+        return wire.block(octets + deflater.flush(zlib.Z_SYNC_FLUSH))
 
     def compress(self) -> None:
         """Send blocks of compressed messages from now on (extension 6)."""

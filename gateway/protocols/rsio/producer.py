@@ -15,6 +15,7 @@ from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.demand import UNBOUNDED, not_positive
 from gateway.protocols.rsio.outbound import Outbound, State
+from gateway.protocols.rsio.parts import PART_BYTES, Parts
 from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,
@@ -27,19 +28,21 @@ from gateway.protocols.rsio.streams import UNKNOWN, Served
 
 __all__ = ["Producer"]
 
-_PART_BYTES = 1 << 16
-"""Larger elements are sent in parts of this size."""
+_MESSAGE_BYTES = 1 << 16
+"""What is queued as one piece, so that it can be compressed as one block."""
 
 
 class Producer:
     """Publishes to any number of the peer's subscribers."""
 
-    __slots__ = ("_outbound", "sent", "streams")
+    __slots__ = ("_outbound", "parts", "sent", "streams")
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Served] = {}
         self.sent = 0
         """Elements sent since the session last reset this to 0."""
+        self.parts = Parts(outbound)
+        """Large elements that are not sent yet: the user asks for part after part."""
         self._outbound = outbound
 
     # -- what arrives ---------------------------------------------------------
@@ -84,6 +87,7 @@ class Producer:
             return None
         del self.streams[stream.id]
         stream.live = False
+        self.parts.drop(stream)
         return Cancelled(stream)
 
     def stored(self, stored: messages.Stored) -> Signal | None:
@@ -108,51 +112,56 @@ class Producer:
         self._outbound.send(messages.OnSubscribe(stream.id, size))
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
-        """Publish *elements*; ValueError if they exceed the demand."""
+        """Publish *elements*; ValueError if they exceed the demand.
+
+        If one is large, it and those behind it are left to `parts`.
+        """
         if stream.size > 0 and any(len(each) != stream.size for each in elements):
             raise ValueError(f"an element is not of {stream.size} octets")
         self._take(stream, len(elements))
-        outbound = self._outbound
-        if stream.size:
-            outbound.send_encoded(wire.on_next(stream.id, elements, fixed=True))
-        elif max(map(len, elements), default=0) <= _PART_BYTES:
-            outbound.send_encoded(wire.on_next(stream.id, elements))
-        else:
-            for element in elements:
-                self._send_in_parts(stream, element)
+        if stream.unsent or max(map(len, elements), default=0) > PART_BYTES:
+            self.parts.add(stream, elements)
+            return
+        most = _MESSAGE_BYTES // PART_BYTES
+        if sum(map(len, elements)) <= _MESSAGE_BYTES:
+            most = len(elements) or 1
+        for at in range(0, len(elements), most):
+            some, fixed = elements[at : at + most], stream.size > 0
+            self._outbound.send_encoded(wire.on_next(stream.id, some, fixed=fixed))
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
         """Publish elements of the fixed size, joined; ValueError beyond the demand."""
-        count, rest = divmod(len(octets), stream.size) if stream.size > 0 else (0, 1)
+        size = stream.size
+        count, rest = divmod(len(octets), size) if size > 0 else (0, 1)
         if rest:
             raise ValueError("packed elements need a fixed size")
+        if size > PART_BYTES:
+            starts = range(0, len(octets), size)
+            self.send(stream, [octets[at : at + size] for at in starts])
+            return
         self._take(stream, count)
-        if count:
-            self._outbound.send_encoded(wire.on_next_packed(stream.id, count, octets))
+        most = _MESSAGE_BYTES // size
+        for first in range(0, count, most):
+            few = min(most, count - first)
+            some = octets[first * size : (first + few) * size]
+            self._outbound.send_encoded(wire.on_next_packed(stream.id, few, some))
 
     def send_encoded(self, stream: Served, messages: bytes, count: int) -> None:
         """Publish *count* elements, given as onNext messages of this stream."""
         self._take(stream, count)
         self._outbound.send_encoded(messages)
 
-    def _send_in_parts(self, stream: Served, element: bytes) -> None:
-        if len(element) <= _PART_BYTES:
-            self._outbound.send_encoded(wire.on_next(stream.id, (element,)))
-            return
-        stream.split_elements += 1
-        for at in range(0, len(element), _PART_BYTES):
-            part = element[at : at + _PART_BYTES]
-            last = at + _PART_BYTES >= len(element)
-            kind = messages.OnNextLastPart if last else messages.OnNextPart
-            self._outbound.send(kind(stream.id, stream.split_elements, part))
-
     def complete(self, stream: Served) -> None:
         """Send onComplete; does nothing if the stream is over already (1.7)."""
+        self.parts.finish(stream)
         if self._finish(stream):
             self._outbound.send(messages.OnComplete(stream.id))
 
     def fail(self, stream: Served, error: str) -> None:
-        """Send onError; does nothing if the stream is over already (1.7)."""
+        """Send onError; does nothing if the stream is over already (1.7).
+
+        What is unsent of its elements is dropped.
+        """
         if self._finish(stream):
             self._outbound.send(
                 messages.OnError(stream.id, self._outbound.shortened(error))
@@ -160,6 +169,7 @@ class Producer:
 
     def end(self) -> None:
         """The connection is over."""
+        self.parts.clear()
         for stream in self.streams.values():
             stream.live = False
         self.streams.clear()
@@ -171,6 +181,7 @@ class Producer:
             self.accept(stream)
         stream.live = False
         del self.streams[stream.id]
+        self.parts.drop(stream)
         return True
 
     def _take(self, stream: Served, count: int) -> None:

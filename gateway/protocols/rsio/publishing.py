@@ -2,7 +2,8 @@
 
 Elements are sent while there is demand, while the transport is writable, and at most
 `_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
-streams of a connection take turns.  `request`, `take` and `wake` never recurse into
+streams of a connection take turns; large elements go out in parts, between which others
+have theirs.  `request`, `take` and `wake` never recurse into
 each other (3.3): they queue the stream, and `pump` feeds what is queued.
 """
 
@@ -24,6 +25,7 @@ from gateway.feeds.publisher import (
     Source,
 )
 from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.parts import PART_BYTES
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
 
@@ -31,7 +33,7 @@ __all__ = ["Publishing"]
 
 _TURN_BYTES = 1 << 18
 _TURN_ELEMENTS = 1024
-_LARGE_BYTES = 1 << 16
+_PARTS_BYTES = 1 << 14
 
 
 @define(eq=False)
@@ -104,23 +106,54 @@ class Publishing:
 
     def pump(self) -> None:
         """Feed the queued streams, for one turn."""
-        if self._pumping or self._again or not self._ready:
+        if self._pumping or self._again or not self._waits:
             return
         self._pumping = True
-        left = _TURN_BYTES
+        left, parts = _TURN_BYTES, self._parts_bytes
         try:
-            while self._ready and self._writable and left > 0 and not self._closed:
-                stream = self._ready.popleft()
-                state = stream.context
-                if isinstance(state, _Feed):
-                    state.queued = False
-                    left -= self._feed(stream, state)
-                    self._flush()
+            while self._may_send(left, parts):
+                left -= self._feed_next()
+                if parts > 0:
+                    size = self._send_part()
+                    left, parts = left - size, parts - size
+                self._flush()
         finally:
             self._pumping = False
-        if self._ready and self._writable and not self._closed:
+        if self._waits and self._writable and not self._closed:
             self._again = True
             self._clock.callLater(0, self._next_turn)
+
+    @property
+    def _parts_bytes(self) -> int:
+        """What may be sent in parts in one turn: if there are other streams, little, so
+        that one whose elements come one by one has its turn between.
+        """
+        return _TURN_BYTES if len(self._streams) == 1 else _PARTS_BYTES
+
+    def _may_send(self, left: int, parts: int) -> bool:
+        waits = self._ready or (parts > 0 and self._producer.parts)
+        return bool(waits) and self._writable and left > 0 and not self._closed
+
+    @property
+    def _waits(self) -> bool:
+        """Something may be there to be sent."""
+        return bool(self._ready or self._producer.parts)
+
+    def _feed_next(self) -> int:
+        if not self._ready:
+            return 0
+        stream = self._ready.popleft()
+        state = stream.context
+        if not isinstance(state, _Feed):
+            return 0
+        state.queued = False
+        return self._feed(stream, state)
+
+    def _send_part(self) -> int:
+        stream, size = self._producer.parts.send_next()
+        if stream is not None and not stream.unsent:
+            self.demand_added(stream)
+        return size
 
     def _next_turn(self) -> None:
         self._again = False
@@ -128,6 +161,8 @@ class Publishing:
 
     def _feed(self, stream: Served, state: _Feed) -> int:
         """Send what a stream's source has, up to its demand; returns the bytes."""
+        if stream.unsent:
+            return 0
         most = min(stream.demand.left, _TURN_ELEMENTS)
         try:
             # Even without demand: a source may end before more is requested (2.9).
@@ -143,6 +178,8 @@ class Publishing:
             if not elements:
                 return 0
             self._send(stream, elements)
+            if stream.unsent:  # it is its turn again when that is sent
+                return 0
             state.queued = True
             self._ready.append(stream)
             return elements.octets + 8 * len(elements)
@@ -152,7 +189,7 @@ class Publishing:
     def _send(self, stream: Served, elements: Elements) -> None:
         if stream.size:
             self._producer.send_packed(stream, b"".join(elements.elements))
-        elif elements.largest <= _LARGE_BYTES:
+        elif elements.largest <= PART_BYTES:
             encoded = elements.encoded(stream.id, wire.on_next)
             self._producer.send_encoded(stream, encoded, len(elements))
         else:

@@ -13,6 +13,8 @@ Id may be in use in both directions.
 
 from __future__ import annotations
 
+from collections import deque
+
 from attrs import define, field
 
 from gateway.interfaces import Refusal
@@ -65,8 +67,12 @@ class Served:
     """As in `Consumed`."""
     live: bool = True
     """Neither terminated nor cancelled."""
+    unsent: deque[bytes] = field(factory=deque)
+    """Elements that took their demand and wait to be sent in parts; `Parts` keeps them."""
+    sent_octets: int = 0
+    """What was sent of the first of those."""
     split_elements: int = 0
-    """How many elements were sent in parts; the Id of the latest."""
+    """How many elements were begun to be sent in parts; the Id of the latest."""
     context: object = None
     """For the session's user."""
 

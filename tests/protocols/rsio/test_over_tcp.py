@@ -27,6 +27,7 @@ class Carrier(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._connection.deliver(data)
+        self._gate.clock.advance(0)
         self._gate.journal.store_all()
         self._transport.write(self._connection.sent)
         self._connection.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,16 @@ import pytest
 from gateway.feeds.publisher import Elements, Fault, Finished, Publishers
 from gateway.feeds.publisher import Request as Asked
 from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import (
     Cancel,
     ClientHello,
+    CompressAck,
     Goodbye,
     OnComplete,
     OnError,
+    OnNextLastPart,
+    OnNextPart,
     OnSubscribe,
     Request,
     Subscribe,
@@ -197,7 +202,7 @@ def test_large_elements_leave_in_parts(gate: Any) -> None:
     gate.heard()
     gate.say(Subscribe("check/large?n=1&octets=200000", 1, 1))
     parts = [part for part in gate.heard() if hasattr(part, "data")]
-    assert [len(part.data) for part in parts] == [65536] * 3 + [200_000 - 3 * 65536]
+    assert [len(part.data) for part in parts] == [8128] * 24 + [200_000 - 24 * 8128]
 
 
 def test_encoded_once() -> None:
@@ -264,3 +269,159 @@ def test_nothing_is_left(gate: Any, tap: Tap) -> None:
         assert tap.closed == 1
         assert not gate.server._session.producer.streams
         assert not gate.server._publishing._ready
+
+
+# Fairness
+
+
+def _gaps(data: bytes, read: Any, number: int) -> list[int]:
+    """Bytes between consecutive elements of a stream, of messages of others."""
+    gaps, since = [], 0
+    for message in read(data):
+        if isinstance(message, tuple):
+            if message[0] == number:
+                gaps.append(since)
+                since = 0
+            else:
+                since += sum(len(element) + 4 for element in message[1])
+        elif isinstance(message, OnNextPart | OnNextLastPart):
+            since += len(message.data) + 6
+    return gaps
+
+
+def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
+    """No more than 16 KiB of others lie between two of its elements, on the wire."""
+    gate.say(HELLO)
+    gate.heard()
+    gate.say(
+        Subscribe("check/endless", 3, 150_000),
+        Subscribe("check/large?n=1&octets=1000000", 1, 3),
+        Subscribe("check/large?n=1&octets=1000000", 2, 3),
+    )
+    gate.connection.clear()
+    gate.clock.advance(0)
+    data = gate.connection.sent
+    gaps = _gaps(data, read, 3)
+    assert len(gaps) > 10
+    assert max(gaps) <= 16_384
+    joined: dict[tuple[int, int], int] = {}
+    for message in read(data):
+        if isinstance(message, OnNextPart | OnNextLastPart):
+            key = message.subscriber, message.element
+            joined[key] = joined.get(key, 0) + len(message.data)
+    assert {key: 1_000_000 - size for key, size in joined.items()} == {
+        (1, 1): 0,
+        (2, 1): 0,
+    }
+
+
+def test_what_may_be_begun_is_bounded(opened: Any, read: Any) -> None:
+    """A subscriber joins only so many at a time; none waits for ever."""
+    session = opened()
+    producer, begun = session.producer, {}
+    for number in range(1, 41):
+        list(session.received(wire.encode(Subscribe("a", number, 9))))
+        stream = producer.streams[number]
+        producer.accept(stream)
+        producer.send(stream, [b"x" * 100_000, b"small", b"y" * 20_000])
+    session.take()
+    most = whole = 0
+    while producer.parts:
+        producer.parts.send_next()
+        for message in read(session.take()):
+            if isinstance(message, tuple):
+                assert message[1] == [b"small"]
+            elif isinstance(message, OnNextLastPart):
+                del begun[message.subscriber]
+                whole += 1
+            else:
+                begun[message.subscriber] = True
+        most = max(most, len(begun))
+    assert (most, whole, begun) == (16, 80, {})
+
+
+def test_what_is_begun_is_bounded_by_its_size(opened: Any, read: Any) -> None:
+    """A subscriber holds 8 MiB of unfinished elements; a larger one comes alone."""
+    session = opened()
+    producer = session.producer
+    for number, size in ((1, 5 << 20), (2, 5 << 20), (3, 1 << 20), (4, 9 << 20)):
+        list(session.received(wire.encode(Subscribe("a", number, 9))))
+        producer.accept(producer.streams[number])
+        producer.send(producer.streams[number], [bytes(size)])
+    begun: list[int] = []
+    while producer.parts:
+        stream, _ = producer.parts.send_next()
+        session.take()
+        assert stream is not None
+        if stream.sent_octets == 8128:
+            begun.append(stream.id)
+            held = [one for one in producer.streams.values() if one.sent_octets]
+            size = sum(len(one.unsent[0]) for one in held)
+            assert size <= 8 << 20 or len(held) == 1
+    assert sorted(begun) == [1, 2, 3, 4]
+
+
+def test_a_stream_that_ends_with_parts_unsent(opened: Any, read: Any) -> None:
+    """onComplete comes behind all of them; onError and cancel drop what is left."""
+    session = opened()
+    producer = session.producer
+    for number in (1, 2, 3, 4):
+        list(session.received(wire.encode(Subscribe("a", number, 9))))
+        producer.accept(producer.streams[number])
+        producer.send(producer.streams[number], [b"x" * 20_000])
+    one, two, _, four = producer.streams.values()
+    for _ in range(4):
+        producer.parts.send_next()
+    session.take()
+    producer.complete(one)
+    assert [type(message) for message in read(session.take())] == [
+        OnNextPart, OnNextLastPart, OnComplete,
+    ]  # fmt: skip
+    producer.fail(two, "E500 no")
+    list(session.received(wire.encode(Cancel(3))))
+    assert read(session.take()) == [OnError(2, "E500 no")]
+    while producer.parts:
+        assert producer.parts.send_next()[0] is four
+    assert producer.parts._begun == producer.parts._begun_bytes == 0
+
+
+def test_large_elements_of_a_fixed_size(opened: Any, read: Any) -> None:
+    """… leave in parts as well, packed or not, that join to that size."""
+    session = opened()
+    list(session.received(wire.encode(Subscribe("a", 1, 9))))
+    producer = session.producer
+    stream = producer.streams[1]
+    producer.accept(stream, 10_000)
+    producer.send_packed(stream, b"x" * 20_000)
+    producer.send(stream, [b"y" * 10_000])
+    while producer.parts:
+        producer.parts.send_next()
+    sizes = [len(one.data) for one in read(session.take())[1:]]
+    assert sizes == [8128, 10_000 - 8128] * 3
+
+
+# Compression
+
+
+def test_blocks_hold_whole_messages(opened: Any, happened: Any) -> None:
+    """However much is written at once, and whatever it is."""
+    chance = random.Random(1)
+    session = opened(6, server=False)
+    session.compress()
+    list(session.received(wire.encode(CompressAck(1))))
+    reader = opened(6)
+    reader.consumer.subscribe("a", 2**40)
+    list(reader.received(session.take()))
+    list(session.received(reader.take()))
+    stream = session.producer.streams[1]
+    session.producer.accept(stream)
+    sent = 0
+    for size in (10, 700, 8192, 8192, 100_000):
+        elements = [chance.randbytes(size) for _ in range(1_200_000 // size)]
+        session.producer.send(stream, elements)
+        sent += len(elements)
+        while session.producer.parts:
+            session.producer.parts.send_next()
+    events, why = happened(reader, session.take())
+    assert why is None
+    assert sum(one.count for one in events if isinstance(one, Run)) == sent

@@ -37,6 +37,7 @@ __all__ = ["Peer", "connected"]
 _HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
+_PARTS_BYTES = 1 << 13
 _LIMITS = Limits(element_bytes=1 << 24)
 _OFFERED = (Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.OFFSETS)
 
@@ -92,7 +93,7 @@ class Peer:
         self._subscriptions: set[Subscription] = set()
         self._publishing: dict[str, Publishing] = {}
         self._unwritten = 0
-        self._flushing = False
+        self._flushing = self._sending_parts = False
         self._why: str | None = None
         self._closing = False
         self._session.greet()
@@ -219,14 +220,38 @@ class Peer:
         self._flush()
 
     def send(self, stream: Served, elements: Sequence[bytes]) -> None:
-        """Publish *elements*."""
+        """Publish *elements*; of large ones, a part now and the others by and by."""
         self._session.producer.send(stream, elements)
-        self._wrote(sum(map(len, elements)))
+        self._sent(stream, sum(map(len, elements)))
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
-        """Publish elements of a fixed size, joined."""
+        """Publish elements of a fixed size, joined; likewise."""
         self._session.producer.send_packed(stream, octets)
-        self._wrote(len(octets))
+        self._sent(stream, len(octets))
+
+    def _sent(self, stream: Served, size: int) -> None:
+        if not stream.unsent:
+            self._wrote(size)
+        elif not self._sending_parts:
+            self._send_parts()
+
+    def _send_parts(self) -> None:
+        """Some parts in each turn of the loop, so that other streams have theirs."""
+        self._sending_parts = False
+        parts, left = self._session.producer.parts, _PARTS_BYTES
+        while parts and self.can_write and left > 0:
+            stream, size = parts.send_next()
+            left -= size
+            if stream is not None and not stream.unsent:
+                self._tell_sent(stream)
+        self._flush()
+        if parts and self.can_write:
+            self._sending_parts = True
+            self._runtime.soon(self._send_parts)
+
+    def _tell_sent(self, stream: Served) -> None:
+        if isinstance(stream.context, Publishing):
+            stream.context.writable()
 
     def finish(self, stream: Served, error: str | None) -> None:
         """End a stream that we publish; with *error*, by onError."""
@@ -284,6 +309,9 @@ class Peer:
         """Whether the transport takes more."""
         self.can_write = ready
         if ready:
+            if self._session.producer.parts and not self._sending_parts:
+                self._sending_parts = True
+                self._runtime.soon(self._send_parts)
             for publishing in list(self._publishing.values()):
                 publishing.writable()
 

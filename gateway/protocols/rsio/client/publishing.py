@@ -88,18 +88,22 @@ class Publishing:
                 await self._changed.wait()
 
     def _push(self) -> None:
-        """Send as much as demand and transport allow."""
+        """Send as much as demand and transport allow; behind a large one, when it is
+        sent.
+        """
         outbox, stream = self.outbox, self._stream
-        while stream is not None and outbox.unsent and self._peer.can_write:
+        if stream is None:
+            return
+        while outbox.unsent and self._peer.can_write and not stream.unsent:
             elements = outbox.take(min(stream.demand.left, _AT_ONCE))
             if not elements:
-                return
+                break
             if self._size:
                 self._peer.send_packed(stream, b"".join(elements))
             else:
                 self._peer.send(stream, elements)
-            if not self._confirms:
-                outbox.confirm(outbox.sent)
+        if not (self._confirms or stream.unsent):
+            outbox.confirm(outbox.sent)
 
     def _check(self) -> None:
         if self._over is not None:

@@ -1,0 +1,124 @@
+"""Large elements in parts: the streams of a connection take turns, some KiB each.
+
+An element that is written in one piece holds back all other streams of its connection.
+So those above `PART_BYTES` wait here, and leave part by part; whoever owns the session
+asks for the next part as long as the transport takes more, and gives other streams
+their turn between two.
+
+A subscriber joins the parts in memory, within its limits.  So only some elements of a
+connection are begun at a time; one that is larger than all that is alone.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from gateway.protocols.rsio import messages, wire
+from gateway.protocols.rsio.outbound import Outbound
+from gateway.protocols.rsio.streams import Served
+
+__all__ = ["PART_BYTES", "Parts"]
+
+PART_BYTES = (1 << 13) - 64
+"""Larger elements are sent in parts of this size; two with their heads are 16 KiB."""
+
+_BEGUN = 16
+"""Elements that are begun and not finished, at most; …"""
+_BEGUN_BYTES = 8 << 20
+"""… and their size.  A quarter and a half of the limits of docs/rsio-v0.md."""
+
+
+class Parts:
+    """Elements of one connection's streams that are not sent, or in part."""
+
+    __slots__ = ("_begun", "_begun_bytes", "_outbound", "_turns")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._turns: deque[Served] = deque()
+        """Streams with unsent elements, in the order of their turns."""
+        self._begun = self._begun_bytes = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything is unsent."""
+        return bool(self._turns)
+
+    def add(self, stream: Served, elements: Iterable[bytes]) -> None:
+        """Send *elements* when all before them are sent."""
+        if not stream.unsent:
+            self._turns.append(stream)
+        stream.unsent.extend(elements)
+
+    def send_next(self) -> tuple[Served | None, int]:
+        """Send some KiB of the stream whose turn it is: that stream, and the bytes."""
+        for _ in range(len(self._turns)):
+            stream = self._turns.popleft()
+            size = self._send_some(stream)
+            if stream.unsent:
+                self._turns.append(stream)
+            if size:
+                return stream, size
+        return None, 0
+
+    def finish(self, stream: Served) -> None:
+        """Send all that is unsent of a stream now."""
+        if stream in self._turns:
+            self._turns.remove(stream)
+        while stream.unsent:
+            self._send_some(stream, wait=False)
+
+    def drop(self, stream: Served) -> None:
+        """Forget what is unsent of a stream."""
+        if stream in self._turns:
+            self._turns.remove(stream)
+        if stream.sent_octets:
+            self._end(stream)
+        stream.unsent.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for stream in list(self._turns):
+            self.drop(stream)
+
+    def _send_some(self, stream: Served, *, wait: bool = True) -> int:
+        """A part, or small elements; 0 if the next may not begin yet, and may *wait*."""
+        unsent = stream.unsent
+        if len(unsent[0]) > PART_BYTES:
+            if wait and not stream.sent_octets and not self._may_begin(len(unsent[0])):
+                return 0
+            return self._send_part(stream, unsent[0])
+        some, size = [], 0
+        while unsent and size + len(unsent[0]) <= PART_BYTES:
+            some.append(unsent.popleft())
+            size += len(some[-1]) + 1
+        octets = wire.on_next(stream.id, some, fixed=stream.size > 0)
+        self._outbound.send_encoded(octets)
+        return len(octets)
+
+    def _send_part(self, stream: Served, element: bytes) -> int:
+        at, size = stream.sent_octets, len(element)
+        if not at:
+            stream.split_elements += 1
+            self._begun += 1
+            self._begun_bytes += size
+        part = element[at : at + PART_BYTES]
+        stream.sent_octets += len(part)
+        last = stream.sent_octets == size
+        kind = messages.OnNextLastPart if last else messages.OnNextPart
+        self._outbound.send(kind(stream.id, stream.split_elements, part))
+        if last:
+            self._end(stream)
+            stream.unsent.popleft()
+        return len(part)
+
+    def _may_begin(self, size: int) -> bool:
+        few = self._begun < _BEGUN and self._begun_bytes + size <= _BEGUN_BYTES
+        return few or not self._begun
+
+    def _end(self, stream: Served) -> None:
+        stream.sent_octets = 0
+        self._begun -= 1
+        self._begun_bytes -= len(stream.unsent[0])
