@@ -83,7 +83,7 @@ def _write(batches: list[Stored], rows: Rows) -> bytes:
         node="gw-1",
         decoder=Decoder({"plain": lambda _: rows}),
         compression="zstd",
-        previous="0" * 64,
+        previous=lambda: "0" * 64,
     )
     return sink.getvalue()
 

@@ -52,7 +52,7 @@ from gateway.config.fields import (
 )
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
-from gateway.config.units import Size, Time, format_size
+from gateway.config.units import Number, Size, Time, format_size
 
 __all__ = [
     "Admin",
@@ -286,6 +286,10 @@ class Spool(Section):
     )
     compression: Literal["zstd", "lz4", "snappy", "none"] = Field(
         default="zstd", description="Of the Parquet pages: zstd, lz4, snappy or none"
+    )
+    publishers: Annotated[int, Number(0, 64)] | None = Field(
+        default=None,
+        description="Processes that write files (number, null: by cores, 0: the daemon)",
     )
     max_bytes: ByteCount = Field(
         default=20 * GiB,

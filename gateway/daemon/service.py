@@ -171,7 +171,7 @@ class Gateway(MultiService):
         if (seconds := notify.watchdog_seconds()) is not None:
             self._every(seconds, notify.watchdog)
         signal.signal(signal.SIGHUP, self._hangup)
-        # The spool's thread decodes in Python; nobody waits for it longer than this.
+        # Threads that decode for readers hold the interpreter no longer than this.
         sys.setswitchinterval(_SWITCH_SECONDS)
         # What lives now lives for ever; the collector need not look at it again.
         gc.collect()

@@ -11,14 +11,17 @@ from gateway.event import MAX_LSN
 
 __all__ = [
     "file_name",
+    "hidden_name",
     "is_node_name",
     "kept_name",
     "last_lsn",
     "parse_file_name",
+    "parse_hidden_name",
     "parse_kept_name",
 ]
 
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
+_HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?")
 
 _KEPT = re.compile(r"kept-(\d{20})-(\d{20})-(\d{6})\.parquet")
 
@@ -40,6 +43,20 @@ def parse_file_name(name: str) -> tuple[str, int, int] | None:
         return None
     first, last = int(match[2]), int(match[3])
     return (match[1], first, last) if 0 < first <= last <= MAX_LSN else None
+
+
+def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
+    """The name of a file *name* before it is public.
+
+    *of*, a process and a number, make it one that nobody else writes.
+    """
+    return f".{name}" if of is None else f".{name}.{of[0]}-{of[1]}"
+
+
+def parse_hidden_name(name: str) -> tuple[str, int, int] | None:
+    """As `parse_file_name`, of a file that is not public."""
+    match = _HIDDEN.fullmatch(name)
+    return match and parse_file_name(match[1])
 
 
 def last_lsn(node: str, names: Iterable[str]) -> int:

@@ -35,6 +35,7 @@ from gateway.store.mark import Mark, Marker
 from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
+from gateway.store.spool.writing import Here
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["MissingJournal", "MissingProtocol", "Opened", "open_node"]
@@ -243,7 +244,7 @@ def open_node(
         directories.spool,
         catalog,
         disk,
-        decoders,
+        Here(disk, decoders),
         compression,
         keep=keep,
         clock=clock,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.threads import RealThreads, Threads
 
@@ -79,6 +80,19 @@ def _alone_with(path: Path) -> Iterator[bool]:
         held.release()
 
 
+def _processes(
+    settings: config.Config, disk: Disk, protocols: Iterable[str]
+) -> Processes | None:
+    """Those that write the spool's files; None: this one does."""
+    configured = settings.spool.publishers
+    number = usual_number() if configured is None else configured
+    options = {
+        name: [one.options for one in settings.listeners if one.protocol == name]
+        for name in protocols
+    }
+    return Processes(number, options, disk) if number else None
+
+
 def _ignore(_: object) -> None:
     """Nobody wants to know."""
 
@@ -118,13 +132,15 @@ class Storage:
         callbacks: StorageCallbacks,
         *,
         remembering: bool,
+        writer: Processes | None = None,
         in_thread: Callable[..., Deferred[Any]] = deferToThread,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         threads: Threads | None = None,
     ) -> None:
-        """*remembering* is whether a protocol that is served has a memory.  *clock* is the
-        wall clock; *threads* None: the operating system's.
+        """*remembering* is whether a protocol that is served has a memory.  *writer* writes
+        the spool's files; None: the spool's own thread.  *clock* is the wall clock;
+        *threads* None: the operating system's.
 
         The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
         """
@@ -150,6 +166,7 @@ class Storage:
         threads = threads or RealThreads()
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
+        self._writer = writer
         self.orphans: Sequence[Orphan] = ()
         """Nodes that have a journal here, and no daemon."""
         waits = settings.acknowledge_when_published
@@ -233,6 +250,7 @@ class Storage:
             decoders,
             callbacks,
             remembering=remembering,
+            writer=_processes(settings, disk, decoders),
         )
         storage.orphans = publish_orphans(
             settings.node,
@@ -296,6 +314,9 @@ class Storage:
 
     def start(self) -> None:
         """Take batches, publish what the last run left."""
+        if self._writer is not None:
+            self._writer.start()
+            self._opened.publisher.writer = self._writer
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()

@@ -3,7 +3,8 @@
 spool      the thread
 publisher  one segment becomes one file
 catalog    which segments have become files; with `catalog_lines`
-parquet    the file; with `decoding`, `columns`
+writing    the file of one segment; with `decoding`, `columns`, `parquet`
+processes  where that happens; with `process`, which runs in one
 levels     how full spool and disk are
 expiry     the end of archived files
 expired    how far they are gone, for the audit

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from twisted.logger import Logger
-
 from gateway.event import LOST, Batch, Decode, Rows, Stored
 from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS, Columns
@@ -37,11 +35,17 @@ class Failure:
     batches: int = 0
     events: int = 0
 
+    def __str__(self) -> str:
+        """A sentence for the log."""
+        return (
+            f"{self.events} events of protocol {self.protocol!r} can not be decoded; the "
+            f"bytes of their {self.batches} batches are kept, flawed undecodable.  At lsn "
+            f"{self.lsn}: {self.why}"
+        )
+
 
 class Decoder:
     """Decodes the batches of all protocols, and remembers which could not be."""
-
-    _log = Logger()
 
     def __init__(
         self, decoders: Mapping[str, Decode], *, careful: bool = False
@@ -87,21 +91,6 @@ class Decoder:
             failure = self.failures[protocol] = Failure(protocol, stored.lsn, why)
         failure.batches += 1
         failure.events += stored.batch.count
-
-    def log_failures(self) -> None:
-        """One line for each protocol that failed since the last call."""
-        for failure in self.failures.values():
-            self._log.error(
-                "{events} events of protocol {protocol!r} can not be decoded; the bytes "
-                "of their {batches} batches are kept, flawed undecodable.  At lsn {lsn}: "
-                "{why}",
-                events=failure.events,
-                protocol=failure.protocol,
-                batches=failure.batches,
-                lsn=failure.lsn,
-                why=failure.why,
-            )
-        self.failures.clear()
 
 
 def _check(rows: Rows, count: int) -> None:

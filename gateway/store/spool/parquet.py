@@ -8,7 +8,7 @@ flipped bits otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,13 +67,16 @@ def write(
     node: str,
     decoder: Decoder,
     compression: str,
-    previous: str = "",
+    previous: Callable[[], str] = str,
     incarnation: str = "",
+    progress: Callable[[], None] = lambda: None,
 ) -> Written:
     """Write a whole file to *sink* (a writable binary file object).
 
-    *previous* is the link of the file before it (`gateway.store.digests`), and
-    *incarnation* who publishes it (`gateway.store.incarnation`), if they are known.
+    *previous*, asked when all rows are written, gives the link of the file before it
+    (`gateway.store.digests`), and *incarnation* is who publishes it
+    (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
+    called after each group of rows.
     """
     done = Written()
     with open_writer(sink, compression) as writer:
@@ -86,11 +89,12 @@ def write(
             if columns.enough:
                 _flush(columns, writer, done)
                 columns = Columns(node)
+                progress()
         if columns.rows:
             _flush(columns, writer, done)
         writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
-        if previous:
-            writer.add_key_value_metadata({PREVIOUS_KEY: previous})
+        if link := previous():
+            writer.add_key_value_metadata({PREVIOUS_KEY: link})
         if incarnation:
             writer.add_key_value_metadata({INCARNATION_KEY: incarnation})
     return done

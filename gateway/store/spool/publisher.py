@@ -13,29 +13,29 @@ the next start (`Publisher.recover`, and `catalog`, which tells how far it had c
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from attrs import define, field
 from twisted.logger import Logger
 
-from gateway.event import LOST, Decode
+from gateway.event import LOST
 from gateway.store.digests import NOTHING, Link
-from gateway.store.disk import Disk, File, read_patiently
-from gateway.store.journal import segment
+from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
-from gateway.store.names import file_name, parse_file_name
-from gateway.store.spool import parquet
+from gateway.store.names import (
+    file_name,
+    hidden_name,
+    parse_file_name,
+    parse_hidden_name,
+)
 from gateway.store.spool.catalog import Catalog, Entry
-from gateway.store.spool.decoding import Decoder, fill_gaps
+from gateway.store.spool.writing import Task, Writer, WrittenFile
 
 __all__ = ["Published", "Publisher"]
 
@@ -65,7 +65,7 @@ class Publisher:
     _spool: Path
     _catalog: Catalog
     _disk: Disk
-    _decoders: Mapping[str, Decode]
+    writer: Writer
     _compression: str
     _keep: bool = field(default=False, kw_only=True)
     _clock: Callable[[], float] = time.time
@@ -95,9 +95,9 @@ class Publisher:
                 if modified := known[name].modified:  # no sync has covered its time
                     self._disk.set_times(self._spool / name, modified)
                 self._disk.rename(self._spool / name, self._spool / known[name].name)
-            elif name.startswith(".") and self._is_ours(name[1:]):
+            elif self._is_ours(parse_hidden_name(name)):
                 self._disk.unlink(self._spool / name)
-            elif self._is_ours(name):
+            elif self._is_ours(parse_file_name(name)):
                 # Somebody may take it while we look.
                 with contextlib.suppress(FileNotFoundError):
                     modified = self._disk.modified(self._spool / name)
@@ -132,10 +132,12 @@ class Publisher:
             return None
         return replace(sealed, first_lsn=first)
 
-    def publish(self, sealed: Segment) -> Published | None:
-        """All four steps; after an OSError the same segment may be tried again.
+    def publish(
+        self, sealed: Segment, upcoming: Sequence[Segment] = ()
+    ) -> Published | None:
+        """All four steps; after an exception the same segment may be tried again.
 
-        None if it has no events.
+        None if it has no events.  *upcoming* are next; their files may be begun.
         """
         if not sealed.events:
             self._done(sealed)
@@ -144,7 +146,9 @@ class Publisher:
         entry = self._catalog.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
         if entry is None:
+            self._begin(sealed, *upcoming)
             entry, flaws = self._written(sealed)
+            self._begin(*upcoming)
             self._catalog.add(entry)
             self.link = Link(entry.last, entry.sha256)
         if self._disk.exists(self._spool / entry.hidden):
@@ -158,6 +162,13 @@ class Publisher:
             flaws,
             time.perf_counter() - begun,
         )
+
+    def _begin(self, *segments: Segment) -> None:
+        """Have their files written soon, by whoever has nothing to do."""
+        for each in segments:
+            if each.events and self._catalog.find(each.first_lsn) is None:
+                name = file_name(self._node, each.first_lsn, each.last_lsn)
+                self.writer.begin(self._task(each, hidden_name(name)))
 
     def _done(self, sealed: Segment) -> None:
         if self._keep:
@@ -198,124 +209,63 @@ class Publisher:
             )
         return self._complete
 
+    def _task(self, sealed: Segment, name: str) -> Task:
+        return Task(
+            sealed.path,
+            sealed.first_lsn,
+            sealed.last_lsn,
+            self._spool / name,
+            self._node,
+            self._compression,
+            self.incarnation,
+        )
+
     def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:
-        try:
-            return self._write_file(sealed, entry, Decoder(self._decoders))
-        except (MemoryError, OSError):
-            raise
-        except Exception:  # rows that can not be columns: find out whose they are
-            decoder = Decoder(self._decoders, careful=True)
-            return self._write_file(sealed, entry, decoder)
-
-    def _scan(self, sealed: Segment) -> tuple[segment.Scan, bool]:
-        """What is left of a segment, and whether all of its file could be read."""
-        data, readable = read_patiently(self._disk, sealed.path)
-        last = sealed.last_lsn
-        try:
-            scan = segment.Scan(data, before=last + 1, durable=last)
-        except segment.InvalidSegment as why:  # nothing in it can be told from chance
-            if sealed.path not in self._damaged:
-                self._damaged.add(sealed.path)
-                self._log.error(
-                    "{path}: {why}; its acknowledged events are lost (lsn {first} to "
-                    "{last}); the file is kept as {path}.damaged",
-                    path=sealed.path.name,
-                    why=why,
-                    first=sealed.first_lsn,
-                    last=last,
-                )
-            lost = segment.place_of_lost(sealed.first_lsn, last)
-            scan = segment.Scan(lost, before=last + 1, durable=last)
-        return scan, readable
-
-    def _write_file(
-        self, sealed: Segment, entry: Entry, decoder: Decoder
-    ) -> tuple[Entry, Counter[str]]:
         path = self._spool / entry.hidden
-        self._disk.unlink(path)
-        scan, readable = self._scan(sealed)
-        sink = _Sink(self._disk.create(path))
-        try:
-            written = parquet.write(
-                fill_gaps(scan, sealed.first_lsn, sealed.last_lsn),
-                sink,
-                node=self._node,
-                decoder=decoder,
-                compression=self._compression,
-                previous=self.link.sha256,
-                incarnation=self.incarnation,
-            )
-            sink.flush()
-            sink.file.sync()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(path)
-            raise
-        finally:
-            sink.file.close()
+        written = self.writer.finish(self._task(sealed, entry.hidden), self.link.sha256)
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
-        decoder.log_failures()
-        # Where nothing is left of what is lost, there is nothing to keep.
-        damage = [one for one in scan.damage if one.length]
-        if (damage or not readable) and sealed.path not in self._damaged:
-            self._damaged.add(sealed.path)
-            for one in damage:
-                self._log.error(
-                    "{path}: {what} (lsn {lsn}, {events} acknowledged events); the file "
-                    "is kept as {path}.damaged",
-                    path=sealed.path.name,
-                    what=one,
-                    lsn=one.first_lsn,
-                    events=one.events,
-                )
-        payloads, link = written.digest.hexdigest(), sink.sha256.hexdigest()
+        self._tell(sealed, written)
         entry = msgspec.structs.replace(
             entry,
-            payloads=payloads,
-            sha256=link,
+            payloads=written.payloads,
+            sha256=written.sha256,
             incarnation=self.incarnation,
             modified=self._newest,
             lost=written.flaws[LOST],
         )
         return entry, written.flaws
 
-    def _is_ours(self, name: str) -> bool:
-        parsed = parse_file_name(name)
+    def _tell(self, sealed: Segment, written: WrittenFile) -> None:
+        """Say what is wrong with a segment, if that was not said before."""
+        for failure in written.failures:
+            self._log.error("{why}", why=failure)
+        # Where nothing is left of what is lost, there is nothing to keep.
+        damage = [one for one in written.damage if one.length]
+        whole = written.readable and not (damage or written.unreadable)
+        if whole or sealed.path in self._damaged:
+            return
+        self._damaged.add(sealed.path)
+        if written.unreadable:
+            self._log.error(
+                "{path}: {why}; its acknowledged events are lost (lsn {first} to "
+                "{last}); the file is kept as {path}.damaged",
+                path=sealed.path.name,
+                why=written.unreadable,
+                first=sealed.first_lsn,
+                last=sealed.last_lsn,
+            )
+            return
+        for one in damage:
+            self._log.error(
+                "{path}: {what} (lsn {lsn}, {events} acknowledged events); the file "
+                "is kept as {path}.damaged",
+                path=sealed.path.name,
+                what=one,
+                lsn=one.first_lsn,
+                events=one.events,
+            )
+
+    def _is_ours(self, parsed: tuple[str, int, int] | None) -> bool:
         return parsed is not None and parsed[0] == self._node
-
-
-class _Sink(io.RawIOBase):
-    """A `File` as pyarrow wants one; small writes are gathered."""
-
-    def __init__(self, file: File) -> None:
-        super().__init__()
-        self.file = file
-        self._chunks: list[bytes] = []
-        self._gathered = 0
-        self._size = 0
-        self.sha256 = hashlib.sha256()
-        """Of what was written."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        chunk = bytes(data)
-        self._chunks.append(chunk)
-        self._gathered += len(chunk)
-        self._size += len(chunk)
-        if self._gathered >= 1 << 20:
-            self.flush()
-        return len(chunk)
-
-    def tell(self) -> int:
-        return self._size
-
-    def flush(self) -> None:
-        chunks, self._chunks, self._gathered = self._chunks, [], 0
-        for chunk in chunks:
-            self.sha256.update(chunk)
-        if chunks:
-            self.file.write(chunks)

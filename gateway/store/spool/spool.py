@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +34,7 @@ __all__ = ["Spool"]
 _TICK_SECONDS = 1.0
 _SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
+_UPCOMING = 16
 
 
 class Journal(Protocol):
@@ -160,6 +162,7 @@ class Spool:
         while (sealed := self._next()) is not None:
             if not self._publish(sealed):
                 break
+        self._publisher.writer.close()
         if self._ended is not None:
             self._reactor.callFromThread(self._ended.callback, None)
 
@@ -179,7 +182,7 @@ class Spool:
         """Until it worked; false if the daemon is stopping and it did not."""
         while True:
             try:
-                done = self._publisher.publish(sealed)
+                done = self._publisher.publish(sealed, self._upcoming())
             except Exception as why:  # the segment is safe; publishing must go on
                 self._failed(sealed, why)
                 if self._stopping_after(_TICK_SECONDS):
@@ -194,6 +197,11 @@ class Spool:
                 self._tell_published(done)
             self._reactor.callFromThread(self._tell, sealed)
             return True
+
+    def _upcoming(self) -> list[Segment]:
+        """What is to be published after the segment in hand, as far as is known."""
+        with self._condition:
+            return list(islice(self._work, _UPCOMING))
 
     def _stopping_after(self, seconds: float) -> bool:
         """Wait, unless the daemon is stopping; whether it is."""

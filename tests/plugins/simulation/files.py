@@ -5,7 +5,7 @@ The steps on the disk are the same, and so are the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,10 +35,15 @@ def split(body: bytes) -> Rows:
 
 
 def write_lines(
-    batches: Iterable[Stored], sink: Any, *, decoder: Any, previous: str, **_: Any
+    batches: Iterable[Stored],
+    sink: Any,
+    *,
+    decoder: Any,
+    previous: Callable[[], str],
+    **_: Any,
 ) -> parquet.Written:
     """In place of `parquet.write`; *sink* is the publisher's, on a simulated file."""
-    sink.file.note(previous)
+    sink.file.note(previous())
     lines = []
     for stored in batches:
         if not stored.batch.count:

@@ -12,6 +12,7 @@ from gateway.event import Batch, Origin, Rows
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
 from gateway.store.spool import Catalog, Publisher
+from gateway.store.spool.writing import Here
 
 
 def split(body: bytes) -> Rows:
@@ -44,7 +45,7 @@ class Place:
             self.spool,
             self.catalog,
             self.disk,
-            self.decoders,
+            Here(self.disk, self.decoders),
             "zstd",
             keep=keep,
             clock=lambda: self.now,

@@ -1,0 +1,203 @@
+"""Writes the Parquet file of one journal segment, durably, and nothing else.
+
+It reads the segment and makes one file; it logs nothing, and keeps nothing from one
+segment to the next.  So it may run anywhere: in a process of its own (`processes`), or
+where the publisher runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gateway.event import Decode
+from gateway.store.disk import Disk, File, read_patiently
+from gateway.store.journal import segment
+from gateway.store.spool import parquet
+from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
+
+__all__ = ["Here", "Task", "Writer", "WrittenFile", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A file that is to be written."""
+
+    segment: Path
+    first_lsn: int
+    """Events before it are public already."""
+    last_lsn: int
+    path: Path
+    """Of the file; if there is one, it is replaced."""
+    node: str
+    compression: str
+    incarnation: str
+
+
+@dataclass(slots=True)
+class WrittenFile:
+    """A complete file whose bytes are synced; its name is not."""
+
+    payloads: str
+    """The digest of its payloads (`gateway.store.digests`)."""
+    sha256: str
+    """Of all of it."""
+    flaws: Counter[str]
+    """How many of its events are flawed, by reason."""
+    damage: Sequence[segment.Damage]
+    """What the segment did not give back."""
+    readable: bool
+    """Whether the disk gave back every byte of the segment."""
+    unreadable: str | None
+    """Why nothing at all can be read of the segment, if so: all its events are lost."""
+    failures: Sequence[Failure]
+    """Batches that their protocols' decoders could not read."""
+
+
+class Writer(Protocol):
+    """Writes the files of segments, perhaps several at once.  One thread calls it."""
+
+    def begin(self, task: Task) -> None:
+        """A file that is wanted soon: begin with it if there is nothing else to do."""
+
+    def finish(self, task: Task, previous: str) -> WrittenFile:
+        """Write it; returns when it is complete.  Blocks.
+
+        *previous* is the link of the file before it, empty if unknown.  Raises OSError,
+        MemoryError; the same task may be tried again.
+        """
+
+    def close(self) -> None:
+        """What was begun and not finished is dropped."""
+
+
+class Here:
+    """The writer that works in the caller's own thread."""
+
+    def __init__(self, disk: Disk, decoders: Mapping[str, Decode]) -> None:
+        self._disk = disk
+        self._decoders = decoders
+
+    def begin(self, task: Task) -> None:
+        """See `Writer`; there is nobody else who could."""
+
+    def finish(self, task: Task, previous: str) -> WrittenFile:
+        """See `Writer`."""
+        return write(task, self._disk, self._decoders, lambda: previous)
+
+    def close(self) -> None:
+        """See `Writer`."""
+
+
+def write(
+    task: Task,
+    disk: Disk,
+    decoders: Mapping[str, Decode],
+    previous: Callable[[], str],
+    progress: Callable[[], None] = lambda: None,
+) -> WrittenFile:
+    """Write the file of a segment; *decoders* by protocol.
+
+    *previous* is asked for the link of the file before it when all rows are written.
+    *progress* is called for each group of rows.  Blocks; raises OSError, MemoryError, and
+    leaves no file then.
+    """
+    try:
+        return _write(task, disk, Decoder(decoders), previous, progress)
+    except (MemoryError, OSError):
+        raise
+    except Exception:  # rows that can not be columns: find out whose they are
+        decoder = Decoder(decoders, careful=True)
+        return _write(task, disk, decoder, previous, progress)
+
+
+def _write(
+    task: Task,
+    disk: Disk,
+    decoder: Decoder,
+    previous: Callable[[], str],
+    progress: Callable[[], None],
+) -> WrittenFile:
+    disk.unlink(task.path)
+    data, readable = read_patiently(disk, task.segment)
+    scan, unreadable = _scan(data, task)
+    sink = _Sink(disk.create(task.path))
+    try:
+        written = parquet.write(
+            fill_gaps(scan, task.first_lsn, task.last_lsn),
+            sink,
+            node=task.node,
+            decoder=decoder,
+            compression=task.compression,
+            previous=previous,
+            incarnation=task.incarnation,
+            progress=progress,
+        )
+        sink.flush()
+        sink.file.sync()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.unlink(task.path)
+        raise
+    finally:
+        sink.file.close()
+    return WrittenFile(
+        payloads=written.digest.hexdigest(),
+        sha256=sink.sha256.hexdigest(),
+        flaws=written.flaws,
+        damage=scan.damage,
+        readable=readable,
+        unreadable=unreadable,
+        failures=list(decoder.failures.values()),
+    )
+
+
+def _scan(data: bytes, task: Task) -> tuple[segment.Scan, str | None]:
+    """What is left of a segment, and why it is nothing at all, if so."""
+    last = task.last_lsn
+    try:
+        return segment.Scan(data, before=last + 1, durable=last), None
+    except segment.InvalidSegment as why:  # nothing in it can be told from chance
+        lost = segment.place_of_lost(task.first_lsn, last)
+        return segment.Scan(lost, before=last + 1, durable=last), str(why)
+
+
+class _Sink(io.RawIOBase):
+    """A `File` as pyarrow wants one; small writes are gathered."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__()
+        self.file = file
+        self._chunks: list[bytes] = []
+        self._gathered = 0
+        self._size = 0
+        self.sha256 = hashlib.sha256()
+        """Of what was written."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        chunk = bytes(data)
+        self._chunks.append(chunk)
+        self._gathered += len(chunk)
+        self._size += len(chunk)
+        if self._gathered >= 1 << 20:
+            self.flush()
+        return len(chunk)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        chunks, self._chunks, self._gathered = self._chunks, [], 0
+        for chunk in chunks:
+            self.sha256.update(chunk)
+        if chunks:
+            self.file.write(chunks)

@@ -1,0 +1,219 @@
+"""Files are written in processes of their own, which may die, hang or be left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadlines import eventually
+from gateway.protocols.lumberjack.events import decode, pack
+from gateway.store import digests
+from gateway.store.digests import NOTHING
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Segment
+from gateway.store.names import hidden_name, parse_hidden_name
+from gateway.store.spool.processes import Lost, Processes, usual_number
+from gateway.store.spool.writing import Here, Task
+
+PROTOCOL = "lumberjack"
+
+
+def body(*events: bytes) -> bytes:
+    """What the journal has of a window."""
+    frames = (
+        struct.pack(">2sII", b"2J", seq, len(event)) + event
+        for seq, event in enumerate(events, 1)
+    )
+    return pack(2, len(events), 1 << 20) + b"".join(frames)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Processes]]:
+    with contextlib.ExitStack() as stack:
+
+        def made(most: int = 1, **more: Any) -> Processes:
+            found = Processes(most, {PROTOCOL: []}, RealDisk(), **more)
+            stack.callback(found.close)
+            return found
+
+        yield made
+
+
+@pytest.fixture
+def sealed(place: Any) -> Callable[..., Segment]:
+    """A segment with one window of these events."""
+
+    def made(*events: bytes) -> Segment:
+        batch = place.batch(body(*events), PROTOCOL)
+        batch.count = len(events)
+        place.log.commit([batch])
+        found = place.log.seal()
+        assert found is not None
+        return found
+
+    return made
+
+
+def task(place: Any, one: Segment, name: str | None = None) -> Task:
+    path = place.spool / (name or f".events-{one.first_lsn}")
+    return Task(one.path, one.first_lsn, one.last_lsn, path, "gw", "zstd", "")
+
+
+def pids(processes: Processes) -> list[int]:
+    return [each.pid for each in (*processes._idle, *processes._busy.values())]
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_the_file_is_the_one_that_the_daemon_would_write(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """Byte by byte, and so are its digests; nothing else lies beside it."""
+    one = sealed(b'{"a":1}', b"[1]")
+    here = Here(RealDisk(), {PROTOCOL: decode}).finish(task(place, one, ".a"), NOTHING)
+    there = make().finish(task(place, one, ".b"), NOTHING)
+    assert (place.spool / ".a").read_bytes() == (place.spool / ".b").read_bytes()
+    assert here == there
+    assert there.flaws.total() == 1
+    assert place.public() == [".a", ".b"]
+
+
+def test_files_that_are_written_at_once_make_one_chain(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """The publisher begins with several; each file has the link of the one before."""
+    segments = [sealed(b'{"a":%d}' % n) for n in range(4)]
+    publisher = place.publisher()
+    publisher.writer = make(2)
+    for at, one in enumerate(segments):
+        publisher.publish(one, segments[at + 1 :])
+    names = place.public()
+    links = [digests.of_file(place.spool / name) for name in names]
+    said = [
+        digests.said(digests.metadata_of(place.spool / name), digests.PREVIOUS_KEY)
+        for name in names
+    ]
+    assert len(names) == 4
+    assert said == [NOTHING, *links[:-1]]
+    assert len(pids(publisher.writer)) == 2
+
+
+def test_one_that_is_killed_costs_nothing_but_time(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """Whatever it was doing; its successor writes the file, and what it left goes."""
+    one, two = sealed(b"{}"), sealed(b"{}")
+    publisher = place.publisher()
+    publisher.writer = processes = make()
+    publisher._begin(one)
+    [pid] = pids(processes)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(Lost, match=rf"process {pid} was killed .*want of memory"):
+        publisher.publish(one)
+    for each in (one, two):
+        assert publisher.publish(each) is not None
+    assert [parse_hidden_name(name) for name in place.public()] == [None, None]
+
+
+def test_one_that_hangs_is_replaced(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """A segment whose file system does not answer, as a FIFO that nobody writes."""
+    one, two = sealed(b"{}"), sealed(b"{}")
+    one.path.unlink()
+    os.mkfifo(one.path)
+    processes = make(hung_seconds=0.2)
+    with pytest.raises(Lost, match="got nowhere"):
+        processes.finish(task(place, one), NOTHING)
+    assert not pids(processes)
+    processes._hung_seconds = 60.0
+    assert processes.finish(task(place, two), NOTHING).sha256
+
+
+def test_what_is_wanted_now_goes_before_what_was_begun(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """Whoever has one process, and has it write what comes later."""
+    one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
+    processes = make()
+    processes.begin(two)
+    assert processes.finish(one, NOTHING).sha256
+    assert processes.finish(two, NOTHING).sha256
+    assert len(pids(processes)) == 1
+
+
+def test_what_the_disk_refuses_is_told_as_it_is(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """With its number: a full disk is told from a missing file.  The process goes on."""
+    one, two = sealed(b"{}"), sealed(b"{}")
+    processes = make()
+    wrong = Task(one.path, 1, 1, place.spool / "none" / ".x", "gw", "zstd", "")
+    with pytest.raises(FileNotFoundError, match=r"none/\.x"):
+        processes.finish(wrong, NOTHING)
+    [pid] = pids(processes)
+    assert processes.finish(task(place, two), NOTHING).sha256
+    assert pids(processes) == [pid]
+
+
+def test_it_ends_with_the_daemon_and_with_nothing_else(
+    make: Callable[..., Processes],
+) -> None:
+    """A service is signalled as a whole; what is in hand is still to be published."""
+    processes = make()
+    processes.start()
+    [process] = processes._idle
+    eventually(lambda: "S" in ignored(process.pid), "signals are ignored")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(process.pid, number)
+    process._connection.send({PROTOCOL: []})
+    assert is_there(process.pid)
+    process._connection.close()  # as the end of the daemon does
+    eventually(lambda: not is_there(process.pid), "it has ended")
+
+
+def ignored(pid: int) -> str:
+    """ "S" when it ignores SIGTERM."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = int(status.partition("SigIgn:")[2].split()[0], 16)
+    return "S" if mask & 1 << (signal.SIGTERM - 1) else ""
+
+
+def test_a_protocol_that_is_gone_flaws_no_rows(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """Packages are exchanged below a daemon that runs: its events wait, unflawed."""
+    one = sealed(b"{}")
+    processes = Processes(1, {PROTOCOL: [], "gone": []}, RealDisk())
+    missing = pytest.raises(RuntimeError, match="protocol 'gone' is not installed")
+    with contextlib.closing(processes), missing:
+        processes.finish(task(place, one), NOTHING)
+    assert not place.public()
+
+
+def test_what_a_killed_daemon_began_is_removed(place: Any) -> None:
+    """By the next start, whatever process wrote it; not what is another node's."""
+    name = "events-gw-00000000000000000001-00000000000000000002.parquet"
+    (place.spool / hidden_name(name, (4711, 3))).touch()
+    other = hidden_name(name.replace("gw", "gw-2"), (4711, 3))
+    (place.spool / other).touch()
+    place.publisher().recover([])
+    assert place.public() == [other]
+
+
+def test_the_event_loop_has_a_core_for_itself() -> None:
+    assert 1 <= usual_number() <= max(1, len(os.sched_getaffinity(0)) - 1)
