@@ -223,12 +223,14 @@ class Terms:
         """Responses on this route, which has a definition, do not say "not stored"."""
         return self.ok(route) == self._answer(route, NOT_STORED)
 
-    def failed(self, number: int, route: str | None, why: str) -> bytes:
+    def failed(
+        self, number: int, route: str | None, why: str, code: int = 500
+    ) -> bytes:
         """The package of a response that says "not stored"."""
         if self.profile.pitaya:
-            body = wire.ascii_json({"code": "PIT-500", "msg": why})
+            body = wire.ascii_json({"code": f"PIT-{code}", "msg": why})
             return wire.response(number, body, error=True)
-        value = {"code": 500, "msg": why}
+        value = {"code": code, "msg": why}
         if route is None:
             return wire.response(number, wire.ascii_json(value))
         return wire.response(number, self._answer(route, value))

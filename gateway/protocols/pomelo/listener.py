@@ -17,6 +17,8 @@ from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.handshake import Handshaker
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.options import Rate as RateOptions
+from gateway.protocols.pomelo.rates import Rate, UserBuckets
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
@@ -52,6 +54,14 @@ class Pomelo:
         """Decides about handshakes; None: `options.token` and `options.jwt` do."""
         if options.authenticate is not None:
             self.hook = Hook(_backend(options, clock))
+        rates = options.rates
+        self.rate = _rate(rates.connection, rates.burst, "options.rates.connection")
+        """What one connection may send; None: as much as there is."""
+        rate = _rate(rates.uid, rates.burst, "options.rates.uid")
+        self.users = None if rate is None else UserBuckets(rate)
+        """What users may send; None: as much as there is."""
+        self.too_many = self.kicked = 0
+        """Messages that were more than may come, and clients that were kicked for them."""
         self.turn = Turn()
         """Of the connection that is being served."""
         self.options = options
@@ -70,7 +80,7 @@ class Pomelo:
         self._servers: dict[PomeloServer, None] = {}
         self._ticking = False
         self._due = 0.0
-        self._looked = clock.seconds()
+        self._looked = self._began = clock.seconds()
         self.wall_clock = time.time
         """What tokens expire by."""
 
@@ -84,6 +94,11 @@ class Pomelo:
             self._due = self.clock.seconds() + self.tick_seconds
             self.clock.callLater(self.tick_seconds, self._tick)
         return server
+
+    @property
+    def age(self) -> float:
+        """Seconds since it began."""
+        return self.clock.seconds() - self._began
 
     def forget(self, server: PomeloServer) -> None:
         """The connection is over."""
@@ -124,6 +139,12 @@ class Pomelo:
             self._due += self.tick_seconds
             pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
             self.clock.callLater(pause, self._tick)
+
+
+def _rate(rate: RateOptions, burst: float, key: str) -> Rate | None:
+    if rate.messages is None and rate.bytes is None:
+        return None
+    return Rate(rate.messages, rate.bytes, burst, key)
 
 
 def _backend(options: Options, clock: IReactorTime) -> Backend:

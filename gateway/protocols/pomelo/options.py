@@ -93,6 +93,30 @@ class Outbox(Section):
     )
 
 
+class Rate(Section):
+    """What one may send in a second."""
+
+    messages: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=None, description="Messages a second; absent = any number"
+    )
+    bytes: ByteCount | None = Field(
+        default=None, description="Bytes a second; absent = any number (size)"
+    )
+
+
+class Rates(Section):
+    """How much clients may send; what is more is answered 429."""
+
+    connection: Rate = Field(default=Rate(), description="One connection")
+    uid: Rate = Field(
+        default=Rate(),
+        description="All connections of a user that pushes to his uid reach",
+    )
+    burst: Annotated[float, Time("100ms", "1h")] = Field(
+        default=5.0, description="So much of it may come at once (time)"
+    )
+
+
 class Options(Section):
     """What is particular to Pomelo (pinus, pitaya): game and mobile clients."""
 
@@ -152,6 +176,10 @@ class Options(Section):
     control_packages: Annotated[int, Field(ge=16, le=2**20)] = Field(
         default=1000,
         description="Packages of one client that are no messages, in one heartbeat",
+    )
+    rates: Rates = Field(
+        default=Rates(),
+        description="How much clients may send; what is over is refused",
     )
     push_bytes: ByteCount = Field(
         default=MiB, description="Push no more to clients with this unsent (size)"

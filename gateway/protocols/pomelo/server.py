@@ -23,6 +23,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
+from gateway.protocols.pomelo.rates import Bucket, Verdict, judge
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Ready, Session
 from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN
@@ -43,13 +44,14 @@ then is answered as not stored, while there is time to say so."""
 
 
 _NOBODY = Admitted()
+_TOO_MANY = "too many messages"
 
 
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_admitted", "_asking", "_closed", "_connection", "_ending", "_giving_up",
-                 "_left", "_listener", "_pending", "_reason", "_refusal", "_session",
+    __slots__ = ("_admitted", "_asking", "_bucket", "_closed", "_connection", "_ending", "_giving_up",
+                 "_left", "_limited", "_listener", "_pending", "_reason", "_refusal", "_session",
                  "_unacknowledged", "_valve", "number", "since")  # fmt: skip
 
     _log = Logger()
@@ -67,6 +69,8 @@ class PomeloServer:
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
+        self._bucket = None if listener.rate is None else Bucket(listener.rate)
+        self._limited = self._bucket is not None or listener.users is not None
         self._pending: dict[Ready, tuple[Batch, int]] = {}
         """Batches that are not durable yet, and what they count."""
         self._giving_up: IDelayedCall | None = None
@@ -286,7 +290,28 @@ class PomeloServer:
             told.append({"event": "bound", "uid": admitted.uid, "proven": proven})
         listener.sessions.opened(self._connection, *told)
 
+    def _too_many(self, ready: Ready) -> bool:
+        """Whether these messages are refused: they are more than may come."""
+        listener, uid = self._listener, self.uid
+        now = listener.age
+        buckets = [] if self._bucket is None else [self._bucket]
+        if listener.users is not None and uid is not None and self.reachable:
+            buckets.append(listener.users.of(uid, now))
+        verdict, rate = judge(buckets, now, ready.count, ready.taken_bytes)
+        if rate is None:
+            return False
+        listener.too_many += ready.count
+        answers = self._session.failures(ready, _TOO_MANY, 429)
+        if answers:
+            self._write_each(answers)
+        if verdict is Verdict.KICKED or self._session.untold(ready):
+            listener.kicked += 1
+            self.give_up(wire.refusal(_TOO_MANY, limit=str(rate), key=rate.key))
+        return True
+
     def _store(self, ready: Ready) -> None:
+        if self._limited and self._too_many(ready):
+            return
         listener = self._listener
         body = ready.body(listener.message_bytes)
         ready.pieces.clear()
@@ -338,9 +363,7 @@ class PomeloServer:
     def _answer(self, responses: list[bytes], ready: Ready) -> None:
         connection = self._connection
         if responses:
-            self._session.spoke = True
-            # WebSocket clients read only the first package of a message.
-            connection.write_each(responses)
+            self._write_each(responses)
         _, held = self._pending.pop(ready)
         self._unacknowledged -= held
         if not self._pending:
@@ -348,6 +371,11 @@ class PomeloServer:
             if self._ending:
                 self._hang_up()
         self._regulate()
+
+    def _write_each(self, packages: list[bytes]) -> None:
+        # WebSocket clients read only the first package of a message.
+        self._session.spoke = True
+        self._connection.write_each(packages)
 
     def _write(self, package: bytes) -> None:
         self._session.spoke = True

@@ -44,7 +44,8 @@ class PomeloService(Service):
         self._context = context
         self.registry = Registry()
         """The clients of all listeners."""
-        self._servers: list[Pomelo] = []
+        self._servers: dict[str, Pomelo] = {}
+        """By the names of their listeners."""
         self._outboxes: list[Outbox] = []
         for listener in context.listeners:
             assert isinstance(listener.options, Options)
@@ -77,7 +78,7 @@ class PomeloService(Service):
             accept = Pomelo(settings, context.journal, context.reactor, self.registry)
         except (UnusableDefinitions, Unavailable) as why:
             raise Unusable(str(why)) from None
-        self._servers.append(accept)
+        self._servers[listener.name] = accept
         # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
         unread_bytes = 8 * settings.options.push_bytes + 16 * _MiB
         yield Port(accept=accept, mixed=True, text=True, unread_bytes=unread_bytes)
@@ -94,12 +95,12 @@ class PomeloService(Service):
 
     def reload(self) -> None:
         """Read dictionaries and protobuf definitions again."""
-        for server in self._servers:
+        for server in self._servers.values():
             server.reload()
 
     def close(self) -> None:
         """Store that the last sessions have closed."""
-        for server in self._servers:
+        for server in self._servers.values():
             if server.sessions is not None:
                 server.sessions.flush()
             if server.hook is not None:
@@ -122,7 +123,7 @@ class PomeloService(Service):
         refused = sum(one.refused for one in self._outboxes)
         expired = sum(one.expired for one in self._outboxes)
         outcomes = self.registry.outcomes
-        hooks = [one.hook for one in self._servers if one.hook is not None]
+        hooks = [one.hook for one in self._servers.values() if one.hook is not None]
         asked = {name: sum(one.outcomes[name] for one in hooks) for name in OUTCOMES}
         files = {
             "pushed": sum(one.files for one in self._outboxes),
@@ -153,6 +154,22 @@ class PomeloService(Service):
                     "Clients that the authentication hook is being asked about.",
                     sum(one.waiting for one in hooks),
                     "gateway_pomelo_authenticating",
+                ),
+                Statistic(
+                    "too_many",
+                    "Messages that were refused, being more than a client may send.",
+                    {name: one.too_many for name, one in self._servers.items()},
+                    "gateway_pomelo_messages_over_rate_total",
+                    label="listener",
+                    counter=True,
+                ),
+                Statistic(
+                    "kicked",
+                    "Clients that were kicked for that.",
+                    {name: one.kicked for name, one in self._servers.items()},
+                    "gateway_pomelo_kicks_over_rate_total",
+                    label="listener",
+                    counter=True,
                 ),
                 Statistic(
                     "pushes",

@@ -500,11 +500,11 @@ class Session:
             for at, n in enumerate(ids)
         ]
 
-    def failures(self, ready: Ready, why: str) -> list[bytes]:
-        """The responses to the requests of a batch that could not be stored."""
+    def failures(self, ready: Ready, why: str, code: int = 500) -> list[bytes]:
+        """The responses to the requests of a batch that is not stored."""
         encoded, terms = ready.encoded or {}, self.terms
         return [
-            terms.failed(number, encoded.get(at), why)
+            terms.failed(number, encoded.get(at), why, code)
             for at, number in enumerate(ready.ids)
         ]
 

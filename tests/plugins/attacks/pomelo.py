@@ -100,6 +100,12 @@ ATTACKS = [
     _attack("protobuf, cut off", repeated(wire.notify(1, b"\x22\x7f")), **_PROTOS),
     _attack("protobuf in zlib", repeated(_squeezed_protobuf), most=16 << 10, **_PROTOS),
     _attack("requests of nothing", repeated(wire.request(1, "", b""))),
+    _attack(
+        "requests above options.rates",
+        repeated(wire.request(1, "", b"")),
+        options={"rates": {"connection": {"messages": 1000}, "burst": "10s"}},
+        endless=True,
+    ),
     _attack("notifies of nothing", repeated(wire.notify("", b""))),
     _attack("notifies, a route each", _routes),
     _attack(

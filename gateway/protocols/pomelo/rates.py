@@ -1,0 +1,142 @@
+"""How many messages and bytes a second a connection, and a user, may send.
+
+A bucket holds `burst` seconds of its rate and fills up again in so many.  It may be
+overdrawn by what arrives at once, which is then paid back before anything else is taken.
+What is refused is counted in a second bucket of the same size: whoever empties that, by
+sending at twice the rate, has to go.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+__all__ = ["Bucket", "Rate", "UserBuckets", "Verdict", "judge"]
+
+_ROUNDING = 1e-6
+"""Seconds: twenty tenths are two."""
+_MOST_USERS = 1 << 16
+_LOOK_AGAIN = 1024
+
+
+class Verdict(Enum):
+    """What becomes of messages."""
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    """Too many."""
+    KICKED = "kicked"
+    """Too many, again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What may be sent in a second; None: as much as there is."""
+
+    messages: float | None
+    bytes: float | None
+    burst: float
+    """Seconds."""
+    key: str
+    """Where that is configured."""
+
+    def __str__(self) -> str:
+        parts = []
+        if self.messages is not None:
+            parts.append(f"{self.messages:g} messages")
+        if self.bytes is not None:
+            parts.append(f"{self.bytes:g} bytes")
+        return f"{' and '.join(parts)} a second"
+
+
+class Bucket:
+    """How much of a `Rate` is spent: the times when each would be full again.
+
+    Times are in seconds since some moment that is not long ago: a message may be a
+    millionth of a second's worth.
+    """
+
+    __slots__ = ("_bytes", "_messages", "_refused", "rate")
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+        self._messages = self._bytes = self._refused = 0.0
+
+    def is_full(self, now: float) -> bool:
+        """Nothing is spent: another bucket would do as well."""
+        return max(self._messages, self._bytes, self._refused) <= now
+
+    def is_empty(self, now: float) -> bool:
+        """Nothing may be taken."""
+        return max(self._messages, self._bytes) - now > self.rate.burst - _ROUNDING
+
+    def take(self, now: float, messages: int, size: int) -> None:
+        """So many messages of so many bytes together are taken."""
+        rate = self.rate
+        if rate.messages is not None:
+            self._messages = max(self._messages, now) + messages / rate.messages
+        if rate.bytes is not None:
+            self._bytes = max(self._bytes, now) + size / rate.bytes
+
+    def refuse(self, now: float, messages: int, size: int) -> bool:
+        """They are refused; false if they are so many that their sender must go."""
+        rate = self.rate
+        seconds = 0.0 if rate.messages is None else messages / rate.messages
+        if rate.bytes is not None:
+            seconds = max(seconds, size / rate.bytes)
+        patient = self._refused - now < rate.burst - _ROUNDING
+        self._refused = max(self._refused, now) + seconds
+        return patient
+
+
+def judge(
+    buckets: Sequence[Bucket], now: float, messages: int, size: int
+) -> tuple[Verdict, Rate | None]:
+    """What becomes of messages that count in all of these, and by whose rate."""
+    empty = [one for one in buckets if one.is_empty(now)]
+    if not empty:
+        for one in buckets:
+            one.take(now, messages, size)
+        return Verdict.TAKEN, None
+    patient = [one.refuse(now, messages, size) for one in empty]
+    if all(patient):
+        return Verdict.REFUSED, empty[0].rate
+    return Verdict.KICKED, empty[patient.index(False)].rate
+
+
+class UserBuckets:
+    """Those of the users of one listener, whether they are connected or not."""
+
+    def __init__(self, rate: Rate, most: int = _MOST_USERS) -> None:
+        self._rate = rate
+        self._most = most
+        self._buckets: dict[str, Bucket] = {}
+        self._look_at = _LOOK_AGAIN
+        """Sort them out when there are so many."""
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def of(self, uid: str, now: float) -> Bucket:
+        """That of a user."""
+        bucket = self._buckets.get(uid)
+        if bucket is None:
+            if len(self._buckets) >= self._look_at:
+                self._sort_out(now)
+            bucket = self._buckets[uid] = Bucket(self._rate)
+        return bucket
+
+    def _sort_out(self, now: float) -> None:
+        """Forget those that are full; and the oldest, if there are too many.
+
+        Some go at once, so that this does not happen for each that comes.
+        """
+        kept = {uid: one for uid, one in self._buckets.items() if not one.is_full(now)}
+        for uid in list(islice(kept, max(0, len(kept) - self._most * 7 // 8))):
+            del kept[uid]
+        self._buckets = kept
+        self._look_at = min(max(2 * len(kept), _LOOK_AGAIN), self._most)

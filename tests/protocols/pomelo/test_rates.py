@@ -1,0 +1,199 @@
+"""How much a connection, and a user, may send; what becomes of more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.options import Rate as RateOptions
+from gateway.protocols.pomelo.options import Rates
+from gateway.protocols.pomelo.rates import Bucket, Rate, UserBuckets, Verdict, judge
+
+Make = Callable[..., Any]
+OK = b'{"code":200}'
+TOO_MANY = b'{"code":429,"msg":"too many messages"}'
+KICK = wire.kick("too many messages")
+TEN = Rate(10, None, 2.0, "options.rates.connection")
+
+
+def ask(first: int, count: int = 1) -> bytes:
+    """Requests."""
+    return b"".join(wire.request(first + n, "a", b"{}") for n in range(count))
+
+
+def rates(burst: float = 2.0, **of: int) -> dict[str, Any]:
+    """Options: ten messages a second of a connection, unless it says something else."""
+    which = of or {"connection": 10}
+    found = {name: RateOptions(messages=count) for name, count in which.items()}
+    return {"rates": Rates(**found, burst=f"{burst}s"), "heartbeat": 0}
+
+
+# Buckets
+
+
+def test_a_burst_and_then_the_rate() -> None:
+    """Twenty at once, then ten a second, whenever they come."""
+    bucket, taken = Bucket(TEN), 0
+    for tenth in range(300):
+        now = 1000 + tenth / 10
+        for _ in range(3):
+            if not bucket.is_empty(now):
+                bucket.take(now, 1, 100)
+                taken += 1
+    assert taken == 20 + 299
+
+
+def test_more_than_a_burst_at_once() -> None:
+    """… is taken whole, and paid back."""
+    bucket = Bucket(TEN)
+    bucket.take(1000, 100, 0)
+    assert bucket.is_empty(1007.9)
+    assert not bucket.is_empty(1008.1)
+    assert not bucket.is_full(1009.9)
+    assert bucket.is_full(1010)
+
+
+@pytest.mark.parametrize(("per_second", "kicked"), [(19, False), (40, True)])
+def test_who_goes_on(per_second: int, kicked: bool) -> None:
+    """Up to twice the rate only what is too much is refused; beyond that he must go."""
+    bucket, found = Bucket(TEN), set()
+    for n in range(per_second * 30):
+        verdict, rate = judge([bucket], 1000 + n / per_second, 1, 0)
+        assert (rate is None) == (verdict is Verdict.TAKEN)
+        found.add(verdict)
+    assert Verdict.REFUSED in found
+    assert (Verdict.KICKED in found) is kicked
+
+
+def test_bytes_count_for_themselves() -> None:
+    """A few large messages are as much as many small ones."""
+    bucket = Bucket(Rate(1000, 100, 1.0, ""))
+    assert judge([bucket], 1000, 1, 150)[0] is Verdict.TAKEN
+    assert judge([bucket], 1000.4, 1, 1)[0] is Verdict.REFUSED
+    assert judge([bucket], 1000.6, 1, 1)[0] is Verdict.TAKEN
+
+
+def test_what_is_refused_costs_nobody_else() -> None:
+    """A message that one bucket refuses is not taken from another."""
+    full, empty = Bucket(TEN), Bucket(TEN)
+    empty.take(1000, 20, 0)
+    assert judge([full, empty], 1000, 5, 0) == (Verdict.REFUSED, TEN)
+    assert full.is_full(1000)
+
+
+def test_ten_thousand_users() -> None:
+    """Those who have sent nothing of late are forgotten; there is an end to the others."""
+    users = UserBuckets(TEN, most=5000)
+    for n in range(20_000):
+        users.of(f"u{n}", 1000 + n / 1000).take(1000 + n / 1000, 1, 0)
+        assert len(users) <= 1024
+    for n in range(20_000):
+        users.of(f"u{n}", 1100).take(1100, 20, 0)
+        assert len(users) <= 5000
+    assert users.of("u19999", 1100).is_empty(1100)
+
+
+# Connections
+
+
+def test_requests_that_are_too_many(make_reader: Make) -> None:
+    """They are answered 429 at once, and not stored; later ones are."""
+    reader = make_reader(**rates())
+    reader.greet()
+    reader.deliver(ask(1, 20))
+    reader.deliver(ask(100, 2))
+    assert reader.sent == wire.response(100, TOO_MANY) + wire.response(101, TOO_MANY)
+    reader.connection.clear()
+    reader.clock.advance(0.2)
+    reader.deliver(ask(102))
+    reader.journal.store_all()
+    assert reader.sent.count(OK) == 21
+    assert sum(batch.count for batch in reader.journal.submitted) == 21
+    assert (reader.listener.too_many, reader.listener.kicked) == (2, 0)
+    assert not reader.connection.closed
+
+
+def test_a_notify_that_is_too_many(make_reader: Make) -> None:
+    """It has no answer, and later answers would speak for it: its client is kicked."""
+    reader = make_reader(**rates())
+    reader.greet()
+    reader.deliver(ask(1, 20))
+    reader.deliver(wire.notify("a", b"{}") + ask(30))
+    reader.journal.store_all()
+    assert reader.sent.count(OK) == 20
+    assert reader.sent.endswith(KICK)
+    assert reader.connection.refused.key == "options.rates.connection"
+    assert reader.connection.refused.limit == "10 messages a second"
+    assert reader.listener.kicked == 1
+
+
+def test_a_client_that_goes_on_is_kicked(make_reader: Make) -> None:
+    """What it was owed is answered first, and it costs one line of the log."""
+    reader = make_reader(**rates())
+    reader.greet()
+    for number in range(100):
+        reader.deliver(ask(number + 1))
+    reader.journal.store_all()
+    assert reader.sent.count(OK) == 20
+    assert reader.sent.count(TOO_MANY) == 21
+    assert reader.sent.endswith(KICK)
+    assert reader.connection.closed
+
+
+def test_a_user_with_many_connections(make_reader: Make, pomelo: Any) -> None:
+    """… has one rate for all of them, also after he has connected again."""
+    reader = make_reader(**rates(uid=10))
+
+    def come() -> Any:
+        connection, _ = reader.connect()
+        connection.deliver(pomelo.hello(user={"uid": "alice"}))
+        connection.clear()
+        return connection
+
+    first, second = come(), come()
+    first.deliver(ask(1, 12))
+    second.deliver(ask(1, 12))
+    first.lose()
+    third = come()
+    for connection in (second, third):
+        connection.deliver(ask(50))
+        assert connection.sent == wire.response(50, TOO_MANY)
+    other, _ = reader.connect()
+    other.deliver(pomelo.hello(user={"uid": "bob"}) + ask(1))
+    reader.journal.store_all()
+    assert other.sent.count(OK) == 1
+
+
+def test_who_only_claims_to_be_a_user(make_reader: Make, pomelo: Any) -> None:
+    """… can not use up what that user may send."""
+    reader = make_reader(trust_uid=False, **rates(uid=1, connection=100))
+    mallory, _ = reader.connect()
+    mallory.deliver(pomelo.hello(user={"uid": "alice"}) + ask(1, 100))
+    mallory.deliver(ask(200, 50))
+    assert len(reader.listener.users) == 0
+    assert TOO_MANY not in mallory.sent
+
+
+def test_over_websocket_and_to_pitaya(make_reader: Make, pomelo: Any) -> None:
+    """Each answer is a message of its own; pitaya's clients get its code."""
+    reader = make_reader(**rates())
+    connection, _ = reader.connect(framed=True)
+    connection.deliver(pomelo.hello({"platform": "mac", "libVersion": "1"}))
+    connection.deliver(ask(1, 20))
+    connection.clear()
+    connection.deliver(ask(30, 2))
+    assert len(connection.written) == 2
+    assert b'{"code":"PIT-429","msg":"too many messages"}' in connection.written[0]
+
+
+def test_without_rates(make_reader: Make) -> None:
+    """As much as there is."""
+    reader = make_reader()
+    reader.greet()
+    for number in range(500):
+        reader.deliver(ask(number + 1))
+    reader.journal.store_all()
+    assert reader.sent.count(OK) == 500
