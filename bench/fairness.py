@@ -194,13 +194,14 @@ def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each attack")
     parser.add_argument("--protocol", help="only this one's attacks")
+    parser.add_argument("--attack", default="", help="only those named like this")
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report("fairness", machine(home))
         chosen = [
             which
             for which, one in enumerate(ATTACKS)
-            if options.protocol in (None, one.protocol)
+            if options.protocol in (None, one.protocol) and options.attack in one.name
         ]
         settings, attacked = listeners()
         syncs = home / "syncs"

@@ -315,7 +315,8 @@ class Storage:
     def start(self) -> None:
         """Take batches, publish what the last run left."""
         if self._writer is not None:
-            self._writer.start()
+            with contextlib.suppress(OSError):  # it is said when one is needed
+                self._writer.start()
             self._opened.publisher.writer = self._writer
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)

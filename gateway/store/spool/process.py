@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
@@ -100,6 +101,9 @@ def _received(connection: Any) -> Any:
 
 def main() -> None:
     """See the module."""
+    # Where memory is short this one goes first: the daemon starts another.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
     # systemd and terminals signal all processes of a service; the daemon decides.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

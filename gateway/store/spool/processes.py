@@ -100,7 +100,12 @@ class Processes:
             self._idle.append(process)
             raise
         self._idle.append(process)
-        self._disk.rename(path, task.path)
+        try:
+            self._disk.rename(path, task.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
         return written
 
     def close(self) -> None:
@@ -121,7 +126,10 @@ class _Process:
                 [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
             )
         self._told: Any = protocols
         """What it is to be told before its next task."""
