@@ -26,12 +26,13 @@ from gateway.feeds.encoding import Encoded
 from gateway.feeds.publisher import Elements, Fault, Request
 from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
+from gateway.feeds.shares import Shares, client_of
 from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Live", "Tap", "TapSource"]
 
 _MiB = 2**20
-_QUERIES = 64
+_QUERIES, _OF_CLIENT = 64, 16
 _JOB_BYTES = _MiB
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 _PAUSE_SECONDS = 0.01  # small commits are shown together
@@ -64,6 +65,9 @@ class Live:
         """Events that some tap was too slow for, each time that happened."""
         self.stopped = False
         self._rings: dict[Query, Ring] = {}
+        self._shares = Shares(_QUERIES, _OF_CLIENT, "different queries at a time")
+        self._firsts: dict[Query, str] = {}
+        """The client that came with a query first, and whose share it is of."""
         self._pending: deque[Stored] = deque()
         self._size = 0
         self._busy = False
@@ -98,17 +102,20 @@ class Live:
         if not self._busy:
             self._work()
 
-    def follow(self, query: Query, wake: Callable[[], None]) -> Follower:
+    def follow(
+        self, query: Query, wake: Callable[[], None], client: str = ""
+    ) -> Follower:
         """Follow what becomes durable from now on.  Raises `Fault`.
 
-        *wake* is called in a turn of its own when there is more.
+        *wake* is called in a turn of its own when there is more; a query that nobody
+        has asked yet is one of the *client*'s share.
         """
         if self.stopped:
             raise Fault(503, "stopping")
         ring = self._rings.get(query)
         if ring is None:
-            if len(self._rings) >= _QUERIES:
-                raise Fault(429, f"more than {_QUERIES} different queries at a time")
+            self._shares.take(client)
+            self._firsts[query] = client
             ring = self._rings[query] = Ring(query, self._next_lsn)
         return Follower(ring, wake)
 
@@ -118,6 +125,7 @@ class Live:
         for query, ring in list(self._rings.items()):
             if not ring.followers:
                 del self._rings[query]
+                self._shares.give_back(self._firsts.pop(query))
         if not self._rings:
             self._pending.clear()
             self._size = 0
@@ -219,11 +227,13 @@ class TapSource:
 
     size = 0
 
-    def __init__(self, live: Live, query: Query, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, live: Live, query: Query, wake: Callable[[], None], client: str = ""
+    ) -> None:
         self._live = live
         self._query = query
         self._begin = live.durable_lsn + 1
-        self._follower = live.follow(query, wake)
+        self._follower = live.follow(query, wake, client)
 
     def take(self, most: int) -> Elements | None:
         """See `Source`.  After a gap it goes on with what is new."""
@@ -274,4 +284,4 @@ class Tap:
         query = parse(request.query)
         if request.offset:
             raise Fault(416, "a tap begins now; events?from=LSN begins where you say")
-        return TapSource(self._live, query, wake)
+        return TapSource(self._live, query, wake, client_of(request.origin))

@@ -25,12 +25,13 @@ from gateway.feeds.publisher import Elements, Fault, Finished, Request
 from gateway.feeds.query import JSON, Query, parse, reject_unknown_keys
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Chunk, Follower, Lagged
+from gateway.feeds.shares import Shares, client_of
 from gateway.store.directories import Directories
 from gateway.store.finder import Gone
 
 __all__ = ["Replay"]
 
-_READERS = 64
+_READERS, _OF_CLIENT = 64, 16
 _READS = 2  # at a time: threads are few, and checkpoints are written in them
 _NEARLY = 20_000  # events behind
 
@@ -53,7 +54,8 @@ class Replay:
         self.files = EventFiles(live.node, directories, live.decoders)
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(_READS)
-        self._sources: set[ReplaySource] = set()
+        self._sources: dict[ReplaySource, str] = {}
+        self._shares = Shares(_READERS, _OF_CLIENT, "subscriptions to events at a time")
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
         """See `gateway.feeds.publisher.Publisher`."""
@@ -64,8 +66,6 @@ class Replay:
             raise Fault(
                 404, f"no node {given['node'][:80]!r} here; this is {live.node}"
             )
-        if len(self._sources) >= _READERS:
-            raise Fault(429, f"more than {_READERS} subscriptions to events at a time")
         first = self._first(given.get("from", "earliest"))
         if request.offset:
             first = max(first, 1) + _counted(query, request.offset)
@@ -74,8 +74,10 @@ class Replay:
             raise Fault(
                 416, f"lsn {first} is still to come; {live.durable_lsn} is last"
             )
-        source = ReplaySource(self, query, first, last, wake)
-        self._sources.add(source)
+        client = client_of(request.origin)
+        self._shares.take(client)
+        source = ReplaySource(self, query, first, last, wake, client)
+        self._sources[source] = client
         return source
 
     @property
@@ -95,7 +97,9 @@ class Replay:
 
     def closed(self, source: ReplaySource) -> None:
         """It reads no more."""
-        self._sources.discard(source)
+        client = self._sources.pop(source, None)
+        if client is not None:
+            self._shares.give_back(client)
         if not self._sources:
             self.files.forget()
 
@@ -130,7 +134,9 @@ class ReplaySource:
         first: int,
         last: int | None,
         wake: Callable[[], None],
+        client: str = "",
     ) -> None:
+        self._client = client
         self._replay = replay
         self._live = replay.live
         self._query = query
@@ -160,6 +166,10 @@ class ReplaySource:
         if self._may_follow():
             return self._from_ring(most)
         self._read()
+        if (
+            self._fault is not None
+        ):  # it can not follow, and would never be told of more
+            raise self._fault
         return None
 
     def close(self) -> None:
@@ -198,7 +208,7 @@ class ReplaySource:
 
     def _follow(self) -> None:
         try:
-            self._follower = self._live.follow(self._query, self._wake)
+            self._follower = self._live.follow(self._query, self._wake, self._client)
         except Fault as why:  # too many queries: it could not be told of new events
             self._fault = why
 

@@ -16,7 +16,10 @@ from gateway import cli
 from gateway.cli import WrongUse
 from gateway.event import SCHEMA
 from gateway.feeds import columns
+from gateway.protocols.rsio import wire
+from gateway.protocols.rsio.client import Disconnected, StreamFailed
 from gateway.protocols.rsio.commands import tap
+from gateway.protocols.rsio.messages import OnComplete, OnError, OnSubscribe
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -132,3 +135,74 @@ def test_trouble_is_no_trick_on_a_terminal(
     run = gateway_command("tap", serve(rude))
     assert run.returncode == 1
     assert run.stderr == "gateway tap: \\u001b[2Jbye\n"
+
+
+def test_it_goes_on_at_the_next_lsn(
+    serve: Callable[..., str], gateway_command: Callable[..., Any]
+) -> None:
+    """A gateway that is started again, a connection that breaks: nothing is missing."""
+    asked: list[bytes] = []
+
+    def lines(*lsns: int) -> bytes:
+        return wire.on_next(1, [b'{"lsn":%d}' % lsn for lsn in lsns])
+
+    answers = [
+        lines(7, 8) + wire.encode(OnError(1, "E503 stopping")),
+        lines(9),
+        lines(10) + wire.encode(OnComplete(1)),
+    ]
+
+    def talk(peer: socket.socket) -> None:
+        peer.sendall(b"\x02\0\0")
+        said = b""
+        while b"events?" not in said:
+            said += peer.recv(1000) or b"events?"
+        answer = answers[len(asked)]
+        asked.append(said)
+        peer.sendall(wire.encode(OnSubscribe(1, 0)) + answer)
+        if len(asked) != 2:  # the second one is cut off
+            while peer.recv(1000):
+                pass
+
+    run = gateway_command("tap", serve(talk), "--from", "7")
+    assert run.returncode == 0, run.stderr
+    assert [json.loads(line)["lsn"] for line in run.stdout.splitlines()] == [
+        7,
+        8,
+        9,
+        10,
+    ]
+    firsts = [said.partition(b"?from=")[2].partition(b"\x01")[0] for said in asked]
+    assert firsts == [b"7", b"9", b"10"]
+    assert run.stderr.count("going on") == 2
+    assert "E503 stopping" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--from", "7"], "E410 not there"),
+        (["--from", "7"], "element of 9 octets"),
+        (["--from", "latest"], "E503 stopping"),
+        ([], "E503 stopping"),
+    ],
+)
+def test_when_it_does_not_go_on(words: list[str], error: str) -> None:
+    """The other end says why not; or nobody knows where to."""
+    run = tap._Tapping(parsed(*words), "events", None)
+    run._opened = True
+    assert not run._may_go_on(StreamFailed(error))
+
+
+def test_where_it_goes_on() -> None:
+    """Behind the last one that was shown, until the last one that was asked for."""
+    run = tap._Tapping(parsed("--from", "latest", "--to", "9"), "x", None)
+    run._opened = True
+    run._form.shown([b'{"lsn":8}'], None)
+    assert run._may_go_on(Disconnected("lost"))
+    assert run._publisher == "events?from=9&to=9"
+    assert not run._done
+    run._form.shown([b'{"lsn":9}'], None)
+    assert run._may_go_on(Disconnected("lost"))
+    assert run._done
+    assert not run._may_go_on(Disconnected("E401 a token is required"))

@@ -163,15 +163,19 @@ class World:
                 pass
             self.pause()
 
-    def subscribe(self, name: str, offset: int | None = None) -> Subscriber:
+    def subscribe(
+        self, name: str, offset: int | None = None, origin: Origin = SELF
+    ) -> Subscriber:
         """Like a connection does."""
-        return Subscriber(self, name, offset)
+        return Subscriber(self, name, offset, origin)
 
 
 class Subscriber:
     """What somebody got, and as much as was wanted."""
 
-    def __init__(self, world: World, name: str, offset: int | None) -> None:
+    def __init__(
+        self, world: World, name: str, offset: int | None, origin: Origin
+    ) -> None:
         publisher, _, query = name.partition("?")
         given = dict(pair.split("=", 1) for pair in query.split("&") if pair)
         self.name = name
@@ -184,7 +188,7 @@ class Subscriber:
         self._taking = False
         known: Any = {"tap": world.tap, "events": world.replay}[publisher]
         self.source = known.subscribe(
-            Request(publisher, given, offset, SELF), self.wake
+            Request(publisher, given, offset, origin), self.wake
         )
 
     def wake(self) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.event import Batch, Rows, Stored
+from gateway.event import Batch, Origin, Rows, Stored
 from gateway.feeds.publisher import Fault
+from gateway.feeds.shares import client_of
 from gateway.protocols.rsio import wire
 
 UNBOUNDED = 2**63 - 1
@@ -176,12 +177,47 @@ def test_a_broken_decoder_breaks_nobody_else(
 
 def test_queries_have_a_limit(world: Any) -> None:
     """So many different ones; the same one is free."""
+    clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(5)]
     for number in range(64):
-        world.subscribe(f"tap?channel={number}")
-    world.subscribe("tap?channel=7")
-    with pytest.raises(Fault, match=r"^E429 "):
-        world.subscribe("tap?channel=64")
+        origin = clients[number % 4]
+        world.subscribe(f"tap?channel={number}", origin=origin)
+    world.subscribe("tap?channel=7", origin=clients[0])
+    with pytest.raises(Fault, match=r"^E429 more than 64 different queries"):
+        world.subscribe("tap?channel=64", origin=clients[4])
     assert world.live.subscribers == 65
+
+
+def test_a_client_takes_its_share_of_queries(world: Any) -> None:
+    """… and leaves the others theirs; the same query as another's is free."""
+    mine = [world.subscribe(f"tap?channel={number}") for number in range(16)]
+    with pytest.raises(Fault, match=r"^E429 more than 16 .* of one client"):
+        world.subscribe("tap?channel=16")
+    other = Origin("rsio", "r", "s", "192.0.2.8:7")
+    shared = world.subscribe("tap?channel=16", origin=other)
+    world.subscribe("tap?channel=16")
+    mine[0].close()
+    world.subscribe("tap?channel=17")
+    shared.close()
+    with pytest.raises(Fault, match=r"^E429 "):
+        world.subscribe("tap?channel=18")
+
+
+@pytest.mark.parametrize(
+    ("peer", "principal", "client"),
+    [
+        ("192.0.2.1:4000", None, "192.0.2.1"),
+        ("192.0.2.1:4000", "ann", "name ann"),
+        ("[2001:db8::1:2]:4000", None, "2001:db8::/64"),
+        ("[::ffff:192.0.2.1]:1", None, "192.0.2.1"),
+        ("[fe80::1%eth0]:1", None, "fe80::/64"),
+        ("unix:uid=1000,pid=7", None, "unix:uid=1000"),
+        ("", None, ""),
+        ("strange:1", None, "strange"),
+    ],
+)
+def test_who_is_one_client(peer: str, principal: str | None, client: str) -> None:
+    """Who it proved to be, or else where it is."""
+    assert client_of(Origin("rsio", "r", "s", peer, principal)) == client
 
 
 @pytest.mark.parametrize(

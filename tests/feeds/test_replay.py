@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from gateway.event import Origin
 from gateway.feeds.publisher import Fault
 from gateway.store.journal import segment
 
@@ -268,11 +269,44 @@ def test_what_can_not_be_had(world: Any, query: str, number: int) -> None:
 
 def test_so_many_at_a_time(world: Any) -> None:
     """Reading has a limit, and a place is free again when its reader goes."""
-    readers = [world.subscribe("events") for _ in range(64)]
-    with pytest.raises(Fault, match=r"^E429 "):
-        world.subscribe("events")
+    clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(5)]
+    readers = [world.subscribe("events", origin=clients[n % 4]) for n in range(64)]
+    with pytest.raises(Fault, match=r"^E429 more than 64 subscriptions"):
+        world.subscribe("events", origin=clients[4])
+    readers[0].close()
+    world.subscribe("events", origin=clients[4])
+
+
+def test_so_many_of_one_client(world: Any) -> None:
+    """One that takes all it can leaves places to others, whoever it says it is."""
+    readers = [world.subscribe("events") for _ in range(16)]
+    for port in (1, 2):
+        origin = Origin("rsio", "r", f"s{port}", f"192.0.2.9:{port}")
+        with pytest.raises(Fault, match=r"^E429 more than 16 .* of one client"):
+            world.subscribe("events", origin=origin)
+    proved = Origin("rsio", "r", "s", "192.0.2.9:1", "ann")
+    world.subscribe("events", origin=proved)
     readers[0].close()
     world.subscribe("events")
+    assert world.replay.subscribers == 17
+
+
+def test_a_replay_that_can_not_follow(world: Any) -> None:
+    """It reads what there is; then it is told, rather than wait for ever."""
+    world.commit(5)
+    clients = [Origin("rsio", "r", "s", f"192.0.2.{n}:{n}") for n in range(4)]
+    taps = [
+        world.subscribe(f"tap?channel={n}", origin=clients[n % 4]) for n in range(64)
+    ]
+    reader = world.subscribe("events?from=1&channel=other")
+    reader.want(UNBOUNDED)
+    world.settle()
+    assert (reader.error or "").startswith("E429 more than 64 different queries")
+    taps[0].close()
+    reader = world.subscribe("events?from=1&channel=other")
+    reader.want(UNBOUNDED)
+    world.settle()
+    assert reader.error is None
 
 
 def test_from_the_latest(world: Any) -> None:

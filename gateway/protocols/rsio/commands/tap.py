@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -16,6 +17,7 @@ from gateway.cli._text import printable
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
+    from gateway.protocols.backoff import Backoff
     from gateway.protocols.rsio.client import Subscription
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -26,7 +28,8 @@ gateway must have an RS.io listener that publishes them: options: {publish: [tap
 
 Without --from it is a live view.  Whoever reads too slowly loses events, and is told:
 {"gap": {"from": LSN, "to": LSN}}.  With --from it is every event, however slowly it is
-read; the gateway waits.
+read; the gateway waits.  When the connection is lost, or the gateway is started again,
+it goes on at the next lsn by itself.
 
 Example:
   gateway tap 127.0.0.1:7400
@@ -39,6 +42,7 @@ Exit status: 0 the stream ended, or --count were there; 1 it failed; 2 wrong use
 
 _WINDOW, _ARROW_WINDOW = 2048, 16
 _LARGEST = 1 << 26  # of an element; the largest event may be one
+_CODE = re.compile(r"E\d{3}\b")
 _FILTERS = ("protocol", "listener", "channel", "kind")
 
 
@@ -74,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     return _Tapping(args, publisher, _token(args)).run()
 
 
-def _publisher(args: argparse.Namespace) -> str:
+def _publisher(args: argparse.Namespace, first: int | None = None) -> str:
+    """What to subscribe to; from *first* on, if that is not None."""
     given = {name: getattr(args, name) for name in _FILTERS}
     if args.publisher is not None:
         if args.first or args.last or any(given.values()):
@@ -85,7 +90,7 @@ def _publisher(args: argparse.Namespace) -> str:
         return f"{name}?{query}&format=arrow".replace("?&", "?")
     if args.last and not args.first:
         raise WrongUse("--to needs --from")
-    asked = {"from": args.first, "to": args.last, **given}
+    asked = {"from": first or args.first, "to": args.last, **given}
     if args.format != "json":
         asked["format"] = args.format
     name = "events" if args.first else "tap"
@@ -105,6 +110,10 @@ def _token(args: argparse.Namespace) -> str | None:
 class _Form(Protocol):
     """How elements are shown."""
 
+    @property
+    def last(self) -> int | None:
+        """The lsn of the last event that was shown."""
+
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
 
@@ -117,12 +126,19 @@ class _Lines:
 
     def __init__(self, *, terminal: bool) -> None:
         self._terminal = terminal
+        self._element: bytes | None = None
+
+    @property
+    def last(self) -> int | None:
+        lsn = json.loads(self._element or b"{}").get("lsn")
+        return lsn if isinstance(lsn, int) else None
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         gaps = sum(element.startswith(b'{"gap":') for element in elements)
         if most is not None and len(elements) - gaps > most:
             elements, gaps = _first(elements, most)
         count = len(elements) - gaps
+        self._element = elements[-1]
         if self._terminal:
             elements = [
                 printable(element.decode("utf-8", "backslashreplace")).encode()
@@ -159,6 +175,7 @@ class _Arrow:
         self._read = pa.ipc.open_stream
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
+        self.last: int | None = None
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         events = 0
@@ -169,6 +186,7 @@ class _Arrow:
                     some = batch if most is None else batch.slice(0, most - events)
                     if some.num_rows:
                         self._writer.write_batch(some)
+                        self.last = some.column("lsn")[-1].as_py()
                         events += some.num_rows
         return self._written(), events
 
@@ -201,15 +219,16 @@ class _Tapping:
 
         self._args = args
         self._publisher = publisher
+        self._left: int | None = args.count
         self._token = token
         self._reactor: Any = reactor
         self._output = Output(reactor, sys.stdout.fileno())
         arrow = args.format == "arrow"
         self._form: _Form = _Arrow() if arrow else _Lines(terminal=sys.stdout.isatty())
         self._window = _ARROW_WINDOW if arrow else _WINDOW
-        self._last: bytes | None = None
         self._status = 0
-        self._over = self._interrupted = False
+        self._over = self._interrupted = self._opened = False
+        self._told = ""
         self._broken: BrokenPipeError | None = None
 
     def run(self) -> int:
@@ -233,6 +252,29 @@ class _Tapping:
         return INTERRUPTED if self._interrupted else self._status
 
     async def _follow(self) -> None:
+        """Connection after connection, as long as the next one may go on."""
+        from twisted.internet.error import ConnectError, DNSLookupError
+        from twisted.internet.task import deferLater
+
+        from gateway.protocols.backoff import Backoff
+        from gateway.protocols.rsio.client import Disconnected, StreamFailed
+
+        backoff = Backoff()
+        while True:
+            try:
+                await self._connect(backoff)
+            except (Disconnected, StreamFailed, ConnectError, DNSLookupError) as why:
+                if not self._may_go_on(why):
+                    raise
+                if self._done:
+                    break
+                self._tell(str(why))
+                await deferLater(self._reactor, backoff.pause())
+            else:
+                break
+        await self._output.write(self._form.end())
+
+    async def _connect(self, backoff: Backoff) -> None:
         from gateway.protocols.rsio.client.on_twisted import connect
         from gateway.protocols.rsio.limits import Limits
         from gateway.protocols.rsio.messages import ALPN
@@ -251,25 +293,56 @@ class _Tapping:
             connection as peer,
             peer.subscribe(self._publisher, window=self._window) as stream,
         ):
-            await self._show(stream)
+            self._opened = True
+            await self._show(stream, backoff)
 
-    async def _show(self, stream: Subscription) -> None:
-        left = self._args.count
+    async def _show(self, stream: Subscription, backoff: Backoff) -> None:
         async with aclosing(stream.batches()) as batches:
             async for elements in batches:
-                data, events = self._form.shown(elements, left)
-                self._last = elements[-1]
+                backoff.succeeded()
+                self._told = ""
+                data, events = self._form.shown(elements, self._left)
                 await self._output.write(data)
-                if left is not None:
-                    left -= events
-                    if left == 0:
+                if self._left is not None:
+                    self._left -= events
+                    if self._left == 0:
                         break
-        await self._output.write(self._form.end())
+
+    def _may_go_on(self, why: Exception) -> bool:
+        """Whether another connection can go on where this one ended; then it will.
+
+        Not if the other end says why not: nothing but its own end (E503) is a reason.
+        """
+        from gateway.protocols.rsio.client import StreamFailed
+
+        text, last = str(why), self._form.last
+        stopping = text.startswith("E503")
+        if not (self._opened and self._args.first) or self._interrupted:
+            return False
+        if not stopping and (isinstance(why, StreamFailed) or _CODE.match(text)):
+            return False
+        if last is None:  # the latest would be another one by now
+            return bool(self._args.first != "latest")
+        self._publisher = _publisher(self._args, last + 1)
+        return True
+
+    @property
+    def _done(self) -> bool:
+        """The last one that was asked for has been shown."""
+        last, end = self._form.last, str(self._args.last or "")
+        return last is not None and end.isdecimal() and last >= int(end)
+
+    def _tell(self, why: str) -> None:
+        """Say once why nothing comes."""
+        if why != self._told:
+            self._told = why
+            print(f"gateway tap: {printable(why)}; going on …", file=sys.stderr)
 
     def _failed(self, why: Failure) -> None:
         from twisted.internet.defer import CancelledError
+        from twisted.internet.error import ConnectingCancelledError
 
-        if self._interrupted and why.check(CancelledError):
+        if self._interrupted and why.check(CancelledError, ConnectingCancelledError):
             return
         if isinstance(why.value, BrokenPipeError):
             self._broken = why.value
@@ -279,11 +352,11 @@ class _Tapping:
         self._status = 1
 
     def _hint(self) -> str:
-        """How to go on, where that loses nothing."""
-        if self._last is None or self._args.format != "json" or not self._args.first:
+        """How to go on by hand, where that loses nothing."""
+        last = self._form.last
+        if last is None or not self._args.first:
             return ""
-        lsn = json.loads(self._last).get("lsn")
-        return f"; --from {lsn + 1} goes on" if isinstance(lsn, int) else ""
+        return f"; --from {last + 1} goes on"
 
     def _end(self, _: object) -> None:
         self._over = True
