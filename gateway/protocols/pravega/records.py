@@ -7,7 +7,8 @@ A body has everything that one change does, its events included, so all of it be
 durable or nothing.  Changes are numbered without a gap, so that none is applied twice.
 
 Appended data is stored as it came: events are `00000000 | length u32 | data`.  Each event
-is a row, with its offset in the segment as `seq`.  Data that is not whole events, of a
+is a row, with its offset in the segment as `seq`.  Where events are said to be JSON each
+is checked, and one that is not an object has a flaw.  Data that is not whole events, of a
 byte stream for instance, is one row with the flaw `unframed`; so is data of an append that
 claims few events and looks like very many.
 """
@@ -23,6 +24,7 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
+from gateway.protocols.payload import flaws_of
 from gateway.protocols.pravega.events import equal_payloads, split
 
 __all__ = [
@@ -230,13 +232,15 @@ def unpack(body: bytes) -> Body:
 
 
 OCTETS = "application/octet-stream"
+_JSON = "application/json"
+_ANY_SIZE = 1 << 62
 _WITH_DATA = (Append, Merge)
 
 
 def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     """The rows of a batch; succeeds for every body that `Segments` made.
 
-    *content_type* is set on all rows but those with the flaw `unframed`.
+    *content_type* is set on all rows but those with the flaw `unframed`; JSON is checked.
     """
     written = [
         record
@@ -244,7 +248,7 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         if isinstance(record, _WITH_DATA) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
-    if len(written) == 1 and written[0].count > 1:
+    if len(written) == 1 and written[0].count > 1 and content_type != _JSON:
         raw = bytes(written[0].data)
         found = equal_payloads(raw)
         if found is not None:
@@ -256,6 +260,9 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     rows.seqs = seqs = array("q")
     for record in written:
         _split(record, bytes(record.data), rows, seqs)
+    if content_type == _JSON:
+        unframed = {*rows.flaws}
+        rows.flaws |= flaws_of(rows.payloads, _ANY_SIZE, but=unframed)
     return rows
 
 

@@ -16,6 +16,7 @@ from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.options import Options
+from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.server import accept
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class PravegaService(Service):
             context.node,
             context.directories,
             protocol=PROTOCOL,
-            decode=context.decode,
+            decode=decode,  # what rows are said to be does not matter to readers
             in_thread=deferToThread,
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]

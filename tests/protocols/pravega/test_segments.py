@@ -428,3 +428,25 @@ def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.key for each in seen] == list(table.entries)
     assert looked < 2 * len(seen) + 2500
     assert reads == 150
+
+
+def test_json_is_checked(model: Any, block: Any) -> None:
+    """Where events are said to be JSON, one that is not has a flaw, in the words of all
+    protocols; bytes that are no events are no JSON either.
+    """
+    payloads = [b'{"a": 1}', b"[1]", b"{", b"", b'{"a": "\xff"}', '{"ü": 2}'.encode()]
+    rows = records.decode(model.append(block(*payloads), 1).body, "application/json")
+    assert list(rows.each()) == payloads
+    assert rows.content_type == "application/json"
+    assert rows.flaws == {
+        1: "not-an-object",
+        2: "invalid-json",
+        3: "empty",
+        4: "invalid-utf8",
+    }
+    same = model.append(block(*[b"{}"] * 99, b"{]"), 2).body
+    assert records.decode(same, "application/json").flaws == {99: "invalid-json"}
+    assert records.decode(same).flaws == {}
+    bytes_only = records.decode(model.append(b"raw", 3).body, "application/json")
+    assert bytes_only.flaws == {0: "unframed"}
+    assert bytes_only.content_types == {0: "application/octet-stream"}

@@ -4,8 +4,12 @@ The tables are durable and restored like every other segment.  They are read onc
 start; after that the state is in memory, and each change of it is put into a table.
 
 Changes become durable in the order in which they are made.  So a stream's segments are
-created before its record is put, and deleted before its record is changed: after a crash
-at any moment the same call can be repeated, and no segment is left over.
+created before its record is put, and deleted before its record is: after a crash at any
+moment the same call can be repeated, and no segment is left over.
+
+Nothing is left of a deleted stream but a number, one for all streams: the first that no
+segment of a deleted stream had.  New streams begin there, so a segment's name, whose rows
+are in the tables for ever, is never given twice.
 """
 
 from __future__ import annotations
@@ -31,17 +35,19 @@ _STREAMS, _GROUPS, _TRANSACTIONS, _OTHER = (
     f"{SYSTEM}{name}" for name in ("streams", "groups", "transactions", "controller")
 )
 _TOKEN_KEY = b"token key"
+_NUMBER_KEY = b"first number"
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 class Stream(msgspec.Struct, omit_defaults=True):
-    """A stream, or the record of one that was deleted."""
+    """A stream."""
 
     first: int = 0
     """Number of its first segment; earlier streams of this name had lower numbers."""
     count: int = 0
-    """How many segments it has; 0 if it was deleted."""
+    """How many segments it has; 0 in the record of a scope, and of a stream that an earlier
+    version has deleted."""
     config: bytes = b""
     """Its last `StreamConfig`, encoded."""
     tags: list[str] = []
@@ -79,13 +85,12 @@ class Scope(msgspec.Struct):
     """A scope, whose record has nothing but its name."""
 
     streams: dict[str, Stream] = {}
-    """By name; deleted ones too."""
+    """By name."""
     groups: dict[str, ReaderGroup] = {}
 
     def stream(self, name: str) -> Stream | None:
-        """A stream that is not deleted; None if there is none of this name."""
-        found = self.streams.get(name)
-        return found if found is not None and found.count else None
+        """A stream; None if there is none of this name."""
+        return self.streams.get(name)
 
 
 class Catalog:
@@ -97,6 +102,8 @@ class Catalog:
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
         """By scope, stream, and the two halves of the id; the oldest first."""
         self.token_key = b""
+        self.first_number = 0
+        """Segments of deleted streams had lower numbers; new streams begin here."""
         self.last = 0
         """Number of the last change: when it is durable, everything here is."""
 
@@ -106,11 +113,19 @@ class Catalog:
         for name in (_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER):
             if name not in state.segments:
                 self.submit(state.create_table(name, self.container.now))
+        number = state.table(_OTHER).get(_NUMBER_KEY).value
+        self.first_number = int.from_bytes(number)
+        deleted: dict[str, int] = {}
         for key, stream in self._records(_STREAMS, Stream):
             scope, _, name = key.partition("/")
             into = self.scopes.setdefault(scope, Scope())
-            if name:
+            if name and stream.count:
                 into.streams[name] = stream
+            elif name:  # an earlier version has deleted it
+                deleted[key] = stream.first
+        if deleted:
+            self._begin_at(max(deleted.values()))
+            self._drop(_STREAMS, deleted)
         for key, group in self._records(_GROUPS, ReaderGroup):
             scope, _, name = key.partition("/")
             self.scopes.setdefault(scope, Scope()).groups[name] = group
@@ -123,7 +138,7 @@ class Catalog:
             self._put(_OTHER, _TOKEN_KEY, self.token_key)
 
     def stream(self, scope: str, name: str) -> Stream | None:
-        """A stream that is not deleted; None if there is none of this name."""
+        """A stream; None if there is none of this name."""
         found = self.scopes.get(scope)
         return None if found is None else found.stream(name)
 
@@ -161,14 +176,26 @@ class Catalog:
         self._save(_STREAMS, name, Stream())
 
     def drop_scope(self, name: str) -> None:
-        """Delete a scope without streams, and the records of its deleted ones."""
-        gone = self.scopes.pop(name)
-        self._drop(_STREAMS, [name, *(f"{name}/{stream}" for stream in gone.streams)])
+        """Delete a scope without streams."""
+        del self.scopes[name]
+        self._drop(_STREAMS, [name])
 
     def save_stream(self, scope: str, name: str, stream: Stream) -> None:
-        """Store a stream: new, changed, or deleted (`Stream.count` is 0)."""
+        """Store a stream, new or changed."""
         self.scopes[scope].streams[name] = stream
         self._save(_STREAMS, f"{scope}/{name}", stream)
+
+    def drop_stream(self, scope: str, name: str) -> None:
+        """Forget a stream, whose segments are deleted; their names stay used."""
+        gone = self.scopes[scope].streams.pop(name)
+        self._begin_at(gone.first + gone.count)
+        self._drop(_STREAMS, [f"{scope}/{name}"])
+
+    def _begin_at(self, number: int) -> None:
+        """Let no new stream have segments with lower numbers."""
+        if number > self.first_number:
+            self.first_number = number
+            self._put(_OTHER, _NUMBER_KEY, number.to_bytes(8))
 
     def save_group(self, scope: str, name: str, group: ReaderGroup) -> None:
         """Store a reader group, new or changed."""

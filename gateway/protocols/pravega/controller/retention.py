@@ -95,7 +95,7 @@ class Retention:
         before, self._policies = self._policies, {}
         for scope, found in list(catalog.scopes.items()):
             for name, stream in list(found.streams.items()):
-                if stream.count and catalog.stream(scope, name) is stream:
+                if catalog.stream(scope, name) is stream:
                     known.add(f"{scope}/{name}")
                     self._truncate(scope, name, stream, before.get((scope, name)))
                     yield stream

@@ -68,7 +68,7 @@ class Streams:
         scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NOT_FOUND)
-        if scope.groups or any(map(scope.stream, scope.streams)):
+        if scope.groups or scope.streams:
             return status(_NOT_EMPTY)
         self._catalog.drop_scope(request.scope)
         return status(SUCCESS)
@@ -82,9 +82,8 @@ class Streams:
             return status(_NOT_FOUND)
         for name in list(scope.groups):
             catalog.drop_group(request.scope, name)
-        for name in list(scope.streams):
-            stream = scope.stream(name)
-            if stream is not None:
+        for name, stream in list(scope.streams.items()):
+            if name in scope.streams:  # not deleted with another one, as its marks
                 self._seal(request.scope, name, stream)
                 self._delete(request.scope, name, stream)
         catalog.drop_scope(request.scope)
@@ -146,10 +145,8 @@ class Streams:
 
     def _create(self, scope: str, name: str, stream: Stream) -> None:
         catalog = self._catalog
-        before = catalog.scopes[scope].streams.get(name)
-        if before is not None:
-            # New numbers: rows of the deleted segments stay in the tables under their names.
-            stream.first = before.first
+        # New numbers: rows of deleted segments stay in the tables under their names.
+        stream.first = catalog.first_number
         catalog.create_segments(catalog.segments(scope, name, stream))
         # A crash in an earlier call may have left segments with higher numbers.
         left, there = stream.first + stream.count, catalog.container.state.segments
@@ -249,10 +246,9 @@ class Streams:
 
     def _delete(self, scope: str, name: str, stream: Stream) -> None:
         segments = self._catalog.segments(scope, name, stream)
-        gone = Stream(first=stream.first + stream.count)
         self._transactions.forget_all(scope, name, segments)
         self._catalog.delete_segments(segments)
-        self._catalog.save_stream(scope, name, gone)
+        self._catalog.drop_stream(scope, name)
         mark = self._catalog.scopes[scope].stream(MARK + name)
         if mark is not None:
             self._delete(scope, MARK + name, mark)
@@ -304,7 +300,5 @@ def _listed(scope: Scope, tag: str | None) -> list[str]:
     return [
         name
         for name, stream in scope.streams.items()
-        if stream.count
-        and not name.startswith(MARK)
-        and (tag is None or tag in stream.tags)
+        if not name.startswith(MARK) and (tag is None or tag in stream.tags)
     ]

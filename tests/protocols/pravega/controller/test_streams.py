@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import methods
+from gateway.protocols.pravega.controller.catalog import Stream
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.messages import new
 
@@ -430,3 +432,65 @@ def test_what_is_remembered_is_bounded(make_service: Make) -> None:
     assert "options.table_bytes" in last.text
     assert peer.status("deleteScope", scope("s0")) == 0
     assert peer.status("createScope", scope("s9")) == 0
+
+
+def test_deleted_streams_leave_nothing(
+    make_service: Make, config: Make, stream_info: Make
+) -> None:
+    """Hundreds that are made, sealed and deleted, under one name or many, with scopes or
+    without, take no room in tables that hold a few.
+    """
+    service = make_service(table_bytes=2000)
+    peer = service.peer()
+    peer.call("createScope", scope("sc"))
+    before = service.container.state.table_bytes
+    for number in range(435):
+        made = config(f"st{number % 100}", 1 + number % 3)
+        assert peer.status("createStream", made) == 0
+        assert peer.status("sealStream", made.stream_info) == 0
+        assert peer.status("deleteStream", made.stream_info) == 0
+        if number % 50 == 0:
+            assert peer.status("deleteScope", scope("sc")) == 0
+            assert peer.status("createScope", scope("sc")) == 0
+    assert service.names == set()
+    assert service.container.state.table_bytes <= before + 200
+
+
+def test_no_name_is_given_twice(
+    make_service: Make, config: Make, stream_info: Make
+) -> None:
+    """A segment of a deleted stream has its name for ever: a stream of that name, in a
+    scope that was made again, after a restart, gets others.
+    """
+    service = make_service()
+    seen: set[str] = set()
+    for _ in range(3):
+        peer = service.peer()
+        assert peer.status("createScope", scope("sc")) == 0
+        for name in ("st", "other"):
+            assert peer.status("createStream", config(name, 2)) == 0
+        assert peer.call("getCurrentSegments", stream_info()).ranges[1].high == 1.0
+        assert not service.names & seen
+        seen |= service.names
+        assert peer.status("deleteScopeRecursive", scope("sc")) == 0
+        saved = snapshot.save(service.container.state)
+        service = make_service(state=snapshot.restore(saved))
+    assert len(seen) == 12
+
+
+def test_what_an_earlier_version_has_deleted(
+    make_service: Make, config: Make, stream_info: Make
+) -> None:
+    """Its records are dropped; the names of those segments are not given again."""
+    service = make_service()
+    peer = service.peer()
+    peer.call("createScope", scope("sc"))
+    catalog = service.controller._catalog
+    catalog.save_stream("sc", "gone", Stream(first=7))
+    catalog.save_stream("sc", "gone too", Stream(first=5))
+    service.store()
+    before = service.container.state.table_bytes
+    service = service.restarted()
+    assert service.container.state.table_bytes < before
+    assert service.peer().status("createStream", config("gone", 2)) == 0
+    assert service.names == {"sc/gone/7.#epoch.0", "sc/gone/8.#epoch.0"}
