@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gateway.admin.site import Get, Post
     from gateway.config.endpoint import Endpoint
-    from gateway.config.model import Limits, Listener
+    from gateway.config.model import Config, Limits, Listener
     from gateway.config.problems import Place
     from gateway.config.section import Section
     from gateway.event import Decode
@@ -296,6 +296,10 @@ class Protocol:
 
     def describe(self, options: Any) -> Iterator[str]:
         """What `gateway check` says of a listener with these options, in short."""
+        yield from ()
+
+    def cautions(self, config: Config) -> Iterator[str]:
+        """What `gateway check` warns of: it is allowed, and loses something."""
         yield from ()
 
     def service(self, context: Context) -> Service:

@@ -19,7 +19,7 @@ Example:
   gateway check /etc/gateway/gateway.yaml
   gateway check --effective conf/gateway.yaml    with every default filled in
 
-Exit status: 0 it is fine; 1 it is not, see standard error; 2 there is no such file.
+Exit status: 0 it is fine, perhaps with warnings; 1 it is not, see standard error; 2 there is no such file.
 """
 
 
@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
                 "file": str(args.file),
                 "ok": True,
                 "problems": [],
+                "warnings": _warnings(loaded),
                 "config": config.dump(loaded),
             }
         )
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"{args.file}: ok")
         print("\n".join(_summary(loaded)))
+        for warning in _warnings(loaded):
+            print(f"  warning: {warning}")
     return 0
 
 
@@ -83,6 +86,16 @@ def _summary(loaded: config.Config) -> list[str]:
         lines.append(f"  {listener.name:<{width}}  {listener.protocol} on {about}")
     lines.append(f"  admin page on {loaded.admin.listen}")
     return lines
+
+
+def _warnings(loaded: config.Config) -> list[str]:
+    found: list[str] = []
+    for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
+        try:
+            found += installed().protocols[name].cautions(loaded)
+        except Exception as why:
+            found.append(failure(name, "cautions", why))
+    return found
 
 
 def _about(listener: config.Listener) -> list[str]:

@@ -295,9 +295,9 @@ class Spool(Section):
         default=20 * GiB,
         description="Take no more events while the job is this far behind (size)",
     )
-    after: Literal["archive", "delete"] = Field(
+    after: Literal["archive", "delete", "keep"] = Field(
         default="archive",
-        description="What becomes of committed files: archive, delete",
+        description="Of committed files: archive, delete; keep = no job: archive all",
     )
     retention: Seconds = Field(
         default=24 * HOUR, description="How long the archive keeps a file (time)"

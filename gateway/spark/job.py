@@ -230,6 +230,11 @@ def run(
     Starts a session and stops it unless *spark* is given.  Raises `Failed` when it can
     not go on: the tables are whole then too, and the next start goes on from there.
     """
+    if config.spool.after == "keep":
+        raise Failed(
+            "spool.after: keep says that there is no job, and the gateway takes files "
+            "away itself: set it to archive, and restart the gateway, before this job"
+        )
     stop = stop_event or threading.Event()
     internal = config.data_dir / "lake" / INTERNAL
     try:

@@ -105,6 +105,20 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_warnings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is allowed, and loses something, is said; the configuration is fine."""
+    streams = "  - {name: s, protocol: pravega, listen: tcp:12345}\nadmin:"
+    file.write_text(GOOD.replace("admin:", streams) + "spool: {after: delete}\n")
+    assert main(["check", str(file)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("  warning: spool.after: delete takes files away")
+    assert main(["check", "--json", str(file)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+    file.write_text(GOOD.replace("admin:", streams))
+    assert main(["check", str(file)]) == 0
+    assert "warning:" not in capsys.readouterr().out
+
+
 def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The configuration with its defaults is YAML, and shows no secret."""
     assert main(["check", "--effective", str(file)]) == 0

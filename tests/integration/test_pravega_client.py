@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from daemons import archiving
-
 pytestmark = pytest.mark.needs_pravega
 
 MiB = 2**20
@@ -412,10 +410,11 @@ def test_a_group_that_pauses_longer_than_the_archive(
     pravega_client: Callable[..., Any],
     eventually: Callable[..., Any],
 ) -> None:
-    """When every file has left the archive, and after kill -9, it reads on where it was,
-    and what comes then; a new group reads all.
+    """Without a lake: when every file has left the archive, and after kill -9, it reads
+    on where it was, and what comes then; a new group reads all.
     """
-    streams = serve(spool={"retention": "1s"}, options={"recent_bytes": "64KiB"})
+    keep = {"after": "keep", "retention": "1s"}
+    streams = serve(spool=keep, options={"recent_bytes": "64KiB"})
     client = pravega_client(streams.controller)
     client.manager.create_scope("s")
     client.manager.create_stream("s", "t", 2)
@@ -427,18 +426,17 @@ def test_a_group_that_pauses_longer_than_the_archive(
     assert Counter(client.whole.read(reader, 100)) == Counter(first)
     client.whole.write(writer, keyed(second))
     daemon = streams.daemon
-    with archiving(daemon):
-        daemon.settled()
+    daemon.settled()
 
-        def gone() -> bool:
-            left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
-            return not left
+    def gone() -> bool:
+        left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
+        return not left
 
-        eventually(gone, "every file leaves the archive")
-        daemon.kill()
-        daemon.start()
-        third = numbered("third", 20)
-        client.whole.write(writer, keyed(third))
-        assert Counter(client.whole.read(reader, 40)) == Counter(second + third)
-        other = client.manager.create_reader_group("h", "s", "t").create_reader("q")
-        assert Counter(client.whole.read(other, 140)) == Counter(first + second + third)
+    eventually(gone, "every file leaves the archive")
+    daemon.kill()
+    daemon.start()
+    third = numbered("third", 20)
+    client.whole.write(writer, keyed(third))
+    assert Counter(client.whole.read(reader, 40)) == Counter(second + third)
+    other = client.manager.create_reader_group("h", "s", "t").create_reader("q")
+    assert Counter(client.whole.read(other, 140)) == Counter(first + second + third)

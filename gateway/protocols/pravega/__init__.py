@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gateway.protocol import Context, Protocol, Sender, Service
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
+    from gateway.config.model import Config, Listener
     from gateway.config.problems import Place
     from gateway.config.section import Section
     from gateway.event import Decode
@@ -43,6 +43,13 @@ class _Pravega(Protocol):
 
         content_type = (options[0] if options else Options()).content_type
         return partial(decode, content_type=content_type)
+
+    def cautions(self, config: Config) -> Iterator[str]:
+        if config.spool.after == "delete":
+            yield (
+                "spool.after: delete takes files away before Pravega's readers have read "
+                "them: streams lose what is in the tables; use archive"
+            )
 
     def describe(self, options: Options) -> Iterator[str]:
         if options.controller:

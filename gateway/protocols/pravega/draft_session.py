@@ -138,6 +138,8 @@ class DraftSession:
             block.end(wire.decode_block(payload), self._area)
             self._area = None
             yield from self._finish(block)
+        elif kind == wire.KEEP_ALIVE:
+            yield frame(wire.KEEP_ALIVE, payload)
         elif self._message.begun:
             raise Refusal(f"message of type {kind} before the end of a partial message")
         elif kind == wire.EVENT:
@@ -147,8 +149,6 @@ class DraftSession:
             self.moved += 1
         elif kind == wire.READ_SEGMENT:
             yield self._read(wire.decode_read_segment(payload))
-        elif kind == wire.KEEP_ALIVE:
-            yield frame(wire.KEEP_ALIVE, payload)
         elif block is not None:
             raise Refusal(f"message of type {kind} inside an append block")
         elif kind == wire.SETUP_APPEND:

@@ -3,7 +3,8 @@
 What fails for want of room or because of the disk is tried again until it works: the
 segment is still there, so nothing is lost by waiting.  Between two segments, and every
 second while there is none, the thread looks how full spool and disk are (`levels`),
-which may hold the journal, and removes what has expired (`expiry`).
+which may hold the journal, and removes what has expired (`expiry`).  Where no job takes
+files (`spool.after: keep`) it moves them to the archive itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from twisted.logger import Logger
 from gateway.config import model
 from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
+from gateway.store.names import parse_file_name
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.publisher import Published, Publisher
@@ -243,9 +245,20 @@ class Spool:
             self._told.discard(what)
 
     def _look(self) -> None:
+        if self._settings.after == "keep":
+            self._archive_all()
         self._watch()
         removed = self._expiry.run(self.levels.archive.bytes)
         self.levels.left_archive(removed)
+
+    def _archive_all(self) -> None:
+        disk = self._disk
+        names = [name for name in disk.names(self._directory) if parse_file_name(name)]
+        for name in names:
+            disk.rename(self._directory / name, self._archive / name)
+        if names:
+            disk.sync_directory(self._archive)
+            disk.sync_directory(self._directory)
 
     def _watch(self) -> None:
         levels = self.levels

@@ -379,6 +379,16 @@ def test_partial_around_every_other_message(
     assert played(make_store, *(bytes((byte,)) for byte in stream)) == wanted
 
 
+def test_keepalive_between_two_parts(peer: Peer) -> None:
+    """A peer that takes long for a message shows that it is there meanwhile."""
+    message = wire.setup_append(W, "s")
+    peer.send(wire.partial(wire.BEGIN, message[:9]))
+    peer.send(frame(wire.KEEP_ALIVE, b"here"))
+    assert peer.got == [(wire.KEEP_ALIVE, b"here")]
+    [(kind, _)] = peer.ask(wire.partial(wire.END, message[9:]))
+    assert kind == wire.APPEND_SETUP
+
+
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
@@ -393,7 +403,7 @@ def test_partial_around_every_other_message(
         (wire.partial(3, b""), "part 3"),
         (frame(wire.PARTIAL), "part None"),
         (wire.partial(wire.BEGIN, b"a") * 2, "before the end of the last"),
-        (wire.partial(wire.BEGIN, b"a") + frame(100), "before the end of a partial"),
+        (wire.partial(wire.BEGIN, b"a") + frame(8), "before the end of a partial"),
         (wire.partial(0, b"a") + wire.partial(2, b"b"), "do not make one message"),
         (wire.partial(0, frame(100) * 2) + wire.partial(2, b""), "one message"),
         (wire.read_segment("missing", 0, 1), "does not exist"),
@@ -455,7 +465,7 @@ def test_tails_that_do_not_fit(make_store: Callable[..., Any], block: Block) -> 
         wire.partial(2, data[10:-1]),
         wire.partial(2, data[10:] + b"x"),
         end,
-        frame(100),
+        frame(wire.SETUP_APPEND),
         wire.event(b""),
     ):
         store = make_store()

@@ -286,3 +286,19 @@ def test_nothing_stops_the_thread(place: Any) -> None:
     spool.start(journal, [place.sealed(b"a"), place.sealed(b"b")])
     turns.run(lambda: journal.last == 2)
     turns.wait(spool.stop())
+
+
+def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
+    """With `after: keep` the spool does not fill: each file is moved when it is public,
+    also one that was left there, and counts as published after that.
+    """
+    spool, journal, turns = start(place, after="keep", max_bytes=1 << 20)
+    left = place.spool / file_name("other", 1, 2)
+    left.touch()
+    spool.start(journal, [])
+    spool.publish(place.sealed(b"a,b"))
+    turns.run(lambda: journal.last == 2)
+    turns.run(lambda: len(list(place.archive.iterdir())) == 2)
+    turns.wait(spool.stop())
+    assert not place.public()
+    assert journal.holds["spool"] is None

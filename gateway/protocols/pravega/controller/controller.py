@@ -15,7 +15,13 @@ from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
-from gateway.protocols.pravega.controller.methods import Caller, Method, over_limit
+from gateway.protocols.pravega.controller.methods import (
+    NO_SCALING,
+    NO_TABLES,
+    Caller,
+    Method,
+    over_limit,
+)
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.retention import Retention
 from gateway.protocols.pravega.controller.stream_segments import StreamSegments
@@ -32,6 +38,19 @@ _GROWING = frozenset(
         "createReaderGroup", "updateReaderGroup", "updateSubscriberStreamCut",
     )
 )  # fmt: skip
+
+_NOT_SERVED = {
+    "scale": NO_SCALING,
+    "checkScale": NO_SCALING,
+    **dict.fromkeys(
+        (
+            "createKeyValueTable", "getCurrentSegmentsKeyValueTable",
+            "listKeyValueTables", "deleteKeyValueTable", "getKeyValueTableConfiguration",
+        ),
+        NO_TABLES,
+    ),
+}  # fmt: skip
+"""What is said of methods that clients call and nobody answers."""
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
@@ -125,7 +144,9 @@ class Controller:
         """The encoded answer to a call; raises `Failed`, `Unfinished`."""
         method = self._methods.get(path.removeprefix(_SERVICE))
         if method is None or not path.startswith(_SERVICE):
-            raise Failed(Code.UNIMPLEMENTED, f"no method {path!r}")
+            name = path.rpartition("/")[2]
+            text = _NOT_SERVED.get(name, f"no method {path!r}")
+            raise Failed(Code.UNIMPLEMENTED, text)
         kind, answer = method
         try:
             request = decode(kind, message)

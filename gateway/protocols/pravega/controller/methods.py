@@ -15,6 +15,8 @@ from gateway.protocols.pravega.controller.messages import Message, new
 
 __all__ = [
     "FAILURE",
+    "NO_SCALING",
+    "NO_TABLES",
     "SUCCESS",
     "Caller",
     "Method",
@@ -28,6 +30,9 @@ __all__ = [
 
 SUCCESS, FAILURE = 0, 1
 """These two codes are the same in the status of every method."""
+
+NO_SCALING = "the gateway does not scale streams"
+NO_TABLES = "the gateway has no key-value tables"
 
 _PAGE = 1000
 

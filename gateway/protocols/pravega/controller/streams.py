@@ -1,7 +1,8 @@
 """The methods about scopes and streams: create, list, update, truncate, seal, delete.
 
-A stream keeps the segments that it was created with.  Its scaling and retention policies
-are stored and given back; they change nothing.  Retention is that of the archive.
+A stream keeps the segments that it was created with: its scaling policy is stored and
+given back, and an update that asks for another number of segments is refused.  On its
+retention policy `retention` acts.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Callable
 from attrs import define
 
 from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
-from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message, decode, new
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
+    NO_SCALING,
     SUCCESS,
     Caller,
     Methods,
@@ -32,6 +34,9 @@ __all__ = ["Streams"]
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
 _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
+
+_FIXED = 0
+"""The scaling policy of a fixed number of segments."""
 
 #: Limit of one stream: every reader group and transaction uses all its segments.
 _STREAM_SEGMENTS = 10_000
@@ -174,11 +179,20 @@ class Streams:
 
     @methods("StreamConfig", "updateStream")
     def update(self, request: Message, caller: Caller) -> Message:
-        """Store another configuration; the segments stay as they are."""
+        """Store another configuration.
+
+        Raises `Failed` if that would need other segments: they stay as they are.
+        """
         info = request.stream_info
         stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
+        before = decode("StreamConfig", stream.config).scaling
+        if request.scaling != before and _needs_others(request.scaling, stream.count):
+            what = (
+                f"{info.scope}/{info.stream} has {stream.count} segments and keeps them"
+            )
+            raise Failed(Code.UNIMPLEMENTED, f"{NO_SCALING}: {what}")
         stream.config = request.SerializeToString()
         stream.tags = sorted(set(request.tags.tag))
         self._catalog.save_stream(info.scope, info.stream, stream)
@@ -293,6 +307,12 @@ class Streams:
             ],
             continuation=token,
         )
+
+
+def _needs_others(scaling: Message, count: int) -> bool:
+    """Whether a policy asks for other segments than *count*; 0 asks for nothing."""
+    wanted: int = scaling.segments
+    return wanted > count or (scaling.kind == _FIXED and 0 < wanted < count)
 
 
 def _listed(scope: Scope, tag: str | None) -> list[str]:

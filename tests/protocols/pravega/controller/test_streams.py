@@ -182,12 +182,30 @@ def test_configuration(stream: Any, stream_info: Make, config: Make) -> None:
     assert found == given
     bare = stream.call("getStreamConfiguration", stream_info("st"))
     assert bare.HasField("retention")
-    other = config("a", 9, "x")
+    other = config("a", 1, "x")
     assert stream.status("updateStream", other) == 0
     found = stream.call("getStreamConfiguration", stream_info("a"))
     assert found.tags.tag == ["x"]
-    assert found.scaling.segments == 9
+    assert found.scaling.segments == 1
     assert len(stream.call("getCurrentSegments", stream_info("a")).ranges) == 1
+
+
+def test_no_scaling(stream: Any, stream_info: Make, config: Make) -> None:
+    """Who asks for other segments is told at once that there will be none, and nothing
+    is changed; so is who calls what is not served.
+    """
+    for segments in (1, 9):
+        told = stream.try_("updateStream", config("st", segments, "x"))
+        assert told.status == Code.UNIMPLEMENTED
+        assert told.text == (
+            "the gateway does not scale streams: sc/st has 2 segments and keeps them"
+        )
+    found = stream.call("getStreamConfiguration", stream_info())
+    assert (found.scaling.segments, list(found.tags.tag)) == (2, [])
+    rate = config("st", 2, "x")
+    rate.scaling.kind, rate.scaling.target_rate = 2, 100
+    assert stream.status("updateStream", rate) == 0
+    assert stream.status("updateStream", config("st", 2, "y")) == 0
 
 
 def test_tags(stream: Any, config: Make, stream_info: Make) -> None:
