@@ -13,42 +13,29 @@ each stream has a batch of its own, because its elements are then one block of r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from attrs import define, field
-from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
-from gateway.interfaces import Connection, Journal, Refusal
+from gateway.interfaces import Connection, Refusal
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import Credit
-from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import FENCED, Extension
-from gateway.protocols.rsio.offsets import Claim, Fenced, Key, Offsets
-from gateway.protocols.rsio.options import Options
+from gateway.protocols.rsio.offsets import Claim, Fenced, Key
 from gateway.protocols.rsio.session import Session
+from gateway.protocols.rsio.shared import Shared
 from gateway.protocols.rsio.signals import Announced
 from gateway.protocols.rsio.streams import Consumed
 
-__all__ = ["Ingest", "Listener"]
+__all__ = ["Ingest"]
 
 #: What a batch costs in memory beside its body, so that tiny batches count as well.
 _BATCH_BYTES = 512
 
 #: A batch may take so many times what was sent, and so many bytes more.
 _GROWTH, _GROWTH_BYTES = 4, 4096
-
-
-class Listener(Protocol):
-    """What `Ingest` needs of the listener of its connection."""
-
-    journal: Journal
-    clock: IReactorTime
-    offsets: Offsets
-    options: Options
-    limits: Limits
 
 
 class _Intake:
@@ -71,7 +58,7 @@ class Ingest:
     *refuse* when another connection publishes under the name of this one.
     """
 
-    _listener: Listener
+    _listener: Shared
     _session: Session
     _connection: Connection
     _flush: Callable[[], None]

@@ -7,8 +7,6 @@ sent beyond the peer's demand, or while the transport would only buffer it (`pub
 
 from __future__ import annotations
 
-import hmac
-
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -22,12 +20,12 @@ from gateway.protocols.pressure import Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.ingest import Ingest
-from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import SOURCE, Offsets
 from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.publishing import Publishing
 from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.shared import Shared
 from gateway.protocols.rsio.signals import (
     Announced,
     Cancelled,
@@ -54,11 +52,13 @@ not read.  A publisher has no more on its way unless commits fail or take long."
 _GROWTH_KIB = 64
 """KiB that blocks may take on disk, at once, beyond a small multiple of what was sent."""
 _STOPPING = "E503 stopping"
+_ANNOUNCE = 15
+"""What announce counts as control messages beside itself: it may be a journal record."""
 _COSTLY = frozenset((SubscribeReceived, Announced))
 
 
-class RsioListener:
-    """What the connections of one listener share; makes the server of each."""
+class RsioListener(Shared):
+    """A listener: makes the server of each of its connections."""
 
     def __init__(
         self,
@@ -68,19 +68,8 @@ class RsioListener:
         publishers: Publishers,
         offsets: Offsets,
     ) -> None:
-        limits, options = settings.limits, settings.options
-        self.limits = Limits(
-            declared_bytes=limits.message_bytes,
-            element_bytes=min(options.element_bytes, limits.message_bytes),
-            streams=options.streams,
-        )
-        self.unacknowledged_bytes = limits.unacknowledged_bytes
-        self.control_messages = limits.control_messages
-        self.options = options
-        self.journal = journal
-        self.clock = clock
-        self.publishers = publishers
-        self.offsets = offsets
+        super().__init__(settings, journal, clock, publishers, offsets)
+        options = self.options
         self.greetings: Deadlines[RsioServer] = Deadlines(
             clock, options.hello_timeout, RsioServer.never_greeted
         )
@@ -91,29 +80,9 @@ class RsioListener:
             clock, options.keepalive_interval, RsioServer.silent
         )
 
-    @property
-    def offered(self) -> set[Extension]:
-        """The extensions that our hello lists."""
-        offered = {Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES}
-        if self.options.tokens or self.options.offsets:
-            offered.add(Extension.AUTH)
-        if self.options.offsets:
-            offered |= {Extension.OFFSETS, Extension.INSTANCES}
-        if self.options.compression:
-            offered.add(Extension.COMPRESSION)
-        return offered
-
     def __call__(self, connection: Connection) -> RsioServer:
         """The server of a new connection."""
         return RsioServer(self, connection)
-
-    def holder(self, secret: bytes) -> str | None:
-        """The name that has this token."""
-        found = None
-        for name, token in self.options.tokens.items():
-            if hmac.compare_digest(token.get_secret_value().encode(), secret):
-                found = name
-        return found
 
 
 class RsioServer:
@@ -332,6 +301,7 @@ class RsioServer:
 
     def _announced(self, announced: Announced) -> None:
         self._check_identified()
+        self._session.control += _ANNOUNCE
         self._announces = True
         wanted = announced.publisher in self._listener.options.subscribe
         if wanted and not self._draining:

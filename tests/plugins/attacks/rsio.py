@@ -72,6 +72,11 @@ def _tables(size: int) -> Iterator[bytes]:
         yield wire.block(tables.blocks(size))
 
 
+def _announcing() -> bytes:
+    hello = m.ClientHello(m.VERSION, (2, 7))
+    return wire.encode(hello)
+
+
 def _token() -> bytes:
     hello = m.ClientHello(m.VERSION, (4,))
     return wire.encode(hello) + wire.encode(m.Token("name", b"n"))
@@ -162,5 +167,6 @@ ATTACKS = [
     _message("serverHellos", m.ServerHello(m.VERSION, ())),
     _message("goodbyes", m.Goodbye(""), endless=False),
     _message("goodbyeAcks", m.GoodbyeAck("")),
+    _message("announces", m.Announce("nobody", b"1", 0), opening=(_announcing(),)),
     _message("tokens", m.Token("name", b"n"), opening=(_token(),)),
 ]
