@@ -12,6 +12,7 @@ ENV PATH=/opt/gateway/bin:$PATH
 COPY pyproject.toml README.md LICENSE ./
 COPY gateway ./gateway
 COPY twisted ./twisted
+COPY rsio-check ./rsio-check
 RUN pip install --no-cache-dir . \
  && twistd --help > /dev/null
 # That made Twisted's list of plugins, which nobody may write later.

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,15 @@ import pytest
 from gateway import cli
 from gateway.protocols.rsio.streams import Served
 from gateway.testing.certificates import Authority
+from rsio_check import TESTS
 
 Run = Callable[..., tuple[int, str, str]]
-SOME = [word for number in (1, 6, 39, 51) for word in ("--only", str(number))]
+#: Those that need no clock: a listener's stands still here.
+SOME = [
+    word
+    for name in ("spec105", "hello_is", "goodbye_is", "demand_is_met", "overrun_canc")
+    for word in ("--only", name)
+]
 
 
 @pytest.fixture
@@ -30,16 +37,20 @@ def check(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_our_server(listen: Callable[..., Any], check: Run) -> None:
-    """It passes, and the table says so, role by role."""
+    """It passes: a line for each test, and as many tests are counted."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME)
     assert status == 0
-    assert "0 failed, 0 not judged" in out
-    assert "required_spec101_neverMoreThanRequested" in out
+    lines = out.splitlines()
+    tests = [line.split() for line in lines if line.endswith("  ok")]
+    assert lines[-1] == (
+        f"{len(tests)} tests: {len(tests)} passed, 0 failed, 0 not judged"
+    )
+    assert ["demand_is_met_in_full", "publisher", "ok"] in tests
 
 
 def test_as_json(listen: Callable[..., Any], check: Run) -> None:
-    """Each look at the target has its outcome; --as leaves the others out."""
+    """Each test has its outcome; --as leaves the others out."""
     address = listen("rsio", check_publishers=True).address
     status, out, _ = check(address, *SOME, "--as", "subscriber", "--json")
     found = json.loads(out)
@@ -50,14 +61,44 @@ def test_as_json(listen: Callable[..., Any], check: Run) -> None:
 
 
 def test_without_check_publishers(listen: Callable[..., Any], check: Run) -> None:
-    """What can not be judged is not judged, with the reason; alone it is no pass."""
+    """What can not be judged is not judged, with the reason; strictly, it has failed."""
     address = listen("rsio").address
-    status, out, _ = check(address, "--only", "1")
+    both = ["--only", "spec105", "--only", "overrun_cancels"]
+    status, out, _ = check(address, *both)
     assert status == 0
-    assert "the target does not serve check/…" in out
-    status, out, _ = check(address, "--only", "2")
+    assert "the target does not publish check/…" in out
+    assert check(address, *both, "--strict")[0] == 1
+    status, out, _ = check(address, "--only", "spec105")
     assert status == 1
-    assert "0 passed, 0 failed, 1 not judged" in out
+    assert "2 tests: 0 passed, 0 failed, 2 not judged" in out
+
+
+def test_with_a_token(listen: Callable[..., Any], check: Run, tmp_path: Path) -> None:
+    """--token is shown by each connection; without one that is needed, nothing runs."""
+    address = listen("rsio", check_publishers=True, tokens={"meters": "s3cret"}).address
+    secret = tmp_path / "token"
+    secret.write_text("s3cret\n")
+    words = [*SOME, "--only", "token_is", "--only", "second_token"]
+    status, out, _ = check(address, *words, "--token", f"@{secret}", "--json")
+    assert status == 0
+    passed = {one["name"] for one in json.loads(out) if one["outcome"] == "passed"}
+    assert passed >= {"wrong_token_is_refused", "missing_token_is_refused"}
+    status, _, errors = check(address, *words)
+    assert status == 1
+    assert "does not let us in" in errors
+    status, _, errors = check(address, *words, "--token", "wrong")
+    assert status == 1
+    assert "E401" in errors
+
+
+def test_with_a_name(listen: Callable[..., Any], check: Run) -> None:
+    """--name is what each connection says; tests that need two are no part of it."""
+    address = listen("rsio", check_publishers=True).address
+    status, out, _ = check(
+        address, "--name", "meter-17", *SOME, "--only", "offsets_of_their", "--json"
+    )
+    assert status == 0
+    assert "senders_have_offsets" not in out
 
 
 def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
@@ -65,12 +106,15 @@ def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
 
     def rude(peer: socket.socket) -> None:
         if peer.recv(100)[:1] == b"\x01":
-            peer.sendall(b"\x02\x00\x00")  # hello; then not another word
+            peer.sendall(b"\x02\x00\x00")  # hello
+        if peer.recv(100)[:1] == b"\x10":
+            peer.sendall(b"\x20\x01\x00\x23\x01\x00")  # and one subscription
 
-    status, out, _ = check(serve(rude), "--only", "goodbye", "--as", "publisher")
+    status, out, errors = check(
+        serve(rude), "--only", "goodbye_is", "--as", "publisher", "--patience", "0.1"
+    )
     assert status == 1
-    assert "51 goodbye: Goodbye is answered with goodbye" in out
-    assert "expected goodbye" in out
+    assert "a subscription is not answered" in out + errors
 
 
 def test_one_element_too_many(
@@ -79,15 +123,12 @@ def test_one_element_too_many(
     """What a broken rule has to do with fails, the rest passes; the status is 1."""
     wanted = Served.wanted
     monkeypatch.setattr(Served, "wanted", lambda self, n: wanted(self, n + 1))
-    numbers = [word for n in ("1", "27", "39", "51") for word in ("--only", n)]
-    status, out, _ = check(
-        listen("rsio", check_publishers=True).address, *numbers, "--json"
-    )
+    address = listen("rsio", check_publishers=True).address
+    status, out, _ = check(address, *SOME, "--json")
     assert status == 1
-    found = [(one["number"], one["as"], one["outcome"]) for one in json.loads(out)]
-    assert {one[0] for one in found if one[2] == "failed"} == {1, 27}
-    assert {one[1] for one in found if one[2] == "failed"} == {"publisher"}
-    assert {one[0] for one in found if one[2] == "passed"} >= {39, 51}
+    found = [(one["name"], one["as"], one["outcome"]) for one in json.loads(out)]
+    failed = {(name, role) for name, role, outcome in found if outcome == "failed"}
+    assert failed == {("demand_is_met_in_full", "publisher")}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +164,7 @@ def test_a_target_plays_no_trick_on_a_terminal(
 
 
 def test_nobody(check: Run) -> None:
-    """Nobody there is one complaint, not 82."""
+    """Nobody there is one complaint, not one for each test."""
     status, _, errors = check("127.0.0.1:1")
     assert status == 1
     assert "no connection" in errors
@@ -135,20 +176,22 @@ def test_over_tls(listen: Callable[..., Any], check: Run, authority: Authority) 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
     address = listen("rsio", tls=context).address
-    status, _, errors = check(address, "--tls", "--only", "39")
+    status, _, errors = check(address, "--tls", "--only", "hello_is")
     assert status == 1
     assert "certificate verify failed" in errors
     ours = ["--tls", "--ca", str(authority.ca)]
-    assert check(address, *ours, "--only", "39")[0] == 0
+    assert check(address, *ours, "--only", "hello_is")[0] == 0
 
 
 def test_the_list(check: Run) -> None:
-    """All 57; those that can not be seen from outside say why."""
+    """Each test with its role, what it needs, and its promise."""
     status, out, _ = check("--list")
     assert status == 0
-    assert "57  fuzz" in out
-    assert "not from outside (what is held in memory shows on no wire" in out
-    assert out.count("\n") == 2 * 57
+    assert "wrong_token_is_refused (connection, with --token)" in out
+    assert "websocket_takes_no_text (connection, with --websocket)" in out
+    assert out.count("\n") == 2 * len(TESTS)
+    few = check("--list", "--only", "spec3")[1]
+    assert 0 < few.count("\n") < out.count("\n") / 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +199,9 @@ def test_the_list(check: Run) -> None:
     [
         ([], "HOST:PORT or unix:PATH is missing"),
         (["gw:1", "--only", "nope"], "no test 'nope'"),
-        (["gw:1", "--only", "58"], "no test '58'"),
+        (["gw:1", "--token", "@/nowhere/t"], "--token"),
+        (["gw:1", "--token", "x", "--name", "y"], "not allowed with"),
+        (["gw:1", "--patience", "0"], "not a number of seconds"),
         (["gw:1", "--cert", __file__], "need --tls"),
         (["gw:1", "--tls", "--ca", __file__], "--ca, --cert or --key"),
     ],

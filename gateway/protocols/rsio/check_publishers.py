@@ -9,6 +9,9 @@ check/fail?n=N              N numbers, then onError("E500 as asked")
 check/slow?n=N              N numbers, one in a tenth of a second
 check/never                 accepted, and silent
 check/large?n=N&octets=B    N elements of B octets each
+
+check/count, check/endless and check/fail resume at any offset that they reach; the
+others refuse one (E416).
 """
 
 from __future__ import annotations
@@ -39,11 +42,18 @@ class _Numbers:
     """The numbers from 0 on; then the end, or *fault*."""
 
     def __init__(
-        self, numbers: range | None, size: int = 0, fault: Fault | None = None
+        self,
+        numbers: range | None,
+        size: int = 0,
+        fault: Fault | None = None,
+        offset: int | None = None,
     ) -> None:
+        first = offset or 0
+        if numbers is not None and first > len(numbers):
+            raise Fault(416, f"offset {first} of {len(numbers)} elements")
         self.size = size
-        self._numbers = iter(numbers if numbers is not None else count())
-        self._left = None if numbers is None else len(numbers)
+        self._numbers = iter(count(first) if numbers is None else numbers[first:])
+        self._left = None if numbers is None else len(numbers) - first
         self._fault = fault
 
     def take(self, most: int) -> Elements | None:
@@ -130,10 +140,19 @@ class _Never:
 class _Made:
     """A publisher whose sources are made by a function."""
 
-    def __init__(self, make: Callable[[Request, Callable[[], None]], Source]) -> None:
+    def __init__(
+        self,
+        make: Callable[[Request, Callable[[], None]], Source],
+        *,
+        resumes: bool = False,
+    ) -> None:
+        """*resumes*: *make* takes care of `Request.offset`."""
         self._make = make
+        self._resumes = resumes
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Source:
+        if request.offset and not self._resumes:
+            raise Fault(416, f"{request.name} can not resume")
         return self._make(request, wake)
 
 
@@ -146,14 +165,22 @@ def check_publishers(clock: IReactorTime) -> dict[str, Publisher]:
     return {
         "check/count": _Made(
             lambda request, _: _Numbers(
-                range(_number(request, "n", 0)), _number(request, "size", 0, most=8)
-            )
+                range(_number(request, "n", 0)),
+                _number(request, "size", 0, most=8),
+                offset=request.offset,
+            ),
+            resumes=True,
         ),
-        "check/endless": _Made(lambda request, _: _Numbers(None)),
+        "check/endless": _Made(
+            lambda request, _: _Numbers(None, offset=request.offset), resumes=True
+        ),
         "check/fail": _Made(
             lambda request, _: _Numbers(
-                range(_number(request, "n", 0)), fault=Fault(500, "as asked")
-            )
+                range(_number(request, "n", 0)),
+                fault=Fault(500, "as asked"),
+                offset=request.offset,
+            ),
+            resumes=True,
         ),
         "check/slow": _Made(slow),
         "check/never": _Made(lambda request, _: _Never()),

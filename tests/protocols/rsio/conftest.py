@@ -10,7 +10,6 @@ import pytest
 from doubles import OneConnection
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
-from gateway.protocols.rsio.conformance import Target
 from gateway.protocols.rsio.decoder import Decoder, Run, elements
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.offsets import Offsets
@@ -19,6 +18,7 @@ from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
 from gateway.testing.settings import settings as settings_of
+from rsio_check import Target
 
 HELLO = wire.encode(messages.ClientHello(0, ()))
 
@@ -170,11 +170,11 @@ def make_gate() -> Callable[..., Gate]:
 
 @pytest.fixture
 def make_target() -> Callable[..., Target]:
-    """Makes targets for the 57 tests, each with a listener of its own."""
+    """Makes targets for the conformance tests, each with a listener of its own."""
 
     def make(**changes: Any) -> Target:
-        gate = Gate(**{"subscribe": ("events", "more"), "window": 64} | changes)
-        return Target(lambda: MemoryTransport(gate))
+        gate = Gate(**{"subscribe": ("events", "more"), "window": 128} | changes)
+        return Target(lambda: MemoryTransport(gate), patience=3.0)
 
     return make
 

@@ -1,0 +1,206 @@
+"""Tests of the limits: each is checked on the declared length, and has its effect."""
+
+from __future__ import annotations
+
+from rsio_check import wire
+from rsio_check.probe import NotJudged, Target, require
+from rsio_check.registry import Role, test
+from rsio_check.wire import varint
+
+__all__: list[str] = []
+
+_C, _P, _S = Role.CONNECTION, Role.PUBLISHER, Role.SUBSCRIBER
+_HUGE = varint(2**40)
+_STREAMS = 256
+_MOST_STREAMS = 5000
+_CONTROL = 1 << 14
+
+
+@test(_C)
+def lengths_are_refused_before_the_body(target: Target) -> None:
+    """A length beyond its limit ends the conversation before what it announces comes."""
+    target.rejects(b"\x03" + _HUGE, b"\x10" + _HUGE, b"\x23\x01" + _HUGE)
+    probe = target.connect()
+    probe.octets(b"\x01\x00" + _HUGE)
+    probe.ends()
+
+
+@test(_C)
+def names_are_limited(target: Target) -> None:
+    """A publisher's name may have 255 octets; 256 end the conversation."""
+    probe = target.greeted()
+    probe.subscribe("n" * 255, 1, 1)
+    probe.fails(1)
+    target.rejects(b"\x10" + varint(256))
+
+
+@test(_C)
+def texts_are_limited(target: Target) -> None:
+    """A reason may have 4096 octets; 4097 end the conversation."""
+    probe = target.greeted()
+    probe.say(wire.Goodbye("x" * 4096))
+    probe.expect(wire.Goodbye)
+    target.rejects(b"\x03" + varint(4097))
+
+
+@test(_S)
+def errors_are_limited(target: Target) -> None:
+    """An error may have 4096 octets; 4097 end the conversation."""
+    probe, asked = target.published()
+    probe.say(wire.OnError(asked.subscriber, "x" * 4096))
+    probe.settled()
+    probe, asked = target.published()
+    probe.octets(b"\x23" + varint(asked.subscriber) + varint(4097))
+    probe.ends()
+
+
+@test(_C)
+def pings_are_limited(target: Target) -> None:
+    """A ping may have 4096 octets; 4097 end the conversation."""
+    probe = target.greeted(1)
+    probe.say(wire.Ping(b"x" * 4096))
+    probe.exactly(wire.Pong(b"x" * 4096))
+    target.rejects(b"\x40" + varint(4097), extensions=[1])
+
+
+@test(_C)
+def control_messages_are_limited(target: Target) -> None:
+    """Messages that move no element are refused when there are too many."""
+    probe = target.greeted()
+    many = wire.encode(wire.Request(2**40, 1)) * 1024
+    for _ in range(2 * _CONTROL // 1024):
+        probe.octets(many)
+    probe.ends()
+
+
+@test(_P)
+def too_many_streams_are_rejected_one_by_one(target: Target) -> None:
+    """The 257th stream is an onSubscribe and an onError; when one ends there is room."""
+    probe = target.greeted()
+    opened: list[wire.Message] = []
+    rejected: list[wire.Message] = []
+    while len(opened) < _MOST_STREAMS and not rejected:
+        first = len(opened) + 1
+        asked = range(first, first + 64)
+        probe.say(*[wire.Subscribe("check/never", number, 0) for number in asked])
+        for heard in probe.settled():
+            if isinstance(heard, wire.OnSubscribe):
+                opened.append(heard)
+            elif isinstance(heard, wire.OnError):
+                rejected.append(heard)
+        answered = [wire.OnSubscribe(number, 0) for number in asked]
+        require(opened[first - 1 :] == answered, "not each has its onSubscribe")
+    require(bool(rejected), f"{_MOST_STREAMS} streams were let in")
+    let_in = len(opened) - len(rejected)
+    require(let_in >= _STREAMS, f"only {let_in} streams were let in")
+    probe.say(wire.Cancel(1))
+    probe.subscribe("check/count?n=0", 1)
+    probe.completes()
+
+
+@test(_S)
+def too_large_an_element_cancels_its_stream(target: Target) -> None:
+    """An element above element_bytes is skipped, its stream cancelled, and no more."""
+    probe, asked = target.published()
+    probe.say(wire.OnNext(asked.subscriber, b" " * ((1 << 20) + 1)))
+    probe.settled()
+    if not asked.cancelled:
+        raise NotJudged("the target takes elements of more than 1 MiB")
+    probe.alive()
+
+
+@test(_S)
+def too_large_a_joined_element_cancels_its_stream(target: Target) -> None:
+    """So is one in parts, however many it has."""
+    probe, asked = target.published()
+    part = wire.OnNextPart(asked.subscriber, 1, b" " * 600_000)
+    for _ in range(30):
+        probe.say(part)
+    probe.settled()
+    require(asked.cancelled, "parts of 18 MB are joined")
+    probe.alive()
+
+
+@test(_S)
+def declared_elements_are_limited(target: Target) -> None:
+    """An element that declares more than declared_bytes ends the conversation at once."""
+    probe, asked = target.published()
+    probe.octets(b"\x21" + varint(asked.subscriber) + _HUGE)
+    probe.ends()
+
+
+@test(_S)
+def declared_parts_are_limited(target: Target) -> None:
+    """A part that declares more than part_bytes ends the conversation at once."""
+    for code in (b"\x25", b"\x26"):
+        probe, asked = target.published()
+        probe.octets(code + varint(asked.subscriber) + b"\x01" + _HUGE)
+        probe.ends()
+
+
+@test(_S)
+def declared_packs_are_limited(target: Target) -> None:
+    """A count times a size beyond declared_bytes ends the conversation, also past 2^64."""
+    for count in (2**61 + 1, 2**40, 2**64 - 1):
+        probe, asked = target.published(8)
+        probe.octets(b"\x24" + varint(asked.subscriber) + varint(count))
+        probe.ends()
+
+
+@test(_S)
+def declared_sizes_are_limited(target: Target) -> None:
+    """An elementSize beyond declared_bytes ends the conversation."""
+    probe = target.greeted()
+    asked = probe.asked()[0]
+    probe.say(wire.OnSubscribe(asked.subscriber, 2**40))
+    probe.ends()
+
+
+@test(_S)
+def unfinished_elements_are_limited(target: Target) -> None:
+    """More than 64 unfinished elements of a connection cancel the stream, and no more."""
+    probe, asked = target.published()
+    if asked.demand < 66:
+        raise NotJudged(f"the target asks for {asked.demand} elements, of 66 needed")
+    for element in range(66):
+        probe.say(wire.OnNextPart(asked.subscriber, element, b"x"))
+    probe.settled()
+    require(asked.cancelled, "66 unfinished elements are kept")
+    probe.alive()
+
+
+@test(_S)
+def finished_elements_are_not_counted(target: Target) -> None:
+    """Elements that were finished do not count as unfinished ones, ever again."""
+    probe, asked = target.published()
+    number = asked.subscriber
+    for element in range(200):
+        while asked.demand < 1:
+            heard = probe.hear()
+            require(isinstance(heard, wire.Request), "expected request")
+        probe.say(wire.OnNextPart(number, element, b'{"a"'))
+        probe.say(wire.OnNextLastPart(number, element, b":1}"))
+    probe.settled()
+    require(not asked.cancelled, "cancelled after 200 elements, one at a time")
+    probe.alive()
+
+
+@test(_S)
+def unfinished_elements_end_with_their_stream(target: Target) -> None:
+    """A terminal drops its stream's unfinished elements: they do not count any more."""
+    probe = target.greeted()
+    first, second = probe.asked(2)
+    for asked in (first, second):
+        probe.accept(asked)
+        if asked.demand < 40:
+            raise NotJudged(
+                f"the target asks for {asked.demand} elements, of 40 needed"
+            )
+    for element in range(40):
+        probe.say(wire.OnNextPart(first.subscriber, element, b"x"))
+    probe.say(wire.OnComplete(first.subscriber))
+    for element in range(40):
+        probe.say(wire.OnNextPart(second.subscriber, element, b"x"))
+    probe.settled()
+    require(not second.cancelled, "counts what a finished stream left unfinished")
+    probe.alive()
