@@ -26,6 +26,7 @@ _BY_CODE: dict[int, int] = {
     wire.Ping.CODE: 1, wire.Pong.CODE: 1, wire.SubscribeFrom.CODE: 2,
     wire.Stored.CODE: 2, wire.GoodbyeAck.CODE: 3, wire.Token.CODE: 4,
     wire.Compress.CODE: 6, wire.CompressAck.CODE: 6, wire.Block.CODE: 6,
+    wire.Announce.CODE: 7,
 }  # fmt: skip
 """The extension that each of these messages belongs to."""
 _CODES = 5
@@ -237,7 +238,8 @@ class Watch:
                     raise Violation(f"serverHello of version {version}")
                 self.hello = message
                 ours = self._greeted.extensions if self._greeted else ()
-                self.extensions = frozenset(extensions) & frozenset(ours)
+                used = frozenset(extensions) & frozenset(ours)
+                self.extensions = used if 2 in used else used - {7}
             case wire.Goodbye(reason):
                 self.left = True
                 if reason and not self._goodbye:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
 __all__ = [
+    "Announce",
     "Block",
     "Cancel",
     "ClientHello",
@@ -42,7 +43,7 @@ __all__ = [
     "varint",
 ]
 
-_TEXT, _NAME, _IDS = 4096, 255, 64
+_TEXT, _NAME, _IDS, _INSTANCE = 4096, 255, 64, 64
 _DECLARED, _PART = 16 << 20, 1 << 20
 _SHOWN = 60
 
@@ -279,12 +280,24 @@ class Block(Message):
     data: bytes
 
 
+@dataclass(frozen=True)
+class Announce(Message):
+    """The client publishes *publisher* in this life of it (extension 7)."""
+
+    CODE: ClassVar[int] = 0x48
+    LAYOUT: ClassVar[str] = "name instance varint"
+    publisher: str
+    instance: bytes
+    resumed: int
+
+
 Laid: TypeAlias = tuple[type[Message], tuple[str, ...]]
 
 _LAID: dict[int, Laid] = {
     kind.CODE: (kind, tuple(kind.LAYOUT.split())) for kind in Message.__subclasses__()
 }
-_MOST = {"text": _TEXT, "data": _TEXT, "name": _NAME, "part": _PART}
+_MOST = {"text": _TEXT, "data": _TEXT, "name": _NAME, "part": _PART,
+         "instance": _INSTANCE}  # fmt: skip
 
 
 # -- write

@@ -43,7 +43,7 @@ def test_messages(vector: dict[str, Any]) -> None:
     [message] = read(data, strict=True)
     assert type(message) is KINDS[vector["message"]]
     fields = {
-        _snake(name): bytes.fromhex(value) if name == "data" else value
+        _snake(name): bytes.fromhex(value) if name in ("data", "instance") else value
         for name, value in vector["fields"].items()
     }
     for name, value in fields.items():

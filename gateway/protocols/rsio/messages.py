@@ -27,6 +27,7 @@ __all__ = [
     "CORE",
     "EXTENSION",
     "FENCED",
+    "INSTANCE_BYTES",
     "SUBPROTOCOL",
     "VERSION",
     "Announce",
@@ -59,6 +60,9 @@ VERSION = 0
 
 FENCED = "E412"
 """How the reason begins with which a sender is refused whose name another one has."""
+
+INSTANCE_BYTES = 64
+"""The most that a life of a sender may take to say which one it is."""
 
 ALPN = b"rsio/0"
 """The protocol's name in TLS."""
@@ -134,6 +138,7 @@ class Form(Enum):
     TEXT = "String, text_bytes"
     SHORT = "bytes, text_bytes"
     PART = "bytes, part_bytes"
+    INSTANCE = "bytes, 64"
 
 
 _Byte = Annotated[int, Form.BYTE]
@@ -145,6 +150,7 @@ _Name = Annotated[str, Form.NAME]
 _Text = Annotated[str, Form.TEXT]
 _Short = Annotated[bytes, Form.SHORT]
 _Part = Annotated[bytes, Form.PART]
+_Instance = Annotated[bytes, Form.INSTANCE]
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -306,7 +312,7 @@ class Announce(_Message, frozen=True):
 
     code = Code.ANNOUNCE
     publisher: _Name
-    instance: _Short
+    instance: _Instance
     """Octets that no other life has; none: it does not say."""
     resumed: _Varint
     """1: it was asked to resume in this life before; else 0."""

@@ -44,9 +44,6 @@ _PART_MOVES = 64
 _ZLIB = 1
 """The only compression algorithm: zlib, flushed after each block."""
 
-_INSTANCE_BYTES = 64
-"""What an announced instance has at most."""
-
 
 class Session:
     """One end of a connection."""
@@ -193,8 +190,6 @@ class Session:
         if not self.server:
             raise Refusal("announce from a server")
         instance, resumed = announce.instance, announce.resumed
-        if len(instance) > _INSTANCE_BYTES:
-            raise Refusal(f"instance of {len(instance)} octets", limit=_INSTANCE_BYTES)
         if resumed > 1 or (resumed and not instance):
             raise Refusal(f"announce with {resumed} for whether it resumed")
         return Announced(announce.publisher, instance, resumed == 1)

@@ -18,7 +18,7 @@ import msgspec
 
 from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
-from gateway.protocols.rsio.messages import Code, Form, Message
+from gateway.protocols.rsio.messages import INSTANCE_BYTES, Code, Form, Message
 from gateway.protocols.varint import SMALL, varint
 
 __all__ = [
@@ -42,7 +42,7 @@ def _forms(message: type[Message]) -> tuple[Form, ...]:
     return tuple(get_args(field.type)[1] for field in msgspec.structs.fields(message))
 
 
-_B, _V, _I, _N, _T, _S, _P = Form
+_B, _V, _I, _N, _T, _S, _P, _L = Form
 
 #: The messages that have a class, by type.
 MESSAGES: dict[int, type[Message]] = {kind.code: kind for kind in get_args(Message)}
@@ -133,6 +133,8 @@ def _read_octets(
         limit = limits.part_bytes
     elif form is _N:
         limit = limits.name_bytes
+    elif form is _L:
+        limit = INSTANCE_BYTES
     else:
         limit = limits.text_bytes
     if size > limit:
@@ -141,7 +143,7 @@ def _read_octets(
     if stop > len(buffer):
         raise Incomplete(stop)
     octets = bytes(buffer[at:stop])
-    if form is _P or form is _S:
+    if form is _P or form is _S or form is _L:
         return octets, stop
     try:
         return octets.decode(), stop

@@ -8,7 +8,7 @@ __all__ = ["load"]
 
 _MODULES = (
     "hello", "octets", "limits", "goodbye", "extensions", "compression", "publisher",
-    "demand", "resume", "subscriber", "credit", "parts", "ingest",
+    "demand", "resume", "subscriber", "credit", "parts", "ingest", "instances",
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ class Violated(Exception):
 class Server:
     """What all connections share."""
 
-    extensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    extensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
     window = 100
     subscribe: tuple[str, ...] = ("events", "more")
     hello_seconds = 10.0
@@ -45,6 +45,8 @@ class Server:
         self.now = 0.0
         self.events: list[bytes] = []
         self.known: dict[tuple[bytes, str], int] = {}
+        self.lives: dict[tuple[bytes, str], bytes] = {}
+        self.owners: dict[tuple[bytes, str], Connection] = {}
 
     def connect(self) -> Link:
         """A new connection; the client's end."""
@@ -177,7 +179,7 @@ class Connection:
         """Whether a message may come now."""
         code = message.CODE
         extension = {0x40: 1, 0x41: 1, 0x42: 2, 0x43: 2, 0x04: 3, 0x44: 4,
-                     0x45: 6, 0x46: 6, 0x47: 6}.get(code)  # fmt: skip
+                     0x45: 6, 0x46: 6, 0x47: 6, 0x48: 7}.get(code)  # fmt: skip
         first = isinstance(message, wire.ClientHello)
         if not isinstance(message, wire.Goodbye) and first is self.greeted:
             raise Violated("a message at a time that is not for it")
@@ -199,7 +201,8 @@ class Connection:
             raise Violated(f"unsupported version {hello.version}; 0 only")
         self.greeted = True
         self.send(wire.ServerHello(0, self.server.extensions))
-        self.used = frozenset(hello.extensions) & frozenset(self.server.extensions)
+        used = frozenset(hello.extensions) & frozenset(self.server.extensions)
+        self.used = used if 2 in used else used - {7}
         if 4 in self.used:
             self.awaits_token = True
         elif self.server.token is not None:
@@ -225,7 +228,8 @@ class Connection:
 
     def on_Token(self, token: wire.Token) -> None:
         if not self.awaits_token:
-            raise Violated("a second token")
+            self.second_token(token)
+            return
         right = self.server.token is None or token.data == self.server.token
         if token.scheme not in ("bearer", "name") or not right:
             raise Violated("E401 a token that nobody has")
@@ -235,11 +239,49 @@ class Connection:
         self.name = token.data
         self.begin()
 
+    def second_token(self, token: wire.Token) -> None:
+        """Who it is, among those with one token (extension 7)."""
+        bearer = self.server.token is not None and self.name == self.server.token
+        if 7 not in self.used or not bearer or token.scheme != "name":
+            raise Violated("a second token")
+        self.name = self.server.token + b"/" + token.data  # type: ignore[operator]
+
     def begin(self) -> None:
         """The client is known: subscribe to what it publishes."""
         self.identified = True
-        for publisher in self.server.subscribe:
+        for publisher in self.server.subscribe if 7 not in self.used else ():
             self.subscribe_to(publisher)
+
+    def on_Announce(self, announce: wire.Announce) -> None:
+        publisher, life = announce.publisher, announce.instance
+        if any(one.publisher == publisher for one in self.consumed.values()):
+            raise Violated("announced again, and its stream is not over")
+        if announce.resumed > 1 or (announce.resumed and not life):
+            raise Violated("an announce that is none")
+        if publisher not in self.server.subscribe:
+            return
+        key = (self.name or b"", publisher)
+        known = self.server.lives.get(key)
+        if announce.resumed and known not in (None, life):
+            self.refuse_life()
+        older = self.server.owners.get(key)
+        if older is not None and older is not self and not older.closed:
+            self.take_over(older, publisher, fenced=known != life and bool(life))
+        self.server.owners[key] = self
+        self.server.lives[key] = life
+        self.subscribe_to(publisher)
+
+    def refuse_life(self) -> None:
+        raise Violated("E412 another life of this sender began later")
+
+    def take_over(self, older: Connection, publisher: str, *, fenced: bool) -> None:
+        """A newer stream of the same sender begins."""
+        if fenced:
+            older.violated("E412 another life of this sender began later")
+            return
+        for stream in older.consumed.values():
+            if stream.publisher == publisher:
+                older.cancel(stream)
 
     def subscribe_to(self, publisher: str) -> None:
         window = self.server.window
