@@ -10,6 +10,7 @@ packed    elements of a fixed size of 8 B, packed, a window of 2^20
 rivals    elements of 128 B through `grpcio` and `rsocket` (pip install '.[bench]')
 crowd     5 000 connections with 4 streams each
 tap       the full stream at 50 000 events/s to 10 subscribers, one of them very slow
+fair      a counter, one element asked for at a time, alone and beside elements of 1 MB
 
 fsync is on, and Parquet is written meanwhile.  An element counts when the demand that
 acknowledges it has reached its publisher.  CPU is that of all threads of the gateway,
@@ -24,6 +25,7 @@ in a process of its own, on the same machine, in the same run; nothing is kept o
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -32,6 +34,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from _daemon import Consumer, Gateway, Memory, load
@@ -39,11 +42,15 @@ from _elements import connect, said, varint
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
 
-CASES = ("small", "wide", "large", "packed", "rivals", "crowd", "tap")
+from gateway.protocols.rsio.client import Subscription
+from gateway.protocols.rsio.client.on_asyncio import connect as rsio_connect
+
+CASES = ("small", "wide", "large", "packed", "rivals", "crowd", "tap", "fair")
 _SCRIPT = "_elements.py"
 _SETTLE_SECONDS = 3.0
 _STREAMS = 4
 _TAP_RATE = 50_000.0
+_LARGE_SECONDS = 0.05
 _LIMITS = {  # octets, window, elements a second, CPU of one in microseconds
     "small": (128, 1 << 10, 120_000, 8.0),
     "wide": (128, 1 << 14, None, 8.0),
@@ -244,6 +251,52 @@ def tap(home: Path, report: Report, seconds: float) -> None:
     ]
 
 
+def fair(home: Path, report: Report, seconds: float) -> None:
+    """From the request of a counter's element to the element, on one connection."""
+    with started(home, {"check_publishers": True}) as gateway:
+        host, _, port = gateway.address("rs").rpartition(":")
+        alone, beside = asyncio.run(_counted(host, int(port), seconds))
+    for name, waits in (("alone", alone), ("beside 1 MB", beside)):
+        report.add(f"fair: counter {name}, p50", median(waits) * 1e3, "ms")
+        report.add(f"fair: counter {name}, p99", _p99(waits) * 1e3, "ms")
+    ratio = _p99(beside) / _p99(alone)
+    report.claims.append(
+        Claim("fair: counter's p99 beside 1 MB ÷ alone", ratio, "x", 3)
+    )
+
+
+async def _counted(
+    host: str, port: int, seconds: float
+) -> tuple[list[float], list[float]]:
+    """How long each element took: without and with large ones beside it."""
+    async with rsio_connect(host, port) as peer:
+        counter = peer.subscribe("check/endless", window=1)
+        alone = await _waits(counter, seconds)
+        large = peer.subscribe("check/large?n=100000&octets=1000000", window=1)
+        reading = asyncio.ensure_future(_read(large))
+        beside = await _waits(counter, seconds)
+        reading.cancel()
+        return alone, beside
+
+
+async def _waits(counter: Subscription, seconds: float) -> list[float]:
+    found: list[float] = []
+    until = time.perf_counter() + seconds
+    while (begin := time.perf_counter()) < until:
+        await anext(counter)
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+async def _read(large: Subscription) -> None:
+    async for _ in large:
+        await asyncio.sleep(_LARGE_SECONDS)
+
+
+def _p99(waits: list[float]) -> float:
+    return sorted(waits)[len(waits) * 99 // 100]
+
+
 def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--case", default=",".join(CASES))
@@ -266,6 +319,8 @@ def bench() -> int:
                 rivals(report, rates.get("wide"), options.seconds)
             elif case == "crowd":
                 crowd(home / case, options.connections, report)
+            elif case == "fair":
+                fair(home / case, report, options.seconds)
             else:
                 tap(home / case, report, options.seconds)
     report.add("load average", os.getloadavg()[0])

@@ -166,8 +166,9 @@ class Sending(ABC):
             self.stop()
 
     def _broken(self, why: Failure) -> None:
-        text = printable(why.getErrorMessage())
-        print(f"gateway send: {text}", file=sys.stderr)
+        if not self._failed:  # whatever else was being sent fails for the same reason
+            text = printable(why.getErrorMessage())
+            print(f"gateway send: {text}", file=sys.stderr)
         self._failed = True
         self.stop()
 

@@ -74,6 +74,21 @@ def test_one_token_for_all(listen: Listen, send: Run) -> None:
     assert len(gate.ids) == len(set(gate.ids)) == 300
 
 
+def test_another_has_the_name(serve: Callable[..., str], send: Run) -> None:
+    """It stops, and says so once."""
+
+    def fence(peer: socket.socket) -> None:
+        peer.sendall(b"\x02\0\x03\x02\x04\x07")  # hello, with 2, 4 and 7
+        said = b""
+        while b"\x48\x06events" not in said:
+            said += peer.recv(1000) or b"\x48\x06events"
+        peer.sendall(b"\x03\x11E412 another one!")
+
+    run = send("rsio", serve(fence), "--generate", "5000", "--name", "n")
+    assert run.returncode == 1
+    assert run.stderr.count("gateway send: E412 another one!") == 1
+
+
 def test_trouble_is_no_trick_on_a_terminal(
     serve: Callable[..., str], send: Run
 ) -> None:
