@@ -15,19 +15,27 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, listener
+from gateway.protocols.pomelo import wire
 
 
 class Login(BaseHTTPRequestHandler):
-    """Admits alice, and nobody else."""
+    """Admits alice, and nobody else; sells whatever is asked for."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/shop":
+            bodies = [one["body"] for one in asked["requests"]]
+            self._say(200, {"answers": [{"bought": body} for body in bodies]})
+            return
         fine = asked["handshake"]["user"].get("token") == "alice's"
         said = {"uid": "alice"} if fine else {"msg": "who are you?"}
+        self._say(200 if fine else 403, said)
+
+    def _say(self, code: int, said: Any) -> None:
         body = json.dumps(said).encode()
-        self.send_response(200 if fine else 403)
+        self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -80,16 +88,38 @@ def hear(address: tuple[str, int], token: str) -> dict[str, Any]:
         return found
 
 
+def buy(address: tuple[str, int], count: int) -> list[Any]:
+    """What the answers to so many requests are, in the order of their ids."""
+    said = wire.package(wire.HANDSHAKE, b'{"sys":{}}') + wire.package(wire.ACK)
+    for number in range(1, count + 1):
+        said += wire.request(number, "shop.buy", b"%d" % number)
+    packages = wire.Packages(wire.MOST_BYTES, wire.MOST_BYTES)
+    found: dict[int, Any] = {}
+    with socket.create_connection(address, 60) as client:
+        client.sendall(said)
+        while len(found) < count:
+            packages.feed(client.recv(1 << 16))
+            while (package := packages.next()) is not None:
+                if package.kind == wire.DATA:
+                    answer = wire.message(package.body)
+                    found[answer.id] = json.loads(answer.body)
+    return [found[number] for number in sorted(found)]
+
+
 def test_services_decide(
     start: Callable[..., Daemon], services: dict[str, str]
 ) -> None:
-    """Alice is let in again and again, others are told why not, one is away."""
-    daemon = start(
-        listeners=[
-            listener(name, "pomelo", options={"authenticate": url})
-            for name, url in services.items()
-        ]
-    )
+    """Alice is let in again and again, others are told why not, one is away; another
+    answers requests.
+    """
+    backend = services["tcp"].replace("/game", "/shop")
+    backends = [{"routes": ["shop.buy"], "url": backend}]
+    shop = listener("shop", "pomelo", options={"backends": backends, "heartbeat": "0s"})
+    doors = [
+        listener(name, "pomelo", options={"authenticate": url})
+        for name, url in services.items()
+    ]
+    daemon = start(listeners=[*doors, shop])
     for name in ("tcp", "unix"):
         address = daemon.address(name)
         for _ in range(3):
@@ -97,7 +127,9 @@ def test_services_decide(
         assert hear(address, "bob's") == {"code": 500, "msg": "who are you?"}
     told = {"code": 500, "msg": "authentication is not available"}
     assert hear(daemon.address("away"), "alice's") == told
+    assert buy(daemon.address("shop"), 3) == [{"bought": n} for n in range(1, 4)]
     status = daemon.status()["pushes"]
+    assert status["backend_answers"]["answered"] == 3
     counted = {"admitted": 6, "denied": 2, "failed": 1}
     assert (status["authentications"], status["authenticating"]) == (counted, 0)
     assert "nothing.sock does not answer" in daemon.log

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
 
 from gateway.testing import FakeConnection, ManualJournal
 
-__all__ = ["OneConnection"]
+__all__ = ["FakeAgent", "OneConnection"]
 
 
 class OneConnection:
@@ -44,3 +48,46 @@ class OneConnection:
     def sent(self) -> bytes:
         """What the first connection was sent."""
         return self.connection.sent
+
+
+class FakeAgent:
+    """In place of Twisted's: answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._open: list[Deferred[Any]] = []
+        self.cancelled = 0
+
+    def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Any:
+        assert method == b"POST"
+        body.startProducing(self)
+        done: Deferred[Any] = Deferred(self._cancel)
+        self._open.append(done)
+        return done
+
+    def _cancel(self, done: Deferred[Any]) -> None:
+        self.cancelled += 1
+        self._open.remove(done)
+
+    def write(self, data: bytes) -> None:
+        self.asked.append(json.loads(data))
+
+    def answer(self, code: int, body: object = b"") -> None:
+        """The oldest request that is open."""
+        said = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._open.pop(0).callback(_Response(code, said))
+
+    def fail(self, why: Exception) -> None:
+        self._open.pop(0).errback(why)
+
+
+class _Response:
+    """An answer whose body is there."""
+
+    def __init__(self, code: int, body: bytes) -> None:
+        self.code = code
+        self._body = body
+
+    def deliverBody(self, protocol: Any) -> None:
+        protocol.dataReceived(self._body)
+        protocol.connectionLost(Failure(ResponseDone()))

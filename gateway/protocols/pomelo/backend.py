@@ -3,7 +3,7 @@
     http://HOST:PORT/PATH   https://HOST/PATH   unix:/run/auth.sock:/PATH
 
 Connections are kept alive; redirects are not followed.  A request that gets no answer,
-because its connection ends, is sent once more: what is asked here may be asked twice.
+because its connection ends, may be sent once more, if what it asks may be asked twice.
 Twisted's own client does the rest (docs/adr/0012-backends.md).
 """
 
@@ -67,15 +67,21 @@ class Backend:
         *,
         seconds: float,
         requests: int,
+        repeat: bool = True,
+        answer_bytes: int = _ANSWER_BYTES,
         agent: Any = None,
     ) -> None:
         """A request takes *seconds* at most, waiting included; *requests* run at once.
 
+        With *repeat* one whose connection ends without an answer is sent once more.
+        An answer has *answer_bytes* at most.
         *agent* is one of Twisted's, if none is to be made.
         """
         self.url = url
         self._reactor = reactor
         self._seconds = seconds
+        self._repeat = repeat
+        self._answer_bytes = answer_bytes
         self._slots = DeferredSemaphore(requests)
         path, self._uri = _target(url)
         self._pool = HTTPConnectionPool(reactor)
@@ -111,6 +117,8 @@ class Backend:
         try:
             return await self._ask_once(body)
         except _LOST as why:
+            if not self._repeat:
+                raise
             if any(each.check(TimedOut) for each in getattr(why, "reasons", ())):
                 raise
         return await self._ask_once(body)
@@ -118,7 +126,7 @@ class Backend:
     async def _ask_once(self, body: bytes) -> Reply:
         headers = Headers({"Content-Type": ["application/json"]})
         response = await self._agent.request(b"POST", self._uri, headers, _Whole(body))
-        collector = _Collector()
+        collector = _Collector(self._answer_bytes)
         response.deliverBody(collector)
         return Reply(response.code, await collector.done)
 
@@ -168,7 +176,8 @@ class _Whole:
 class _Collector(Protocol):
     """The body of an answer, unless it is too long."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
         self._pieces: list[bytes] = []
         self._size = 0
@@ -176,10 +185,10 @@ class _Collector(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """See IProtocol."""
         self._size += len(data)
-        if self._size <= _ANSWER_BYTES:
+        if self._size <= self._most:
             self._pieces.append(data)
         elif not self.done.called:
-            self.done.errback(Unreachable(f"answers with more than {_ANSWER_BYTES} B"))
+            self.done.errback(Unreachable(f"answers with more than {self._most} B"))
             self._abort()
 
     def connectionLost(self, reason: Failure | None = None) -> None:

@@ -13,7 +13,7 @@ them.  Connections with the same profile and the same definitions share their `T
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -117,6 +117,8 @@ class KnownRoute:
     """Decodes the bodies of its requests and notifies; None if they are JSON."""
     answer: bool
     """Its responses are in protobuf."""
+    backed: bool = False
+    """A service of the game's answers its requests."""
 
 
 class _Cached(NamedTuple):
@@ -132,9 +134,14 @@ class Terms:
     """What a connection was sent in its handshake, and is encoded by from then on."""
 
     def __init__(
-        self, profile: Profile, definitions: Definitions, heartbeat: int
+        self,
+        profile: Profile,
+        definitions: Definitions,
+        heartbeat: int,
+        backed: Collection[str] = (),
     ) -> None:
         self.profile = profile
+        self._backed = backed
         self.heartbeat = heartbeat
         self._dictionary = definitions.dictionary if profile.dictionary else None
         self._protos = definitions.protos if profile.protos else None
@@ -159,16 +166,18 @@ class Terms:
     def _known(self) -> Iterator[tuple[Route, KnownRoute]]:
         requests = None if self._protos is None else self._protos.requests
         answers = self._answers if self.profile.encoded_responses else None
-        names = set(self._codes)
+        names = {*self._codes, *self._backed}
         for schema in (requests, answers):
             names.update(() if schema is None else schema.routes)
         for name in names:
             decodes = requests if requests is not None and name in requests else None
             answer = answers is not None and name in answers
-            if decodes is not None or answer:
-                yield name.encode(), KnownRoute(name, False, decodes, answer)
+            backed = name in self._backed
+            if decodes is not None or answer or backed:
+                yield name.encode(), KnownRoute(name, False, decodes, answer, backed)
             if name in self._codes:
-                yield self._codes[name], KnownRoute(name, True, decodes, answer)
+                code = self._codes[name]
+                yield code, KnownRoute(name, True, decodes, answer, backed)
 
     # The reply
 
@@ -218,6 +227,27 @@ class Terms:
         if body is None:
             body = self._ok[route] = self._answer(route, STORED)
         return body
+
+    def answered(self, number: int, route: str, body: bytes) -> bytes:
+        """The package of a response with this JSON.
+
+        Raises ValueError if it does not fit the route's definition, or is no JSON.
+        """
+        answers = self._answers if self.profile.encoded_responses else None
+        if answers is not None and route in answers:
+            encoded = answers.encode(route, msgspec.json.decode(body))
+        else:
+            encoded = wire.ascii_text(body)
+        return wire.response(number, encoded)
+
+    def late(self, number: int, route: str, value: Mapping[str, Any]) -> bytes:
+        """The package of a response that says that there is no answer."""
+        if self.profile.pitaya:
+            return self.failed(number, None, str(value.get("msg", "no answer")), 504)
+        answers = self._answers if self.profile.encoded_responses else None
+        if answers is not None and route in answers:
+            return wire.response(number, self._answer(route, value))
+        return wire.response(number, wire.ascii_json(value))
 
     def is_mute(self, route: str) -> bool:
         """Responses on this route, which has a definition, do not say "not stored"."""
@@ -296,6 +326,7 @@ class Handshaker:
     _user_bytes: int
     _profiles: Mapping[str, str]
     _clients: Mapping[str, str]
+    _backed: Collection[str] = ()
 
     def __attrs_post_init__(self) -> None:
         self._terms: dict[str, Terms] = {}
@@ -324,7 +355,7 @@ class Handshaker:
             raise denied from None
         terms = self._terms.get(profile.name)
         if terms is None:
-            terms = Terms(profile, self._definitions, self.heartbeat)
+            terms = Terms(profile, self._definitions, self.heartbeat, self._backed)
             self._terms[profile.name] = terms
         attributes = {"client": client, "client_version": version}
         attributes |= {"profile": profile.name}

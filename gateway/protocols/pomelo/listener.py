@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any, cast
 
 from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
@@ -12,12 +14,15 @@ from twisted.logger import Logger
 from gateway.interfaces import Connection, Journal
 from gateway.protocol import Settings
 from gateway.protocols.pomelo import routes, wire
+from gateway.protocols.pomelo.answering import Answering
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.handshake import Handshaker
 from gateway.protocols.pomelo.hook import Hook
+from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Rate as RateOptions
+from gateway.protocols.pomelo.questions import Client, Questions
 from gateway.protocols.pomelo.rates import Rate, UserBuckets
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.server import PomeloServer
@@ -26,6 +31,9 @@ from gateway.protocols.pomelo.sessions import SessionEvents
 from gateway.protocols.turn import Turn
 
 __all__ = ["Pomelo", "accept"]
+
+_ANSWERS_BYTES = 4 << 20
+"""Of a backend's answers to one post."""
 
 
 class Pomelo:
@@ -74,7 +82,21 @@ class Pomelo:
             user_bytes=options.user_bytes,
             profiles=options.profiles,
             clients=options.clients,
+            backed=frozenset(
+                route for backend in options.backends for route in backend.routes
+            ),
         )
+        nobody = cast(Client, None)
+        self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
+        self.services: dict[str, Answering] = {}
+        """What answers the requests of some routes, by route."""
+        self.late: dict[str, dict[str, Any]] = {}
+        """What they are answered if it does not."""
+        for backend in options.backends:
+            answering = _answering(backend, clock)
+            for route in backend.routes:
+                self.services[route] = answering
+                self.late[route] = backend.late
         self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
         self._servers: dict[PomeloServer, None] = {}
@@ -94,6 +116,12 @@ class Pomelo:
             self._due = self.clock.seconds() + self.tick_seconds
             self.clock.callLater(self.tick_seconds, self._tick)
         return server
+
+    def questions(self, client: Client, tell: Callable[[bytes], None]) -> Questions:
+        """Where the requests of a connection go that services answer."""
+        if not self.services:
+            return self._no_questions
+        return Questions(client, self.journal, self.services, self.late, tell)
 
     @property
     def age(self) -> float:
@@ -139,6 +167,25 @@ class Pomelo:
             self._due += self.tick_seconds
             pause = max(self._due - self.clock.seconds(), self.tick_seconds / 2)
             self.clock.callLater(pause, self._tick)
+
+
+def _answering(options: BackendOptions, clock: IReactorTime) -> Answering:
+    backend = Backend(
+        options.url,
+        clock,
+        seconds=options.timeout,
+        requests=options.requests,
+        repeat=options.repeat,
+        answer_bytes=_ANSWERS_BYTES,
+    )
+    return Answering(
+        backend,
+        clock,
+        seconds=options.timeout,
+        requests=options.requests,
+        batch=options.batch,
+        waiting=options.waiting,
+    )
 
 
 def _rate(rate: RateOptions, burst: float, key: str) -> Rate | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -20,7 +20,7 @@ from gateway.config.problems import Place
 from gateway.config.section import Section
 from gateway.config.units import Size, Time
 
-__all__ = ["Jwt", "Options", "Outbox"]
+__all__ = ["Backend", "Jwt", "Options", "Outbox", "Rate", "Rates"]
 
 KiB = 2**10
 MiB = 2**20
@@ -90,6 +90,32 @@ class Outbox(Section):
     )
     remember_files: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         default=100_000, description="Names to remember; the oldest is forgotten first"
+    )
+
+
+class Backend(Section):
+    """A service of the game's that answers the requests of some routes."""
+
+    routes: list[Text] = Field(min_length=1, description="Whose requests it answers")
+    url: Service = Field(description="Where they are posted to")
+    timeout: Annotated[float, Time("10ms", "5m")] = Field(
+        default=5.0, description="For an answer, from when the request is stored (time)"
+    )
+    requests: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=16, description="Posts that run at once"
+    )
+    batch: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=64, description="Requests in one post"
+    )
+    waiting: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1000, description="Requests that may wait; others are answered late"
+    )
+    repeat: Switch = Field(
+        default=False, description="Post again if a connection ends without an answer"
+    )
+    late: dict[str, Any] = Field(
+        default={"code": 504, "msg": "no answer"},
+        description="The answer when there is none in time",
     )
 
 
@@ -177,6 +203,9 @@ class Options(Section):
         default=1000,
         description="Packages of one client that are no messages, in one heartbeat",
     )
+    backends: list[Backend] = Field(
+        default=[], description="Services that answer requests; others are answered 200"
+    )
     rates: Rates = Field(
         default=Rates(),
         description="How much clients may send; what is over is refused",
@@ -195,3 +224,10 @@ class Options(Section):
         """Clients read heartbeat as a whole number of seconds."""
         if self.heartbeat != int(self.heartbeat):
             yield ("heartbeat",), f"must be whole seconds, not {self.heartbeat:g}s"
+        seen: set[str] = set()
+        for number, backend in enumerate(self.backends):
+            for at, route in enumerate(backend.routes):
+                if route in seen:
+                    place: Place = ("backends", number, "routes", at)
+                    yield place, f"{route!r} has a backend already"
+                seen.add(route)

@@ -24,7 +24,12 @@ from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
 from gateway.protocols.pomelo.rates import Bucket, Verdict, judge
-from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Ready, Session
+from gateway.protocols.pomelo.session import (
+    HEARTBEAT,
+    Opened,
+    Ready,
+    Session,
+)
 from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN
 
@@ -51,7 +56,7 @@ class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
     __slots__ = ("_admitted", "_asking", "_bucket", "_closed", "_connection", "_ending", "_giving_up",
-                 "_left", "_limited", "_listener", "_pending", "_reason", "_refusal", "_session",
+                 "_left", "_limited", "_listener", "_pending", "_questions", "_reason", "_refusal", "_session",
                  "_unacknowledged", "_valve", "number", "since")  # fmt: skip
 
     _log = Logger()
@@ -73,6 +78,8 @@ class PomeloServer:
         self._limited = self._bucket is not None or listener.users is not None
         self._pending: dict[Ready, tuple[Batch, int]] = {}
         """Batches that are not durable yet, and what they count."""
+        self._questions = listener.questions(self, self._reply)
+        """Requests that a service is to answer."""
         self._giving_up: IDelayedCall | None = None
         self._unacknowledged = 0
         self._valve = Valve(
@@ -117,8 +124,8 @@ class PomeloServer:
 
     @property
     def unacknowledged_bytes(self) -> int:
-        """Bytes of messages that wait to become durable."""
-        return self._unacknowledged
+        """Bytes of messages that wait to become durable, or to be answered."""
+        return self._unacknowledged + self._questions.bytes
 
     # What the network tells
 
@@ -163,7 +170,7 @@ class PomeloServer:
     def drain(self) -> None:
         """See `interfaces.Server`."""
         self.kick("shutdown")
-        if self._pending and self._giving_up is None:
+        if (self._pending or self._questions) and self._giving_up is None:
             clock = self._listener.clock
             self._giving_up = clock.callLater(_GIVE_UP_SECONDS, self._give_up_storing)
 
@@ -317,6 +324,10 @@ class PomeloServer:
         ready.pieces.clear()
         held = len(body) + ready.count * _MESSAGE_BYTES
         held += len(ready.ids) * _ANSWER_BYTES
+        held += (asked := ready.asked_bytes)
+        if asked and not listener.journal.reserve(asked):
+            listener.journal.reserve(-asked)
+            ready.drop_asked()
         self._unacknowledged += held
         if not self._pending:
             self._connection.busy(True)
@@ -336,7 +347,15 @@ class PomeloServer:
         self._connection.count(events=ready.count)
         if self._closed:
             return
+        if ready.asked is not None:
+            self._questions.put(stored, ready.ids, ready.asked)
         self._answer(self._session.answers(ready), ready)
+
+    def _reply(self, package: bytes) -> None:
+        """A service has answered a request, or its time is over."""
+        self._write(package)
+        self._settled()
+        self._regulate()
 
     def _lost(self, failure: Failure, ready: Ready) -> None:
         if not self._closed:
@@ -345,6 +364,7 @@ class PomeloServer:
     def _give_up_storing(self) -> None:
         """The daemon stops while the journal takes nothing: say what is not stored."""
         self._giving_up = None
+        self._questions.give_up()
         journal = self._listener.journal
         if not journal.full:
             return
@@ -361,16 +381,20 @@ class PomeloServer:
         self._answer(self._session.failures(ready, "not stored"), ready)
 
     def _answer(self, responses: list[bytes], ready: Ready) -> None:
-        connection = self._connection
         if responses:
             self._write_each(responses)
         _, held = self._pending.pop(ready)
         self._unacknowledged -= held
-        if not self._pending:
-            connection.busy(False)
+        self._listener.journal.reserve(-ready.asked_bytes)
+        self._settled()
+        self._regulate()
+
+    def _settled(self) -> None:
+        """Something was answered: perhaps it was the last."""
+        if not (self._pending or self._questions):
+            self._connection.busy(False)
             if self._ending:
                 self._hang_up()
-        self._regulate()
 
     def _write_each(self, packages: list[bytes]) -> None:
         # WebSocket clients read only the first package of a message.
@@ -389,7 +413,8 @@ class PomeloServer:
             return
         # While somebody is asked who the client is, it is not read.
         waits = self._listener.unacknowledged_bytes if self._session.waits else 0
-        self._valve.regulate(max(self._unacknowledged, waits))
+        waits = max(waits, self.unacknowledged_bytes)
+        self._valve.regulate(waits)
         if self._session.more and not (self._valve.paused or self._ending):
             self._connection.again()
 
@@ -406,7 +431,7 @@ class PomeloServer:
     def _end(self) -> None:
         """Take no more; hang up once all requests are answered."""
         self._stop()
-        if not self._pending:
+        if not (self._pending or self._questions):
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -438,10 +463,16 @@ class PomeloServer:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
-        if self._pending:
-            self._pending = {}
-            self._unacknowledged = 0
+        if self._pending or self._questions:
+            self._drop_what_waits()
             self._connection.busy(False)
+
+    def _drop_what_waits(self) -> None:
+        self._questions.forget()
+        for ready in self._pending:
+            self._listener.journal.reserve(-ready.asked_bytes)
+        self._pending = {}
+        self._unacknowledged = 0
 
     @property
     def _why(self) -> str:

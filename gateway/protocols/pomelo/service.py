@@ -15,6 +15,7 @@ from gateway.protocol import (
     Unusable,
 )
 from gateway.protocols.pomelo.admin import kick_page, sessions_page
+from gateway.protocols.pomelo.answering import OUTCOMES as ANSWERS
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.hook import OUTCOMES
 from gateway.protocols.pomelo.listener import Pomelo
@@ -105,6 +106,8 @@ class PomeloService(Service):
                 server.sessions.flush()
             if server.hook is not None:
                 server.hook.close()
+            for service in set(server.services.values()):
+                service.close()
 
     def gets(self) -> Mapping[str, Get]:
         """Who is connected."""
@@ -124,6 +127,7 @@ class PomeloService(Service):
         expired = sum(one.expired for one in self._outboxes)
         outcomes = self.registry.outcomes
         hooks = [one.hook for one in self._servers.values() if one.hook is not None]
+        services = {s for one in self._servers.values() for s in one.services.values()}
         asked = {name: sum(one.outcomes[name] for one in hooks) for name in OUTCOMES}
         files = {
             "pushed": sum(one.files for one in self._outboxes),
@@ -170,6 +174,27 @@ class PomeloService(Service):
                     "gateway_pomelo_kicks_over_rate_total",
                     label="listener",
                     counter=True,
+                ),
+                Statistic(
+                    "backend_answers",
+                    "Requests that backends were to answer.",
+                    {name: sum(s.outcomes[name] for s in services) for name in ANSWERS},
+                    "gateway_pomelo_backend_answers_total",
+                    label="outcome",
+                    counter=True,
+                ),
+                Statistic(
+                    "backend_seconds",
+                    "What the answers of backends took, all together.",
+                    sum(one.seconds for one in services),
+                    "gateway_pomelo_backend_seconds_total",
+                    counter=True,
+                ),
+                Statistic(
+                    "backend_waiting",
+                    "Requests that backends have not answered yet.",
+                    sum(one.waiting for one in services),
+                    "gateway_pomelo_backend_waiting",
                 ),
                 Statistic(
                     "pushes",

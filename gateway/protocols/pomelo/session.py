@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,7 +34,7 @@ from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.wire import Messages, Package, Route
 from gateway.protocols.turn import EVENT, FRAME, REPLY, Turn, inflating
 
-__all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Ready", "Session"]
+__all__ = ["HEARTBEAT", "TICKS", "Asked", "Left", "Opened", "Ready", "Session"]
 
 TICKS = 4
 """To one heartbeat interval."""
@@ -58,6 +59,8 @@ _DEFLATED_STEP = 1 << 14
 _INFLATE_STEP = 1 << 16
 _SMALL = 4096
 """A batch up to this size is not worth compressing."""
+_MOST_KEPT = 1 << 16
+"""Of a compressed body's JSON for a service, or `_MOST_GROWTH` times what came."""
 _MOST_GROWTH = 16
 """How much longer than a compressed body its JSON may be."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -72,10 +75,21 @@ class Left:
     """The client sent a kick: it is about to leave."""
 
 
+class Asked(NamedTuple):
+    """A request that is put to a service of the game's."""
+
+    route: str
+    body: bytes | None
+    """Its payload; None if it inflates to too much to be kept."""
+    row: int
+    """Its place in the batch."""
+
+
 class Ready:
     """Messages that arrived at once: store `body()`, then answer the requests."""
 
     __slots__ = (
+        "asked",
         "codes",
         "count",
         "encoded",
@@ -92,6 +106,8 @@ class Ready:
         self.payload_bytes = 0
         self.ids: list[int] = []
         """Of the requests among them."""
+        self.asked: dict[int, Asked] | None = None
+        """By their positions in `ids`: requests that a service of the game's answers."""
         self.encoded: dict[int, str] | None = None
         """Positions in `ids` of requests that are answered in protobuf, and routes."""
         self.pieces: list[bytes] = []
@@ -113,6 +129,24 @@ class Ready:
         if self.encoded is None:
             self.encoded = {}
         self.encoded[len(self.ids)] = known.name
+
+    def ask(self, known: KnownRoute, body: bytes | None, row: int) -> None:
+        """The next request, whose event is in this *row*, is put to a service."""
+        if self.asked is None:
+            self.asked = {}
+        self.asked[len(self.ids)] = Asked(known.name, body, row)
+
+    @property
+    def asked_bytes(self) -> int:
+        """What is kept for services, beside the batch."""
+        if self.asked is None:
+            return 0
+        return sum(len(one.body) for one in self.asked.values() if one.body is not None)
+
+    def drop_asked(self) -> None:
+        """There is no room to keep it."""
+        if self.asked is not None:
+            self.asked = {at: one._replace(body=None) for at, one in self.asked.items()}
 
     def flaw(self, row: int, flaw: int) -> None:
         """The event of this row has this flaw (`events.UNDECODABLE_…`)."""
@@ -140,7 +174,8 @@ class Ready:
 class _Inflation:
     """A message whose body is being inflated, a bit in each turn."""
 
-    __slots__ = ("at", "body", "inflater", "kept", "known", "rest", "run", "size")
+    __slots__ = ("at", "body", "inflater", "kept", "known", "most_kept", "rest", "run",
+                 "size")  # fmt: skip
 
     def __init__(self, run: Messages, known: KnownRoute | None, body: bytes) -> None:
         self.run = run
@@ -153,8 +188,11 @@ class _Inflation:
         """Bytes that it has inflated to so far."""
         self.kept: list[bytes] | None = None
         """Those bytes, if they are to be decoded."""
-        if known is not None and known.request is not None:
+        self.most_kept: float = math.inf
+        if known is not None and (known.request is not None or known.backed):
             self.kept = []
+            if known.request is None:
+                self.most_kept = max(_MOST_KEPT, _MOST_GROWTH * len(body))
 
     def step(self) -> float:
         """Inflate some more; returns what it cost.  Raises zlib.error."""
@@ -167,6 +205,8 @@ class _Inflation:
         self.size += len(out)
         if self.kept is not None:
             self.kept.append(out)
+            if self.size > self.most_kept:
+                self.kept = None
         return _ZLIB * inflating(given - len(self.rest), len(out))
 
     @property
@@ -359,8 +399,13 @@ class Session:
                     )
                     size += len(body) - (stop - at)
                     keep = stop
-                elif known.coded:
-                    ready.name(route, known)
+                    if number and known.backed:
+                        ready.ask(known, body, count)
+                else:
+                    if known.coded:
+                        ready.name(route, known)
+                    if number and known.backed:
+                        ready.ask(known, buffer[at:stop], count)
                 if number:
                     if known is not None and known.answer:
                         ready.encode(known)
@@ -393,7 +438,15 @@ class Session:
             assert known is not None
             turn.charge(len(body) * _PROTOBUF_COST)
             body = self._json(ready, ready.count, request, known.name, body)
+        self._ask(ready, run, known, body)
         self._add(ready, run, known, body, None, turn)
+
+    def _ask(
+        self, ready: Ready, run: Messages, known: KnownRoute | None, body: bytes | None
+    ) -> None:
+        """Put it to a service if its route says so, and it is a request."""
+        if known is not None and known.backed and run.found[0][0]:
+            ready.ask(known, body, ready.count)
 
     def _inflate(self, ready: Ready, turn: Turn, zipped: _Inflation) -> None:
         """Go on with a compressed body, until it is over or the turn is."""
@@ -423,6 +476,7 @@ class Session:
         run, known = zipped.run, zipped.known
         if not whole:
             ready.flaw(ready.count, events.UNDECODABLE_ZLIB)
+            self._ask(ready, run, known, zipped.body)
             self._add(ready, run, known, zipped.body, None, turn)
             return
         if known is not None and known.request is not None:
@@ -431,9 +485,13 @@ class Session:
             most = _MOST_GROWTH * len(run.buffer)
             flaws = len(ready.flawed or ())
             body = self._json(ready, ready.count, known.request, known.name, body, most)
+            self._ask(ready, run, known, body)
             if len(ready.flawed or ()) == flaws:
                 self._add(ready, run, known, body, None, turn)
                 return
+        else:
+            kept = zipped.kept
+            self._ask(ready, run, known, None if kept is None else b"".join(kept))
         self._add(ready, run, known, run.buffer, zipped.size, turn)
 
     def _add(
@@ -489,8 +547,13 @@ class Session:
     # Responses
 
     def answers(self, ready: Ready) -> list[bytes]:
-        """The responses to a stored batch's requests, one package each."""
+        """The responses to a stored batch's requests, one package each.
+
+        Those that a service answers have none yet.
+        """
         ids, encoded = ready.ids, ready.encoded
+        if ready.asked is not None:
+            return self._other_answers(ready, ready.asked)
         if encoded is None:
             known = _RESPONSES
             return [known[n] if n < 0x80 else wire.response(n, OK) for n in ids]
@@ -498,6 +561,14 @@ class Session:
         return [
             wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
             for at, n in enumerate(ids)
+        ]
+
+    def _other_answers(self, ready: Ready, asked: Container[int]) -> list[bytes]:
+        encoded, terms = ready.encoded or {}, self.terms
+        return [
+            wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
+            for at, n in enumerate(ready.ids)
+            if at not in asked
         ]
 
     def failures(self, ready: Ready, why: str, code: int = 500) -> list[bytes]:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
-from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone, ResponseNeverReceived
+from twisted.web.client import ResponseNeverReceived
 
+from doubles import FakeAgent
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.hook import Hook
@@ -21,55 +20,12 @@ URL = "http://login.test/game"
 ASK = wire.request(1, "a", b"{}")
 
 
-class Agent:
-    """In place of Twisted's: answers when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self._open: list[Deferred[Any]] = []
-        self.cancelled = 0
-
-    def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Any:
-        assert (method, uri) == (b"POST", URL.encode())
-        body.startProducing(self)
-        done: Deferred[Any] = Deferred(self._cancel)
-        self._open.append(done)
-        return done
-
-    def _cancel(self, done: Deferred[Any]) -> None:
-        self.cancelled += 1
-        self._open.remove(done)
-
-    def write(self, data: bytes) -> None:
-        self.asked.append(json.loads(data))
-
-    def answer(self, code: int, body: object = b"") -> None:
-        """The oldest request that is open."""
-        said = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self._open.pop(0).callback(Response(code, said))
-
-    def fail(self, why: Exception) -> None:
-        self._open.pop(0).errback(why)
-
-
-class Response:
-    """An answer whose body is there."""
-
-    def __init__(self, code: int, body: bytes) -> None:
-        self.code = code
-        self._body = body
-
-    def deliverBody(self, protocol: Any) -> None:
-        protocol.dataReceived(self._body)
-        protocol.connectionLost(Failure(ResponseDone()))
-
-
 class Login:
     """A listener with the hook, and its service."""
 
     def __init__(self, make_reader: Callable[..., Any], requests: int = 32) -> None:
         self.reader = make_reader(authenticate=URL, session_events=True, heartbeat=0)
-        self.agent = Agent()
+        self.agent = FakeAgent()
         clock = self.reader.clock
         backend = Backend(URL, clock, seconds=5, requests=requests, agent=self.agent)
         self.hook = self.reader.listener.hook = Hook(backend)
@@ -236,7 +192,7 @@ def test_a_session_that_expires(login: Login, pomelo: Any) -> None:
 def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> None:
     """Who does not know it is not asked about."""
     reader = make_reader(authenticate=URL, token="t0k")
-    agent = Agent()
+    agent = FakeAgent()
     backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
     reader.listener.hook = Hook(backend)
     connection, _ = reader.connect()
@@ -247,7 +203,7 @@ def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> No
 
 def test_unreachable_says_why() -> None:
     """For the log."""
-    agent, clock = Agent(), Clock()
+    agent, clock = FakeAgent(), Clock()
     backend = Backend(URL, clock, seconds=5, requests=1, agent=agent)
     why: list[str] = []
     backend.post({}).addErrback(lambda f: why.append(str(f.trap(Unreachable)) + str(f)))

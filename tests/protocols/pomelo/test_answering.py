@@ -1,0 +1,353 @@
+"""Answers from a game's own service: put to it once durable, each request answered once."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionRefusedError as Refused
+from twisted.web.client import ResponseNeverReceived
+
+from doubles import FakeAgent
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.options import Backend as BackendOptions
+
+Make = Callable[..., Any]
+OK = b'{"code":200}'
+LATE = b'{"code":504,"msg":"no answer"}'
+
+
+class Shop:
+    """A listener whose route `shop.buy` is answered by a service, and `a` is not."""
+
+    def __init__(self, make_reader: Make, more: Any = None, **changes: Any) -> None:
+        options = {"routes": ["shop.buy"], "url": "http://shop.test/"} | changes
+        backend = BackendOptions.model_validate(options)
+        settings = {"backends": [backend], "heartbeat": 0} | (more or {})
+        self.reader = make_reader(**settings)
+        self.answering = self.reader.listener.services["shop.buy"]
+        self.agent = self.answering._backend._agent = FakeAgent()
+        self.reader.greet(user={"uid": "alice"})
+        self.journal, self.clock = self.reader.journal, self.reader.clock
+
+    def buy(self, number: int, body: bytes = b'{"item":1}') -> None:
+        """A request is stored."""
+        self.reader.deliver(wire.request(number, "shop.buy", body))
+        self.journal.store_all()
+
+    def turn(self) -> None:
+        """What is due at once."""
+        self.clock.advance(0)
+
+    def answer(self, *answers: Any, code: int = 200) -> None:
+        """The service answers its oldest post."""
+        self.agent.answer(code, {"answers": answers})
+
+    def sent(self) -> bytes:
+        """Since the last look."""
+        found: bytes = self.reader.sent
+        self.reader.connection.clear()
+        return found
+
+
+@pytest.fixture
+def shop(make_reader: Make) -> Shop:
+    """With the defaults."""
+    return Shop(make_reader)
+
+
+def test_a_request_is_durable_before_the_service_sees_it(shop: Shop) -> None:
+    """Then it is put to it, with who asks and where it is stored; its answer goes out."""
+    shop.reader.deliver(
+        wire.notify("x", b"{}") + wire.request(7, "shop.buy", b'{"item": 1.50}')
+    )
+    shop.turn()
+    assert shop.agent.asked == []
+    shop.journal.store_all()
+    shop.turn()
+    [asked] = shop.agent.asked
+    assert asked == {
+        "requests": [
+            {
+                "route": "shop.buy",
+                "id": 7,
+                "session": shop.reader.connection.origin.session,
+                "uid": "alice",
+                "principal": None,
+                "lsn": 2,
+                "body": {"item": 1.5},
+            }
+        ]
+    }
+    assert shop.sent() == b""
+    assert shop.reader.connection.waiting
+    shop.answer({"price": 3, "name": "é"})
+    assert shop.sent() == wire.response(7, b'{"price": 3, "name": "\\u00e9"}')
+    assert not shop.reader.connection.waiting
+    assert shop.reader.server.unacknowledged_bytes == shop.journal.reserved == 0
+    assert shop.answering.outcomes["answered"] == 1
+
+
+def test_others_are_answered_as_ever(shop: Shop) -> None:
+    """In the same batch, at once; a notify on the route is only stored."""
+    shop.reader.deliver(
+        wire.request(1, "a", b"{}")
+        + wire.request(2, "shop.buy", b"{}")
+        + wire.request(3, "a", b"{}")
+        + wire.notify("shop.buy", b"{}")
+    )
+    shop.journal.store_all()
+    assert shop.sent() == wire.response(1, OK) + wire.response(3, OK)
+    shop.turn()
+    assert [one["id"] for one in shop.agent.asked[0]["requests"]] == [2]
+
+
+def test_what_waits_goes_together(make_reader: Make) -> None:
+    """A batch in a post, so many posts at once; answers may overtake each other."""
+    shop = Shop(make_reader, batch=3, requests=2)
+    for number in range(1, 9):
+        shop.buy(number)
+    for _ in range(3):
+        shop.turn()
+    asked = [[one["id"] for one in post["requests"]] for post in shop.agent.asked]
+    assert asked == [[1, 2, 3], [4, 5, 6]]
+    shop.answer(1, 2, 3)
+    shop.turn()
+    shop.answer(4, 5, 6)
+    shop.answer(7, 8)
+    found = b"".join(wire.response(n, b"%d" % n) for n in range(1, 9))
+    assert shop.sent() == found
+
+
+def test_time_is_over(shop: Shop) -> None:
+    """The client hears so, once; an answer that comes later goes nowhere."""
+    shop.buy(1)
+    shop.turn()
+    shop.clock.advance(3)
+    shop.buy(2)
+    shop.turn()
+    shop.clock.advance(2)
+    assert shop.sent() == wire.response(1, LATE)
+    shop.answer("fine")
+    assert shop.sent() == wire.response(2, b'"fine"')
+    assert shop.answering.outcomes == {
+        "answered": 1, "late": 1, "failed": 0, "refused": 0
+    }  # fmt: skip
+    assert shop.answering.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (500, b""),
+        (200, b"{"),
+        (200, b'{"answers":[]}'),
+        (200, b'{"answers":[1,2]}'),
+        (200, b'{"answers":{}}'),
+    ],
+)
+def test_an_answer_of_no_use(shop: Shop, code: int, said: bytes) -> None:
+    """… is none."""
+    shop.buy(1)
+    shop.turn()
+    shop.agent.answer(code, said)
+    assert shop.sent() == wire.response(1, LATE)
+    assert shop.answering.outcomes["failed"] == 1
+
+
+def test_a_service_that_is_away(shop: Shop) -> None:
+    """Requests are stored, and answered as the configuration says."""
+    shop.buy(1)
+    shop.turn()
+    shop.agent.fail(Refused())
+    assert shop.sent() == wire.response(1, LATE)
+    assert len(shop.journal.stored) == 1
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_what_may_be_asked_twice(make_reader: Make, repeat: bool) -> None:
+    """Only if the configuration says so is it."""
+    shop = Shop(make_reader, repeat=repeat)
+    shop.buy(1)
+    shop.turn()
+    shop.agent.fail(ResponseNeverReceived([]))
+    assert len(shop.agent.asked) == (2 if repeat else 1)
+    assert shop.sent() == (b"" if repeat else wire.response(1, LATE))
+
+
+def test_too_many_wait(make_reader: Make) -> None:
+    """A service that is slow holds back its own route, and nothing else."""
+    shop = Shop(make_reader, waiting=2, late={"code": 503})
+    for number in (1, 2, 3):
+        shop.buy(number)
+    shop.reader.deliver(wire.request(9, "a", b"{}"))
+    shop.journal.store_all()
+    assert shop.sent() == wire.response(3, b'{"code":503}') + wire.response(9, OK)
+    assert shop.answering.outcomes["refused"] == 1
+
+
+def test_a_client_that_leaves(shop: Shop) -> None:
+    """Nothing is kept for it; others are answered."""
+    shop.buy(1)
+    shop.turn()
+    shop.buy(2)
+    shop.reader.connection.lose()
+    assert shop.answering.waiting == 0
+    assert shop.journal.reserved == 0
+    shop.turn()
+    shop.answer("late")
+    assert shop.answering.outcomes["answered"] == 0
+    other, _ = shop.reader.connect()
+    other.deliver(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
+    other.clear()
+    other.deliver(wire.request(1, "shop.buy", b"{}"))
+    shop.journal.store_all()
+    shop.turn()
+    shop.answer("hello")
+    assert other.sent == wire.response(1, b'"hello"')
+
+
+def test_a_client_that_leaves_before_it_is_stored(shop: Shop) -> None:
+    """Its request is forgotten; the service never hears of it."""
+    shop.reader.deliver(wire.request(1, "shop.buy", b"{}"))
+    shop.reader.connection.lose()
+    shop.journal.store_all()
+    shop.turn()
+    assert shop.agent.asked == []
+    assert shop.journal.reserved == 0
+
+
+def test_a_request_that_can_not_be_stored(shop: Shop) -> None:
+    """It is answered 500, and not put to the service."""
+    shop.reader.deliver(wire.request(1, "shop.buy", b"{}"))
+    shop.journal.refuse()
+    shop.turn()
+    assert shop.sent() == wire.response(1, b'{"code":500,"msg":"not stored"}')
+    assert shop.agent.asked == []
+    assert shop.journal.reserved == 0
+
+
+def test_a_stop(make_reader: Make) -> None:
+    """What is asked is waited for, but not beyond the drain."""
+    shop = Shop(make_reader, timeout="5m")
+    shop.buy(1)
+    shop.buy(2)
+    shop.turn()
+    shop.reader.connection.drain()
+    assert not shop.reader.connection.closed
+    shop.clock.advance(6.9)
+    assert shop.sent() == b""
+    shop.clock.advance(0.2)
+    kick = wire.kick("shutdown")
+    assert shop.sent() == wire.response(1, LATE) + wire.response(2, LATE) + kick
+    assert shop.reader.connection.closed
+    shop.answering.close()
+    assert (
+        shop.clock.getDelayedCalls()
+        == [call for call in shop.clock.getDelayedCalls() if call.getTime() > 1e12]
+        or len(shop.clock.getDelayedCalls()) <= 2
+    )
+
+
+def test_a_kick_waits_for_answers(shop: Shop) -> None:
+    """They are sent first, as responses are."""
+    shop.buy(1)
+    shop.turn()
+    shop.reader.server.kick("go")
+    assert shop.sent() == b""
+    shop.answer("fine")
+    assert shop.sent() == wire.response(1, b'"fine"') + wire.kick("go")
+
+
+def test_a_body_that_is_no_json(shop: Shop) -> None:
+    """… goes to the service as base64."""
+    shop.buy(1, b"\xff{")
+    shop.turn()
+    [asked] = shop.agent.asked[0]["requests"]
+    assert (asked["body"], asked["base64"]) == (None, "/3s=")
+
+
+def test_compressed_bodies(shop: Shop) -> None:
+    """They are inflated for the service; one that inflates to very much is not put to it."""
+
+    def zipped(number: int, body: bytes) -> bytes:
+        package = wire.request(number, "shop.buy", zlib.compress(body))
+        return package[:4] + bytes((package[4] | 0x10,)) + package[5:]
+
+    shop.reader.deliver(zipped(1, b'{"n":1}'))
+    shop.reader.deliver(zipped(2, b'"' + b"x" * 65_530 + b'"'))
+    shop.reader.deliver(zipped(3, b'"' + b"x" * 65_534 + b'"')[:-1] + b"?")
+    shop.journal.store_all()
+    shop.turn()
+    [one, two, _] = shop.agent.asked[0]["requests"]
+    assert one["body"] == {"n": 1}
+    assert len(two["body"]) == 65_530
+
+
+def test_one_that_inflates_to_very_much(make_reader: Make) -> None:
+    """It is stored, and answered as if there was no answer."""
+    shop = Shop(make_reader, {"message_bytes": 1 << 20})
+    body = zlib.compress(b'"' + b"x" * 500_000 + b'"')
+    package = wire.request(1, "shop.buy", body)
+    shop.reader.deliver(package[:4] + bytes((package[4] | 0x10,)) + package[5:])
+    shop.journal.store_all()
+    assert shop.sent() == wire.response(1, LATE)
+    assert len(shop.journal.stored) == 1
+
+
+def test_no_room_to_keep_it(shop: Shop) -> None:
+    """With all memory taken it is stored, and not put to the service."""
+    shop.journal.reservable = 3
+    shop.buy(1)
+    assert shop.sent() == wire.response(1, LATE)
+    assert shop.journal.reserved == 0
+
+
+def test_definitions_and_codes(make_reader: Make) -> None:
+    """A request by code, in protobuf, is JSON for the service; so is its answer."""
+    more = {
+        "routes": ["shop.buy"],
+        "client_protos": {"shop.buy": {"required uInt32 item": 1}},
+        "server_protos": {
+            "shop.buy": {"required uInt32 code": 1, "optional uInt32 price": 2}
+        },
+    }
+    shop = Shop(make_reader, more)
+    shop.reader.deliver(wire.request(1, 1, bytes.fromhex("0807")))
+    shop.reader.deliver(wire.request(2, "shop.buy", bytes.fromhex("0808")))
+    shop.journal.store_all()
+    shop.turn()
+    asked = shop.agent.asked[0]["requests"]
+    assert [one["body"] for one in asked] == [{"item": 7}, {"item": 8}]
+    assert [one["route"] for one in asked] == ["shop.buy"] * 2
+    shop.answer({"code": 200, "price": 3}, {"price": "much"})
+    encoded = shop.reader.server.terms.answered(
+        1, "shop.buy", b'{"code":200,"price":3}'
+    )
+    assert encoded == wire.response(1, bytes.fromhex("08c8011003"))
+    late = shop.reader.server.terms.late(2, "shop.buy", {"code": 504})
+    assert shop.sent() == encoded + late
+
+
+def test_pitaya(make_reader: Make, pomelo: Any) -> None:
+    """Its clients are told by its own code that there is no answer."""
+    shop = Shop(make_reader)
+    connection, _ = shop.reader.connect()
+    connection.deliver(pomelo.hello({"platform": "mac", "libVersion": "1"}))
+    connection.clear()
+    connection.deliver(wire.request(1, "shop.buy", b"{}"))
+    shop.journal.store_all()
+    shop.clock.advance(5)
+    assert b'{"code":"PIT-504","msg":"no answer"}' in connection.sent
+
+
+def test_two_listeners_of_memory(make_reader: Make) -> None:
+    """Without backends a connection keeps nothing for them."""
+    reader = make_reader()
+    _, one = reader.connect()
+    _, other = reader.connect()
+    assert one._questions is other._questions
+    assert json.dumps(len(one._questions)) == "0"
