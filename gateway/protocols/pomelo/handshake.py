@@ -41,6 +41,9 @@ __all__ = [
 OK = wire.ascii_json(STORED)
 
 _MOST_NAME = 64
+_NEVER_SECONDS = 3600
+"""The heartbeat that pitaya's clients are told if there is none: its Go client panics
+without one."""
 _MOST_DEPTH = 4
 
 
@@ -202,6 +205,7 @@ class Terms:
         if self.heartbeat:
             sys["heartbeat"] = self.heartbeat
         if self.profile.pitaya:
+            sys.setdefault("heartbeat", _NEVER_SECONDS)
             sys["serializer"] = "json"
             return sys
         if self._dictionary is not None:
@@ -353,10 +357,7 @@ class Handshaker:
             denied = refused(500, str(why), f"not admitted: {why}")
             denied.wrong_credentials = True
             raise denied from None
-        terms = self._terms.get(profile.name)
-        if terms is None:
-            terms = Terms(profile, self._definitions, self.heartbeat, self._backed)
-            self._terms[profile.name] = terms
+        terms = self._terms_of(profile)
         attributes = {"client": client, "client_version": version}
         attributes |= {"profile": profile.name}
         if admitted.uid is not None:
@@ -365,6 +366,17 @@ class Handshaker:
                 attributes["uid_unproven"] = "true"
         attributes |= _kept(user, self._user_bytes)
         return Handshake(terms.reply(sys), terms, attributes, admitted, said)
+
+    def judge(self, route: str, body: bytes) -> None:
+        """Raises ValueError if a push with this JSON could not be sent to a client."""
+        self._terms_of(PROFILES["pinus"]).push(route, body)
+
+    def _terms_of(self, profile: Profile) -> Terms:
+        terms = self._terms.get(profile.name)
+        if terms is None:
+            terms = Terms(profile, self._definitions, self.heartbeat, self._backed)
+            self._terms[profile.name] = terms
+        return terms
 
     def _check(self, client: str, version: str) -> None:
         if not self._clients:

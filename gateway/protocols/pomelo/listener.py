@@ -86,6 +86,7 @@ class Pomelo:
                 route for backend in options.backends for route in backend.routes
             ),
         )
+        self.registry.judges.append(self.handshaker.judge)
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
         self.services: dict[str, Answering] = {}

@@ -7,7 +7,7 @@ counts what became of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -122,6 +122,8 @@ class Registry:
         self._sessions: dict[str, Member] = {}
         self._uids: dict[str, dict[Member, None]] = {}
         self._joined = 0
+        self.judges: list[Callable[[str, bytes], None]] = []
+        """`Handshaker.judge` of each listener: they know the definitions of routes."""
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         """Of all pushes so far."""
 
@@ -184,6 +186,8 @@ class Registry:
         members = list(to)
         try:
             _check(route, body)
+            if not members:
+                self._judge(route, body)
             packages = {
                 terms: terms.push(route, body) for terms in {m.terms for m in members}
             }
@@ -192,6 +196,17 @@ class Registry:
             raise
         self.outcomes["nobody"] += not members
         return Delivery(members, packages, self.outcomes, PRIORITIES[priority])
+
+    def _judge(self, route: str, body: bytes) -> None:
+        """Raises ValueError if no listener's clients could be sent this."""
+        refused: list[ValueError] = []
+        for judge in self.judges:
+            try:
+                judge(route, body)
+            except ValueError as why:
+                refused.append(why)
+        if refused and len(refused) == len(self.judges):
+            raise refused[0]
 
     def push(self, to: Iterable[Member], route: str, body: bytes) -> Pushed:
         """Send this JSON on this route.

@@ -201,6 +201,14 @@ def test_a_response_that_its_definition_does_not_allow() -> None:
     assert terms.ok("a") == b""
 
 
+def test_a_heartbeat_for_pitaya() -> None:
+    """Always a positive one: its Go client panics otherwise.  Others are told none."""
+    silent = _handshaker(heartbeat=0)
+    told = json.loads(_answer(silent, PITAYA).reply[4:])["sys"]
+    assert told["heartbeat"] == 3600
+    assert "heartbeat" not in json.loads(_answer(silent, NODE).reply[4:])["sys"]
+
+
 def test_errors_for_pitaya(handshaker: Handshaker) -> None:
     """Its clients know an error by a bit, and its code is text."""
     message = wire.message(_answer(handshaker, PITAYA).terms.failed(7, None, "no")[4:])

@@ -68,6 +68,18 @@ def test_a_route_that_is_too_long(crowd: Crowd) -> None:
     assert registry.outcomes["refused"] == 2
 
 
+def test_a_push_to_nobody_is_judged(crowd: Crowd) -> None:
+    """… as one to somebody is: by the definition of its route."""
+    registry = crowd.registry
+    for _ in range(2):
+        with pytest.raises(ValueError, match="id"):
+            registry.push(registry.all(), "onMove", b'{"name":"x"}')
+        registry.push(registry.all(), "onMove", b'{"id":1}')
+        crowd.join()
+    assert registry.outcomes["refused"] == 2
+    assert registry.outcomes["nobody"] == 1
+
+
 def test_outcomes_are_counted(crowd: Crowd) -> None:
     """Each message to a client; and pushes that were for nobody, or no pushes."""
     alice, _ = crowd.join(uid="alice"), crowd.join()
