@@ -7,6 +7,10 @@ disturbs less than wall time.  What Java spends on compiling is left out and sho
 itself: it ends some minutes after the start.  Then the whole job reads the files from a
 spool as a backlog.
 
+    python bench/spark.py                     all of it
+    python bench/spark.py --case files        how long a batch of 20,000 files is planned
+    python bench/spark.py --case year         small batches, before and after a year
+
 Each figure is the best of --rounds, after --warm-up that do not count.  A round does
 everything once, so that what else the machine does falls on all alike.
 """
@@ -20,6 +24,7 @@ import os
 import random
 import re
 import shutil
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,9 +34,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _history import many_names, spool_names, year
 from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
 from pyspark.sql import functions as f
+from pyspark.sql.streaming import StreamingQueryListener
 
 from gateway.config import Config
 from gateway.event import SCHEMA
@@ -42,6 +49,8 @@ from gateway.spark.source import SCHEMA_DDL
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FILES = 4
+#: Of a small file.
+ROWS = 20
 
 
 def event(number: int, dice: random.Random) -> bytes:
@@ -124,6 +133,8 @@ class Bench:
         self.options = options
         self.events = options.events // _FILES * _FILES
         self.bytes = publish(home / "spool", self.events)
+        publish(home / "small", ROWS * _FILES)
+        self.template = min((home / "small").iterdir())
         # Or a compiler's thread may end, and its time is nobody's.
         java = "-XX:-UseDynamicNumberOfCompilerThreads"
         config = {
@@ -157,6 +168,12 @@ class Bench:
         """CPU seconds of Java, compiling apart, and of this process."""
         java = _ticks(Path(f"/proc/{self._java}/stat").read_text()) / _TICKS
         return java - self.compiling() + time.process_time()
+
+    def small(self, name: str) -> Path:
+        """An empty spool in a data directory of its own."""
+        spool = self.home / name / "spool"
+        spool.mkdir(parents=True)
+        return spool
 
     def costs(self, cases: Mapping[str, Callable[[], object]]) -> dict[str, Cost]:
         """Of each case the best."""
@@ -198,15 +215,61 @@ class Bench:
         parse = f.expr(f"{find}(payload)")
         return self.read().withColumn("j", parse).drop("payload")
 
+    def at(self, data: Path, **options: Any) -> Config:
+        """The configuration of a job on this data directory."""
+        chosen = self.config.spark.model_copy(update=options)
+        return self.config.model_copy(update={"data_dir": data, "spark": chosen})
+
     def backlog(self) -> float:
         """The whole job, from a spool to tables; the second time, with Java warm."""
         for round_ in range(2):
             data = self.home / f"job-{round_}"
             shutil.copytree(self.home / "spool", data / "spool")
-            config = self.config.model_copy(update={"data_dir": data})
             begin = time.monotonic()
-            job.run(config, self.spark, available_now=True)
+            job.run(self.at(data), self.spark, available_now=True)
         return time.monotonic() - begin
+
+    def batches(self, config: Config) -> list[dict[str, int]]:
+        """Run the job until its spool is read; how long each batch took, in ms."""
+        heard = _Listener()
+        self.spark.streams.addListener(heard)
+        job.run(config, self.spark, available_now=True)
+        while not heard.over:
+            time.sleep(0.05)
+        self.spark.streams.removeListener(heard)
+        return heard.batches
+
+    def memory(self) -> tuple[float, float]:
+        """MiB of Java's heap that are in use, and of this process."""
+        assert self.spark._jvm is not None
+        self.spark._jvm.System.gc()
+        java = self.spark._jvm.java.lang.Runtime.getRuntime()
+        status = Path("/proc/self/status").read_text()
+        mine = int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 2**10
+        return (java.totalMemory() - java.freeMemory()) / 2**20, mine
+
+
+class _Listener(StreamingQueryListener):
+    """Notes how long the steps of each batch take."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict[str, int]] = []
+        self.over = False
+
+    def onQueryStarted(self, event: Any) -> None:
+        """A query begins."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """A batch is over."""
+        if event.progress.numInputRows:
+            self.batches.append(dict(event.progress.durationMs))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """There is nothing to do."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """A query has ended; this comes last."""
+        self.over = True
 
 
 def _ticks(stat: str) -> int:
@@ -217,7 +280,8 @@ def _noop(rows: Any) -> None:
     rows.write.format("noop").mode("append").save()
 
 
-def run(report: Report, bench: Bench) -> None:
+def speed(report: Report, bench: Bench) -> None:
+    """The cost of a row, beside that of copying it."""
     folders = ("table", "protocol", "date")
     cost = bench.costs(
         {
@@ -269,15 +333,69 @@ def run(report: Report, bench: Bench) -> None:
     )
 
 
+def files(report: Report, bench: Bench) -> None:
+    """Many files wait: how soon the next batch begins."""
+    for case, count in (("files, warm-up", 200), ("files", bench.options.files)):
+        spool = bench.small(case)
+        names = spool_names(1, ROWS, count)
+        many_names(bench.template, [spool / name for name in names])
+        batches = bench.batches(bench.at(spool.parent))
+    steps = ("latestOffset", "walCommit", "getBatch", "queryPlanning")
+    for step in (*steps, "addBatch"):
+        longest = max(batch.get(step, 0) for batch in batches) / 1000
+        report.add(f"{bench.options.files} files, {step}", longest, "s")
+    planned = max(sum(batch.get(step, 0) for step in steps) for batch in batches)
+    claim = f"{bench.options.files} files wait: the next batch is planned"
+    report.claims.append(Claim(claim, planned / 1000, "s", 5))
+
+
+def history(report: Report, bench: Bench) -> None:
+    """Small batches with nothing behind them, and with a year."""
+    figures = []
+    for name in ("warm-up", "fresh", "year"):
+        spool = bench.small(name)
+        first = 1
+        if name == "year":
+            first = year(
+                spool.parent,
+                bench.home / "fresh",
+                rows=ROWS,
+                entries=30_000_000,
+                archived=bench.options.archived,
+            )
+        names = spool_names(first, ROWS, bench.options.batches)
+        many_names(bench.template, [spool / one for one in names])
+        batches = bench.batches(bench.at(spool.parent, max_bytes_per_trigger=1))
+        each = statistics.median(batch["triggerExecution"] for batch in batches)
+        figures.append((each, *bench.memory()))
+    _, fresh, old = figures
+    for what, unit, before, after in zip(
+        ("a batch", "heap", "Python"), ("ms", "MiB", "MiB"), fresh, old, strict=True
+    ):
+        report.add(f"{what}, fresh", before, unit)
+        report.add(f"{what}, after a year", after, unit)
+        claim = f"{what} after a year, times a fresh start's"
+        report.claims.append(Claim(claim, after / before, "x", 1.2))
+
+
+CASES = {"speed": speed, "files": files, "year": history}
+
+
 def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=3, metavar="ROUNDS")
+    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--batches", type=int, default=40, help="small ones, for year")
+    parser.add_argument("--archived", type=int, default=100_000, metavar="FILES")
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report("spark: spool to tables", machine(home))
-        run(report, Bench(home / "spark", options))
+        made = Bench(home / "spark", options)
+        for name in options.case.split(","):
+            CASES[name](report, made)
     return report.finish(as_json=options.json)
 
 

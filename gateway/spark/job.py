@@ -23,6 +23,7 @@ from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sinks import Committed, Lake, Sink
+from gateway.spark.source import limit_of
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
 
@@ -84,6 +85,7 @@ class Job:
                 spark,
                 Columns(config.spark.columns, place=config.spark.deduplicate),
             ),
+            limit=lambda: limit_of(self._spool, config.spark.max_bytes_per_trigger),
             trigger=config.spark.trigger,
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
@@ -166,7 +168,7 @@ class Job:
         """What is to do now and then between batches."""
         self.clean()
         if self._query.active and self._query.stale:
-            _log.info("beginning a new checkpoint: the old one's log has become long")
+            _log.info("beginning a new checkpoint")
             self._query.stop()
             self.clean()
             self._renew()

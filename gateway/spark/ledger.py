@@ -8,6 +8,7 @@ tiny: lsns have no holes, so a node is one interval.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,14 @@ class SpoolFile:
         return None if parsed is None else cls(name, *parsed)
 
 
+def _start(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _end(span: tuple[int, int]) -> int:
+    return span[1]
+
+
 class Ranges:
     """A set of (node, lsn), kept as few intervals as possible."""
 
@@ -62,13 +71,13 @@ class Ranges:
 
     def add(self, node: str, first: int, last: int) -> None:
         """Add an interval, both ends included."""
-        apart = []
-        for old in self._spans.get(node, []):
-            if old[1] < first - 1 or last + 1 < old[0]:
-                apart.append(old)
-            else:
-                first, last = min(first, old[0]), max(last, old[1])
-        self._spans[node] = sorted([*apart, (first, last)])
+        spans = self._spans.setdefault(node, [])
+        # Those that touch it are neighbours: spans are in order and apart.
+        low = bisect_left(spans, first - 1, key=_end)
+        high = bisect_right(spans, last + 1, key=_start)
+        if low < high:
+            first, last = min(first, spans[low][0]), max(last, spans[high - 1][1])
+        spans[low:high] = [(first, last)]
 
     def update(self, other: Ranges) -> None:
         """Add all of *other*."""
@@ -93,9 +102,11 @@ class Ranges:
         """The events that are in both."""
         both = Ranges()
         for node, first, last in self:
-            for start, end in other._spans.get(node, []):
-                if max(first, start) <= min(last, end):
-                    both.add(node, max(first, start), min(last, end))
+            spans = other._spans.get(node, [])
+            low = bisect_left(spans, first, key=_end)
+            high = bisect_right(spans, last, key=_start)
+            for start, end in spans[low:high]:
+                both.add(node, max(first, start), min(last, end))
         return both
 
     def last(self) -> dict[str, int]:
@@ -104,10 +115,9 @@ class Ranges:
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
-        return any(
-            first <= file.first and file.last <= last
-            for first, last in self._spans.get(file.node, [])
-        )
+        spans = self._spans.get(file.node, [])
+        at = bisect_left(spans, file.last, key=_end)
+        return at < len(spans) and spans[at][0] <= file.first
 
     def plain(self) -> dict[str, list[tuple[int, int]]]:
         """For JSON; what the constructor takes."""

@@ -2,13 +2,14 @@
 
 Spark keeps a log of every file that a query has seen, in its checkpoint and in memory,
 for ever.  The ledger makes a new checkpoint free: what is in the tables is left out.
-So a checkpoint is thrown away once its log is long, and the query begins anew.
+So a checkpoint is thrown away once its log is long, and the query begins anew.  It does
+so, too, where batches should be limited otherwise, as Spark asks for that only once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,19 +48,21 @@ _PATIENCE = 30.0
 class Query:
     """The query and where it puts its batches.
 
-    *stream* makes the rows of the tables; a batch begins at most every *trigger*
-    seconds.
+    *stream* makes the rows of the tables, *limit* of them in a batch; a batch begins at
+    most every *trigger* seconds.
     """
 
     _spark: SparkSession
     sink: Sink
     checkpoint: Checkpoint
-    _stream: Callable[[], DataFrame]
+    _stream: Callable[[Mapping[str, int]], DataFrame]
+    _limit: Callable[[], Mapping[str, int]]
     _trigger: float
 
     def __attrs_post_init__(self) -> None:
         self._running: StreamingQuery | None = None
         self._available_now = False
+        self._limited: Mapping[str, int] = {}
 
     def start(self, *, available_now: bool) -> None:
         """Finish what a crash has left, then begin, or go on where the checkpoint says.
@@ -73,7 +76,8 @@ class Query:
         self._begin()
 
     def _begin(self) -> None:
-        rows = self._stream()
+        self._limited = self._limit()
+        rows = self._stream(self._limited)
         types = {field.name: field.dataType.simpleString() for field in rows.schema}
         self._check_types(types)
         self.sink.types = types
@@ -114,12 +118,14 @@ class Query:
 
     @property
     def stale(self) -> bool:
-        """Whether its log has become long, and it has come on since it began.
+        """Whether it should begin anew, and has come on since it began.
 
-        A backlog may be as long as that in its first batch, which must get through.
+        Its log has become long, or other files wait than its limit was made for.  A
+        backlog may be as long as that in its first batch, which must get through.
         """
-        come_on = self.checkpoint.committed + 1 >= LEAST_BATCHES
-        return come_on and self.checkpoint.log_bytes() > LOG_BYTES
+        if self.checkpoint.committed + 1 < LEAST_BATCHES:
+            return False
+        return self.checkpoint.log_bytes() > LOG_BYTES or self._limit() != self._limited
 
     def renew(self) -> None:
         """Begin anew with an empty checkpoint; nothing is lost or doubled."""
@@ -147,15 +153,12 @@ class Query:
 
 def stream_of(
     config: Any, spark: SparkSession, columns: Columns
-) -> Callable[[], DataFrame]:
+) -> Callable[[Mapping[str, int]], DataFrame]:
     """Makes the rows of the tables out of what arrives in the spool."""
 
-    def stream() -> DataFrame:
-        arriving = gateway_stream(
-            spark,
-            config.data_dir / config.spool.directory,
-            max_bytes=config.spark.max_bytes_per_trigger,
-        )
+    def stream(limit: Mapping[str, int]) -> DataFrame:
+        spool = config.data_dir / config.spool.directory
+        arriving = gateway_stream(spark, spool, **limit)
         return tables.events(arriving, config.spark.body, columns)
 
     return stream

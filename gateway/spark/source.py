@@ -9,14 +9,17 @@ session should have the settings of `gateway.spark.session`, page checksums abov
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.store.names import parse_file_name
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SCHEMA_DDL", "gateway_stream", "url"]
+__all__ = ["MANY_FILES", "SCHEMA_DDL", "gateway_stream", "limit_of", "url"]
 
 #: `gateway.event.SCHEMA` in Spark's words.
 SCHEMA_DDL = (
@@ -25,6 +28,9 @@ SCHEMA_DDL = (
     " seq bigint, content_type string, payload binary,"
     " attributes map<string, string>, flaw string"
 )
+
+#: Spark plans a batch for about a millisecond a file, and begins no row before.
+MANY_FILES = 2000
 
 _LSN = "[0-9]" * 20
 
@@ -61,6 +67,22 @@ def gateway_stream(
     if max_bytes:
         reader = reader.option("maxBytesPerTrigger", str(max_bytes))
     return reader.parquet(url(Path(spool)))
+
+
+def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:
+    """How much a micro-batch should take, as arguments of `gateway_stream`.
+
+    *max_bytes*, but `MANY_FILES` while more wait that are so small that this is less.
+    """
+    waiting = [path for path in spool.iterdir() if parse_file_name(path.name)]
+    if len(waiting) > MANY_FILES:
+        sizes = []
+        for path in waiting:
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        if sum(sorted(sizes)[-MANY_FILES:]) <= max_bytes:
+            return {"max_files": MANY_FILES}
+    return {"max_bytes": max_bytes}
 
 
 def url(path: Path) -> str:

@@ -228,6 +228,26 @@ def test_a_checkpoint_is_renewed(
     assert spool.names() == []
 
 
+def test_many_small_files_come_in_batches_of_so_many(
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And once few wait, the limit is bytes again."""
+    monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
+    for first in range(1, 51, 10):
+        spool.events("gw", first, 10)
+    said = run_once()
+    assert sum(one["batches"] for one in said if "batches" in one) == 3
+    for first in (51, 61):
+        spool.events("gw", first, 10)
+    said = run_once()
+    assert sum(one["batches"] for one in said if "batches" in one) == 1
+    assert lake_events(config.data_dir / "lake") == spool.produced
+
+
 def test_tables_behind_the_checkpoint_are_refused(
     run_once: Callable[[], object], spool: Any, config: SimpleNamespace
 ) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from gateway.spark import session
-from gateway.spark.source import SCHEMA_DDL, gateway_stream
+from gateway.spark.source import SCHEMA_DDL, gateway_stream, limit_of
 
 
 @pytest.mark.spark
@@ -48,6 +48,24 @@ def test_one_limit_at_a_time() -> None:
     """Spark takes files or bytes, so we say so before it does."""
     with pytest.raises(ValueError, match="not in both"):
         gateway_stream(SimpleNamespace(), "/data", max_files=1, max_bytes=1)  # type: ignore[arg-type]
+
+
+def test_many_small_files_are_limited_by_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning a batch takes long for each file; bytes stay the limit of all others."""
+    monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
+    limits = []
+    for first, size in [(1, 5), (2, 5), (3, 5), (4, 6)]:
+        name = f"events-gw-{first:020d}-{first:020d}.parquet"
+        (tmp_path / name).write_bytes(b"x" * size)
+        (tmp_path / f".{name}").write_bytes(b"not published")
+        limits.append(limit_of(tmp_path, 10))
+    assert limits == [
+        *[{"max_bytes": 10}] * 2,
+        {"max_files": 2},
+        {"max_bytes": 10},  # two of them could be more
+    ]
 
 
 def test_the_configuration_has_the_last_word() -> None:
