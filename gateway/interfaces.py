@@ -83,7 +83,11 @@ class Journal(Protocol):
         """
 
     def when_room(self) -> Deferred[None]:
-        """Fires when `full` is no longer true (at once if it is not)."""
+        """Fires when `full` is no longer true (at once if it is not).
+
+        Whoever waits no more cancels it, as its connection is gone: a journal may be
+        full for days, and holds what its waiters hold.
+        """
 
     def reserve(self, change: int) -> bool:
         """Count *change* bytes that are held beside batches, by whatever has no

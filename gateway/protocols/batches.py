@@ -353,6 +353,7 @@ class BatchServer:
 
     def _forget(self) -> None:
         self._closed = True
+        self._valve.close()
         self._drop_session()
         pending, self._pending = self._pending, None
         self._unacknowledged = 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 
 from gateway.interfaces import Connection, Journal
 
-__all__ = ["Valve"]
+__all__ = ["Valve", "waits_no_more"]
 
 
 @define(eq=False)
@@ -28,7 +30,9 @@ class Valve:
     _room: Callable[[], None]
     paused: bool = field(default=False, init=False)
     """Nothing is delivered of the connection."""
-    _asked: bool = field(default=False, init=False)
+    _asked: Deferred[None] | None = field(default=None, init=False)
+    """Fires when there is room; None: nobody waits for it."""
+    _closed: bool = field(default=False, init=False)
 
     def regulate(self, unacknowledged: int, *, feeding: bool = True) -> None:
         """Pause or resume; *unacknowledged* bytes of the connection wait for the disk.
@@ -36,9 +40,9 @@ class Valve:
         A connection that is not *feeding* the journal is read even if that is full.
         """
         full = feeding and self._journal.full
-        if full and not self._asked:
-            self._asked = True
-            self._journal.when_room().addCallback(self._has_room)
+        if full and self._asked is None and not self._closed:
+            self._asked = self._journal.when_room()
+            self._asked.addCallbacks(self._has_room, waits_no_more)
         if not self.paused:
             if full or unacknowledged >= self._limit:
                 self.paused = True
@@ -47,6 +51,18 @@ class Valve:
             self.paused = False
             self._connection.resume()
 
+    def close(self) -> None:
+        """The connection is over: wait for room no more."""
+        self._closed = True
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.cancel()
+
     def _has_room(self, _: None) -> None:
-        self._asked = False
+        self._asked = None
         self._room()
+
+
+def waits_no_more(why: Failure) -> None:
+    """`Journal.when_room` was cancelled: an errback for it."""
+    why.trap(CancelledError)

@@ -220,6 +220,7 @@ class Storage:
             wall_clock=clock,
             threads=threads,
         )
+        opened.publisher.copies = self.journal.copies
 
     @classmethod
     def open(

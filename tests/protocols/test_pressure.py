@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from gateway.protocols.pressure import Valve
 from gateway.testing import FakeConnection, ManualJournal
 
@@ -37,3 +40,21 @@ def test_a_full_journal_stops_those_who_feed_it() -> None:
     assert told == ["feeding"]
     feeding.regulate(0)
     assert not feeding.paused
+
+
+def test_who_is_gone_waits_for_no_room() -> None:
+    """A journal may be full for days; it keeps no connection that is over."""
+    journal = ManualJournal()
+    told: list[str] = []
+    connection = FakeConnection(protocol="a")
+    valve = Valve(connection, journal, 100, lambda: told.append("room"))
+    journal.full = True
+    valve.regulate(0)
+    kept = weakref.ref(valve)
+    valve.close()
+    valve.regulate(0)
+    del valve
+    gc.collect()
+    assert kept() is None
+    journal.full = False
+    assert not told

@@ -8,11 +8,17 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from OpenSSL import SSL
+from twisted.internet.defer import fail
 
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
+from gateway.net.listen import Listener
+from gateway.net.memory import MemoryBudget
+from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pressure import Valve
 from gateway.store.digests import NOTHING, Link
@@ -86,6 +92,16 @@ def show_an_old_link(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Storage, "link", Link(0, NOTHING))
 
 
+def acknowledge_what_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = Storage.__init__
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self._opened.publisher.copies = {}
+
+    patch.setattr(Storage, "__init__", init)
+
+
 def expire_without_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ExpiredRecord, "note", lambda *_: None)
 
@@ -148,10 +164,85 @@ def fail_to_reload(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pomelo, "reload", fail)
 
 
+def forget_nobody(patch: pytest.MonkeyPatch) -> None:
+    original = Listener.closed
+
+    def closed(self: Any, connection: Any) -> None:
+        connection.counted = False
+        original(self, connection)
+
+    patch.setattr(Listener, "closed", closed)
+
+
+def keep_connections(patch: pytest.MonkeyPatch) -> None:
+    original, kept = Listener.opened, []
+
+    def opened(self: Any, connection: Any) -> None:
+        kept.append(connection)
+        original(self, connection)
+
+    patch.setattr(Listener, "opened", opened)
+
+
+def count_too_little(patch: pytest.MonkeyPatch) -> None:
+    def let_go(self: Any) -> None:
+        self._accounts.clear()
+
+    patch.setattr(MemoryBudget, "_free_largest", let_go)
+
+
+def let_go_of_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryBudget, "_free", lambda _: None)
+
+
+def read_ahead_without_room(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryBudget, "take_room", lambda *_: True)
+
+
+def take_any_certificate(patch: pytest.MonkeyPatch) -> None:
+    original = ServerTls._load
+
+    def load(self: Any) -> Any:
+        try:
+            return original(self)
+        except UnusableCertificate:
+            return object()
+
+    patch.setattr(ServerTls, "_load", load)
+
+
+def say_nothing_of_certificates(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ServerTls, "_log", Mock())
+
+
+def serve_an_old_certificate(patch: pytest.MonkeyPatch) -> None:
+    first: list[Any] = []
+
+    def serve(self: Any, _: object) -> Any:
+        first.append(self._context)
+        return SSL.Connection(first[0], None)
+
+    patch.setattr(ServerTls, "serverConnectionForTLS", serve)
+
+
+def read_no_definitions_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pomelo, "reload", lambda _: None)
+
+
+def keep_a_deferred_that_failed(patch: pytest.MonkeyPatch) -> None:
+    original, kept = Storage._check_ready, []
+
+    def check(self: Any) -> None:
+        kept.append(fail(ZeroDivisionError("planted")))
+        original(self)
+
+    patch.setattr(Storage, "_check_ready", check)
+
+
 PLANTED = [
     (ignore_memory, 2, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
-    (forget_to_count_less, 2, r"\d+ bytes count as held, and \d+ are"),
-    (never_pause, 10, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
+    (forget_to_count_less, 3, r"\d+ bytes count as held, and \d+ are"),
+    (never_pause, 20, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
     (read_on_when_full, 9, r"is read while the journal is full|hands the journal more"),
     (let_the_spool_grow, 30, r"spool\.max_bytes: \d+ is more than \d+, at step \d+"),
     (let_the_archive_grow, 1, r"spool\.archive_bytes: \d+ is more than \d+, at step"),
@@ -164,6 +255,17 @@ PLANTED = [
     (take_off_what_came_later, 42, r"shows archive\.bytes -\d+"),
     (count_from_zero_again, 30, r"gateway_ack_seconds.* went back from"),
     (fail_to_reload, 0, r"logged: .*ZeroDivisionError"),
+    (forget_nobody, 0, r"peers have left, and \[.* counts \{"),
+    (keep_connections, 0, r"\d+ connections are lost, and kept in memory"),
+    (count_too_little, 0, r"connections hold 0, 0 ahead, of \d+"),
+    (let_go_of_nobody, 0, r"journal\.memory_bytes, of connections: \d+ is more than"),
+    (read_ahead_without_room, 0, r"\d+ bytes count as read ahead|connections hold"),
+    (take_any_certificate, 0, r"took a certificate that can not be used"),
+    (say_nothing_of_certificates, 0, r"certificate not used, .* not said of \d+"),
+    (serve_an_old_certificate, 0, r"-tls\S* shows certificate [abc]: "),
+    (read_no_definitions_again, 0, r"a reload did not take what can be used"),
+    (keep_a_deferred_that_failed, 0, r"logged: .*ZeroDivisionError"),
+    (acknowledge_what_is_lost, 0, r"p\d/\d+/\d+ is acknowledged too early"),
     (expire_without_a_word, 5, r"the audit of gw\S*'s chain: .*removed"),
 ]
 """What is done to the product, the seed to begin with, and the sentence that names it.

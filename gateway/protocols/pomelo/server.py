@@ -450,6 +450,7 @@ class PomeloServer:
         if self._closed:
             return
         self._closed = True
+        self._valve.close()
         self._session.discard()
         self._connection.hold(0)
         self._listener.registry.leave(self)

@@ -391,6 +391,7 @@ class PravegaServer:
         if self._closed:
             return
         self._closed = True
+        self._valve.close()
         self._connection.hold(0)
         self._container.forget_submitter(self)
         for pending in list(self._reads):

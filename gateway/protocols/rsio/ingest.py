@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Refusal
+from gateway.protocols.pressure import waits_no_more
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import Credit
@@ -69,7 +71,8 @@ class Ingest:
     _claims: dict[Claim, Consumed | None] = field(factory=dict, init=False)
     _arrived: list[Run] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
-    _waits_for_room: bool = field(default=False, init=False)
+    _room: Deferred[None] | None = field(default=None, init=False)
+    """Fires when the journal has some, which demand waits for; None: none does."""
     _submitted: dict[int, tuple[Batch, dict[_Intake, int]]] = field(
         factory=dict, init=False
     )
@@ -276,13 +279,13 @@ class Ingest:
             return
         if not self._listener.journal.full:
             consumer.request(stream, credit.grant())
-        elif not self._waits_for_room:
-            self._waits_for_room = True
-            self._listener.journal.when_room().addCallback(self._has_room)
+        elif self._room is None:
+            self._room = self._listener.journal.when_room()
+            self._room.addCallbacks(self._has_room, waits_no_more)
 
     def _has_room(self, _: None) -> None:
         """The journal has room again: give the demand that was held back."""
-        self._waits_for_room = False
+        self._room = None
         for intake in self._intakes.values():
             self._grant(intake)
         self._flush()
@@ -302,6 +305,9 @@ class Ingest:
         claims, self._claims = self._claims, {}
         for claim in claims:
             claim.release()
+        room, self._room = self._room, None
+        if room is not None:
+            room.cancel()
 
     def withdraw(self) -> None:
         """The peer is gone: withdraw what the journal has not begun to store.

@@ -434,6 +434,7 @@ class RsioServer:
         if self._closed:
             return
         self._closed = True
+        self._valve.close()
         listener = self._listener
         for deadlines in (listener.greetings, listener.goodbyes, listener.silences):
             deadlines.forget(self)

@@ -106,12 +106,16 @@ class Journal:
         if self._acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
             self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
-        self._room: list[Deferred[None]] = []
+        self._room: dict[Deferred[None], None] = {}
+        """Who waits for some."""
         self._making_room = False
         self._unpublished: deque[_Waiting] = deque()
         self._published = self.durable_lsn
         self._stopped: Deferred[None] | None = None
         # Shared with the thread, under the condition's lock.
+        self.copies: dict[int, Batch] = {}
+        """What waits for its file, by lsn: a disk that does not give it back loses none
+        of it.  Threads change it a key at a time."""
         self._condition = self._threads.condition()
         self._queue: deque[_Waiting] = deque()
         self._withdrawn = 0
@@ -235,10 +239,13 @@ class Journal:
 
     def when_room(self) -> Deferred[None]:
         """See `gateway.interfaces.Journal`."""
-        waiter: Deferred[None] = Deferred()
-        self._room.append(waiter)
+        waiter: Deferred[None] = Deferred(self._forget)
+        self._room[waiter] = None
         self._make_room()
         return waiter
+
+    def _forget(self, waiter: Deferred[None]) -> None:
+        self._room.pop(waiter, None)
 
     def reserve(self, change: int) -> bool:
         """See `gateway.interfaces.Journal`."""
@@ -291,6 +298,7 @@ class Journal:
         waiting = self._unpublished
         while waiting and waiting[0].last_lsn <= self._published:
             head = waiting.popleft()
+            self.copies.pop(head.lsn, None)
             self._held -= len(head.batch.body)
             head.done.callback(Stored(head.batch, head.lsn))
         self._make_room()
@@ -320,7 +328,9 @@ class Journal:
         self._making_room = True
         try:
             while self._room and not self.full:
-                self._room.pop(0).callback(None)
+                waiter = next(iter(self._room))
+                del self._room[waiter]
+                waiter.callback(None)
         finally:
             self._making_room = False
 
@@ -331,9 +341,10 @@ class Journal:
 
     def _ended(self, left: list[_Waiting]) -> None:
         for waiting in left:
-            waiting.done.errback(
-                Failure(NotStored("the gateway stopped before it was stored"))
-            )
+            if not waiting.batch.withdrawn:  # since the thread has ended
+                waiting.done.errback(
+                    Failure(NotStored("the gateway stopped before it was stored"))
+                )
         if self._stopped is not None:
             self._stopped.callback(None)
 
@@ -427,6 +438,8 @@ class Journal:
         for waiting in group:
             waiting.lsn = lsn
             lsn += waiting.batch.count
+            if self._acknowledge_when_published and waiting.batch.count:
+                self.copies[waiting.lsn] = waiting.batch
         with self._condition:
             for _ in group:
                 self._queue.popleft()

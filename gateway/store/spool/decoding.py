@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gateway.event import LOST, Batch, Decode, Rows, Stored
 from gateway.store.journal.segment import UNKNOWN
@@ -135,8 +136,15 @@ def _flawed(payloads: list[bytes], flaw: str) -> Rows:
     )
 
 
-def fill_gaps(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stored]:
+def fill_gaps(
+    batches: Iterable[Stored],
+    first: int,
+    last: int,
+    copies: Mapping[int, Batch] = MappingProxyType({}),
+) -> Iterator[Stored]:
     """Batches that hold each lsn from *first* to *last*, lost ones as such.
+
+    *copies* are batches that are still in memory, by lsn; other threads may change it.
 
     A file must have the events that its name promises: Spark's job relies on it, and
     a reader sees a loss as a row in quarantine instead of seeing nothing.
@@ -147,11 +155,25 @@ def fill_gaps(batches: Iterable[Stored], first: int, last: int) -> Iterator[Stor
             continue
         received_at = stored.batch.received_at
         if stored.lsn > expected:
-            yield from _lost(expected, stored.lsn, received_at)
-        yield stored
+            yield from _missing(expected, stored.lsn, received_at, copies)
+        copy = copies.get(stored.lsn) if stored.batch.origin is UNKNOWN else None
+        yield stored if copy is None else Stored(copy, stored.lsn)
         expected = stored.lsn + stored.batch.count
     if expected <= last:
-        yield from _lost(expected, last + 1, received_at)
+        yield from _missing(expected, last + 1, received_at, copies)
+
+
+def _missing(
+    first: int, end: int, received_at: int, copies: Mapping[int, Batch]
+) -> Iterator[Stored]:
+    """From *copies* what they have, and the rest as lost."""
+    for lsn in sorted(each for each in list(copies) if first <= each < end):
+        copy = copies.get(lsn)
+        if copy is not None and lsn + copy.count <= end:
+            yield from _lost(first, lsn, received_at)
+            yield Stored(copy, lsn)
+            first = lsn + copy.count
+    yield from _lost(first, end, received_at)
 
 
 def _lost(first: int, end: int, received_at: int) -> Iterator[Stored]:

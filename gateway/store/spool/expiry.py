@@ -8,6 +8,7 @@ readers of streams still need of it is kept before that (`retained`).
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ class Expiry:
         self._offset = self._wall_clock() - self._clock()
         self._held: set[Path] = set()
         """Most of these is needed by readers, as of the last minute."""
+        self._unsaid: dict[str, None] = {}
+        """What has gone, and there was no room to say so."""
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
@@ -71,6 +74,8 @@ class Expiry:
 
         Returns how many bytes were removed; raises OSError.
         """
+        if self._unsaid:
+            self._note(())
         now = self._clock()
         most = self._most_bytes
         if now < self._next and (most is None or archived_bytes <= most):
@@ -87,7 +92,9 @@ class Expiry:
             excess -= one.bytes
             gone.append(one)
         if gone:
+            self._next = now  # again at once, if it fails
             gone = self._remove(gone)
+            self._next = now + min(_MOST_SECONDS, self._retention)
         if (self._retained is not None and self._retained.tidy()) or gone:
             self._on_expired()
         return sum(one.bytes for one in gone)
@@ -109,6 +116,7 @@ class Expiry:
             self._disk.unlink(files[removed].path)
             removed += 1
             if noted < removed:  # there may be room for it now
+                self._unsaid[files[removed - 1].path.name] = None
                 noted = self._note_next(files, noted)
         if removed:
             self._on_expired()
@@ -147,16 +155,25 @@ class Expiry:
             files = [one for one in files if one.path in free]
         for one in files:
             self._disk.unlink(one.path)
-        if not noted:
-            self._note(names)
+            if not noted:
+                self._unsaid[one.path.name] = None
+        if self._unsaid:
+            self._note(())
         return list(files)
 
-    def _note(self, names: Sequence[str]) -> bool:
-        """Say that they go; a disk that is full must not prevent that they do."""
+    def _note(self, names: Iterable[str]) -> bool:
+        """Say that they go; a disk that is full must not prevent that they do.
+
+        It is said once there is room.  Any other failure of the disk does prevent it, or
+        the audit would take them for removed by somebody.  Raises OSError.
+        """
         try:
-            self._before(names)
-        except OSError:
+            self._before([*self._unsaid, *names])
+        except OSError as why:
+            if why.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
             return False
+        self._unsaid.clear()
         return True
 
     def _oldest_first(self) -> list[_File]:

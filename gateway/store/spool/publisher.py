@@ -23,7 +23,7 @@ import msgspec
 from attrs import define, field
 from twisted.logger import Logger
 
-from gateway.event import LOST
+from gateway.event import LOST, Batch
 from gateway.store.digests import NOTHING, Link
 from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
@@ -73,6 +73,9 @@ class Publisher:
         default=lambda _: None, kw_only=True
     )
     """Told of a segment without events: it leaves no trace in the catalog."""
+    copies: Mapping[int, Batch] = field(factory=dict, kw_only=True)
+    """Batches that are still in memory, by lsn: what the disk does not give back of them
+    is not lost."""
     incarnation: str = field(default="", kw_only=True)
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
@@ -222,11 +225,10 @@ class Publisher:
 
     def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:
         path = self._spool / entry.hidden
-        written = self.writer.finish(self._task(sealed, entry.hidden), self.link.sha256)
+        written = self._made(sealed, self._task(sealed, entry.hidden))
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
-        self._tell(sealed, written)
         entry = msgspec.structs.replace(
             entry,
             payloads=written.payloads,
@@ -237,34 +239,47 @@ class Publisher:
         )
         return entry, written.flaws
 
-    def _tell(self, sealed: Segment, written: WrittenFile) -> None:
-        """Say what is wrong with a segment, if that was not said before."""
+    def _made(self, sealed: Segment, task: Task) -> WrittenFile:
+        """With what memory has of a segment that the disk does not give back whole."""
+        written = found = self.writer.finish(task, self.link.sha256)
+        lsns = range(sealed.first_lsn, sealed.last_lsn + 1)
+        copies = {lsn: one for lsn, one in [*self.copies.items()] if lsn in lsns}
+        if copies and not found.whole:
+            task = replace(task, copies=copies)
+            written = self.writer.finish(task, self.link.sha256)
+        self._tell(sealed, found, "acknowledged" if written.flaws[LOST] else "safe")
+        return written
+
+    def _tell(self, sealed: Segment, written: WrittenFile, fate: str) -> None:
+        """Say what is wrong with a segment, if that was not said before.
+
+        *fate* is that of its events.
+        """
         for failure in written.failures:
             self._log.error("{why}", why=failure)
-        # Where nothing is left of what is lost, there is nothing to keep.
-        damage = [one for one in written.damage if one.length]
-        whole = written.readable and not (damage or written.unreadable)
-        if whole or sealed.path in self._damaged:
+        if written.whole or sealed.path in self._damaged:
             return
         self._damaged.add(sealed.path)
         if written.unreadable:
             self._log.error(
-                "{path}: {why}; its acknowledged events are lost (lsn {first} to "
+                "{path}: {why}; its acknowledged events are {fate} (lsn {first} to "
                 "{last}); the file is kept as {path}.damaged",
                 path=sealed.path.name,
                 why=written.unreadable,
+                fate="safe" if fate == "safe" else "lost",
                 first=sealed.first_lsn,
                 last=sealed.last_lsn,
             )
             return
-        for one in damage:
+        for one in written.damaged_bytes:
             self._log.error(
-                "{path}: {what} (lsn {lsn}, {events} acknowledged events); the file "
+                "{path}: {what} (lsn {lsn}, {events} {fate} events); the file "
                 "is kept as {path}.damaged",
                 path=sealed.path.name,
                 what=one,
                 lsn=one.first_lsn,
                 events=one.events,
+                fate=fate,
             )
 
     def _is_ours(self, parsed: tuple[str, int, int] | None) -> bool:

@@ -12,11 +12,11 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.event import Decode
+from gateway.event import Batch, Decode
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.spool import parquet
@@ -38,6 +38,8 @@ class Task:
     node: str
     compression: str
     incarnation: str
+    copies: Mapping[int, Batch] = field(default_factory=dict, compare=False, repr=False)
+    """Batches that need not be read of the segment, by lsn: it does not give them back."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,16 @@ class WrittenFile:
     """Why nothing at all can be read of the segment, if so: all its events are lost."""
     failures: Sequence[Failure]
     """Batches that their protocols' decoders could not read."""
+
+    @property
+    def damaged_bytes(self) -> list[segment.Damage]:
+        """Where nothing is left of what is lost, there is nothing to keep."""
+        return [one for one in self.damage if one.length]
+
+    @property
+    def whole(self) -> bool:
+        """The segment was given back as it was written."""
+        return self.readable and not (self.damaged_bytes or self.unreadable)
 
 
 class Writer(Protocol):
@@ -130,7 +142,7 @@ def _write(
     sink = _Sink(disk.create(task.path))
     try:
         written = parquet.write(
-            fill_gaps(scan, task.first_lsn, task.last_lsn),
+            fill_gaps(scan, task.first_lsn, task.last_lsn, task.copies),
             sink,
             node=task.node,
             decoder=decoder,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -38,17 +37,7 @@ class AdminPort:
     def __init__(self, life: Life) -> None:
         self._life = life
         self._begun = life.world.now
-        self._events: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
         self.metrics = Metrics(self.status)
-
-    def received(self, protocol: str, size: int) -> None:
-        """Bytes came to its listener."""
-        self._bytes[protocol] += size
-
-    def stored(self, protocol: str, events: int) -> None:
-        """Events of its listener are durable."""
-        self._events[protocol] += events
 
     def durable(self, group: list[Stored]) -> None:
         """As the daemon tells its metrics."""
@@ -69,10 +58,10 @@ class AdminPort:
         """As `Gateway.status`."""
         life = self._life
         assert life.storage is not None
+        assert life.net is not None
         stores = statistics.of_storage(
             life.storage, life.world.settings.spool.max_bytes
         )
-        open_ = Counter(one.origin.protocol for one in life.connections)
         return Status(
             node=life.node,
             version="0",
@@ -80,14 +69,15 @@ class AdminPort:
             not_ready_reason=stores.journal.why_full,
             listeners=[
                 ListenerStatus(
-                    name=name,
-                    protocol=name,
-                    address="127.0.0.1:1",
-                    connections=open_[name],
-                    events=self._events[name],
-                    bytes=self._bytes[name],
+                    name=one.name,
+                    protocol=one.protocol,
+                    address=one.address,
+                    connections=one.connections,
+                    events=one.events,
+                    bytes=one.bytes,
+                    rejected=dict(one.rejected),
                 )
-                for name in life.ports
+                for one in life.net.all.values()
             ],
             **stores._asdict(),
             more=[
@@ -114,7 +104,8 @@ class AdminJudge:
             self._ask(life, metrics=drawn < _STATUS * _METRICS)
         elif drawn > 1 - _RELOAD:
             self._world.tell("SIGHUP")
-            life.protocols.reload()
+            assert life.net is not None
+            life.net.reload()
 
     def _ask(self, life: Life, *, metrics: bool) -> None:
         if life is not self._life:

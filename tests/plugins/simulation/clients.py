@@ -22,6 +22,7 @@ from gateway.protocols.rsio.client.sender import Sender as RsioSender
 from gateway.protocols.sender import Sender
 from simulation.judge import Broken
 from simulation.network import Target
+from simulation.ways import Way
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -36,6 +37,7 @@ def lumberjack_v2(world: World, target: Target, name: str) -> Any:
     return lumberjack.Client(
         target,
         clock=world.outside,
+        websocket=target.websocket,
         writer=LumberjackWriter(
             pipelining=world.chance.choice((1, 2)),
             compression=world.chance.choice((0, 3)),
@@ -47,19 +49,31 @@ def lumberjack_v2(world: World, target: Target, name: str) -> Any:
 def lumberjack_v1(world: World, target: Target, name: str) -> Any:
     """logstash-forwarder."""
     writer = LumberjackWriter(v1=True, pipelining=1, slow_start=False)
-    return lumberjack.Client(target, clock=world.outside, writer=writer)
+    return lumberjack.Client(
+        target, clock=world.outside, websocket=target.websocket, writer=writer
+    )
 
 
 def pravega(world: World, target: Target, name: str) -> Any:
     """An event writer of wire version 17."""
     writer = V17Writer(world.chance.randbytes(16), f"sim/{name}/0.#epoch.0")
-    return Sender(target, PravegaWriter(writer, window=20), clock=world.outside)
+    return Sender(
+        target,
+        PravegaWriter(writer, window=20),
+        clock=world.outside,
+        websocket=target.websocket,
+    )
 
 
 def pravega_draft(world: World, target: Target, name: str) -> Any:
     """One of 2016."""
     writer = DraftWriter(world.chance.randbytes(16), f"draft-{name}")
-    return Sender(target, PravegaWriter(writer, window=20), clock=world.outside)
+    return Sender(
+        target,
+        PravegaWriter(writer, window=20),
+        clock=world.outside,
+        websocket=target.websocket,
+    )
 
 
 def pomelo(world: World, target: Target, name: str) -> Any:
@@ -71,7 +85,10 @@ def rsio(world: World, target: Target, name: str) -> Any:
     """A publisher that says who it is; in some worlds, that it is the same as others."""
     clock = world.outside
     name = "twin" if world.twins else name
-    return RsioSender(lambda: connect(target, clock=clock, name=name), clock=clock)
+    return RsioSender(
+        lambda: connect(target, clock=clock, websocket=target.websocket, name=name),
+        clock=clock,
+    )
 
 
 class _Requests:
@@ -88,7 +105,10 @@ class _Requests:
     def start(self) -> None:
         """Connect."""
         client = self._client = PomeloClient(
-            self._target, clock=self._world.outside, on_closed=self._closed
+            self._target,
+            clock=self._world.outside,
+            on_closed=self._closed,
+            websocket=self._target.websocket,
         )
         client.connect().addCallbacks(lambda _: self._opened(), lambda _: None)
 
@@ -106,6 +126,8 @@ class _Requests:
 
     def _opened(self) -> None:
         self._open = True
+        assert self._client is not None
+        self._target.shown_code(self._client._session._codes["sim.event"])
         self._backoff.succeeded()
         for event in list(self._waiting):
             self._request(event)
@@ -147,7 +169,7 @@ class ClientSender:
         self._world = world
         self.name = name
         protocol, self._make = KINDS[name[0]]
-        self._target = Target(world.network, protocol, name)
+        self._target = Target(world.network, Way.drawn(protocol, world.also), name)
         self._number = 0
         self._unacknowledged: set[int] = set()
         self._begin()
@@ -156,6 +178,11 @@ class ClientSender:
         self._client = self._make(self._world, self._target, self.name)
         self._fenced = False
         self._world.outside.callLater(0, self._client.start)
+
+    @property
+    def way(self) -> Way:
+        """How it connects."""
+        return self._target.way
 
     @property
     def idle(self) -> bool:

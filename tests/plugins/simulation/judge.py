@@ -196,8 +196,6 @@ class Judge:
                 self._public.add(Event.of(row.payload))
             elif not self.rotten:
                 raise Broken(f"{node} {row.lsn} is {row.flaw}")
-            elif (lost := self.durable.get(place)) is not None:
-                self._public.add(lost)  # told of, and acknowledged with its file
 
     def tells(self, node: str, losses: Iterable[Loss]) -> None:
         """The operator hears of what is lost."""

@@ -13,22 +13,22 @@ from gateway.config import Listener
 from gateway.daemon.protocols import Protocols
 from gateway.event import Batch, Decode, Stored
 from gateway.interfaces import Memory, NotStored, Refusal
-from gateway.net.memory import MemoryBudget
+from gateway.net import CannotListen
 from gateway.plugins import Installed
-from gateway.protocol import Context, Port, Protocol
+from gateway.protocol import Context, Protocol, Unusable
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.store.checkpoint import Unreadable
 from gateway.store.journal import Loss
 from gateway.store.orphans import publish_orphans
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.testing import FakeConnection
-from gateway.testing.plugins import listener_of
 from simulation.admin import AdminPort
 from simulation.bounds import CountedJournal
 from simulation.disk import Session
 from simulation.files import previous_of, split
 from simulation.judge import Broken
-from simulation.scheduler import Killed, Reactor, Scheduler
+from simulation.listeners import Listeners, configured
+from simulation.reactor import Reactor
+from simulation.scheduler import Killed, Scheduler
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -42,7 +42,6 @@ DECODERS: dict[str, Decode] = {
     "plain": split,
     **{each.name: each.decoder([]) for each in PROTOCOLS},
 }
-_DRAIN_SECONDS = 10.0
 _SUPERSEDED = ("another connection writes", "E409 another", "E412 another instance")
 """What the newer connection of a sender, or a newer sender of its name, leads to."""
 
@@ -95,7 +94,9 @@ class Life:
         self.number, self.node = number, node
         self.world = world
         self.ready = False
-        self.stopping = self.refuses = False
+        self.stopping = self.refuses = self.unusable = False
+        self.strands = False
+        """What another node left can not be published, which the operator hears."""
         self.ended: str | None = None
         self.scheduler = Scheduler(world.clock)
         self.reactor = Reactor(self.scheduler, world.chance)
@@ -106,18 +107,16 @@ class Life:
         self.storage: Storage | None = None
         self.journal: CountedJournal
         """Once there is a storage."""
-        self.ports: dict[str, Port] = {}
-        """By protocol."""
-        self.connections: list[FakeConnection] = []
+        self.net: Listeners | None = None
+        """Once they are bound."""
         self.admin = AdminPort(self)
-        self._listeners = [
-            listener_of(each, world.directories.root, {}, world.settings.limits)
-            for each in PROTOCOLS
-            if each.name in world.settings.protocols
-        ]
+        by_name = {each.name: each for each in PROTOCOLS}
+        self._listeners = {
+            way: configured(world, by_name[way.protocol], way) for way in world.ways
+        }
         self.protocols = Protocols(
-            Installed({each.name: each for each in PROTOCOLS}, {}),
-            self._listeners,
+            Installed(by_name, {}),
+            self._listeners.values(),
             self.admin.metrics.protocol_failed,
         )
         self.scheduler.thread("reactor", self._run).start()
@@ -155,9 +154,11 @@ class Life:
     def _run(self) -> None:
         try:
             self._start()
-        except (OSError, Unreadable) as why:
-            self.ended = f"can not start: {why}"
+        except (CannotListen, OSError, Unreadable, Unusable) as why:
+            folder = str(self.world.files.folder)
+            self.ended = f"can not start: {str(why).replace(folder, '…')}"
             self.refuses = isinstance(why, Unreadable)
+            self.unusable = isinstance(why, CannotListen | Unusable)
             return
         self.reactor.run()
 
@@ -196,9 +197,9 @@ class Life:
             compression=settings.spool.compression,
         ):
             self.tell(f"orphan {orphan.node}: {orphan.events} events, {orphan.problem}")
+            self.strands = self.strands or orphan.problem is not None
             self._tell_of(orphan.node, orphan.losses, orphan.repairs)
         self.journal = CountedJournal(storage, world.bounds)
-        self.memory = MemoryBudget(storage.journal.reserve)
         memories: dict[str, Memory] = {}
         if settings.remembering:
             memories["ledger"] = self.ledger
@@ -209,9 +210,8 @@ class Life:
         world.judge.starts(self.node, self.started_at + 1)
         if settings.remembering:
             world.judge.remembers(self.node, set(self.ledger.known))
+        self.net = Listeners(self, self._listeners)
         storage.start()
-        for listener in self._listeners:
-            self.ports[listener.protocol] = next(iter(self.protocols.ports(listener)))
         for memory in memories.values():
             memory.start()
         self.protocols.start()
@@ -221,6 +221,8 @@ class Life:
     def _take_senders(self, storage: Storage) -> None:
         if not self.stopping:
             self.ready = True
+            assert self.net is not None
+            self.net.start()
             self.tell(f"ready at {storage.journal.durable_lsn + 1}")
 
     def _lend(self, protocol: str, listeners: list[Listener]) -> Context:
@@ -291,24 +293,15 @@ class Life:
     def stop(self) -> None:
         """As after SIGTERM; in a turn of the reactor."""
         self.stopping = True
-        self._drain_until = self.reactor.seconds() + _DRAIN_SECONDS
-        for connection in list(self.connections):
-            connection.drain()
-        self._drain()
+        stopped = Deferred.fromCoroutine(self._stop())
+        stopped.addErrback(lambda why: why.trap(Killed))
 
-    def _drain(self) -> None:
-        open_ = [one for one in self.connections if not (one.closed or one.aborted)]
-        if open_ and self.reactor.seconds() < self._drain_until:
-            self.reactor.callLater(0.1, self._drain)
-            return
-        for connection in open_:
-            connection.lose()
-        self.protocols.close()
+    async def _stop(self) -> None:
         assert self.storage is not None
-        done = Deferred.fromCoroutine(self.storage.stop())
-        done.addCallbacks(lambda _: self._stopped(), lambda why: why.trap(Killed))
-
-    def _stopped(self) -> None:
+        assert self.net is not None
+        await self.net.stop()
+        self.protocols.close()
+        await self.storage.stop()
         self.ended = "stopped"
 
     def kill(self) -> None:

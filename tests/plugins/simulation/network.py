@@ -1,11 +1,16 @@
-"""The network between the real clients of all protocols and the gateway's listeners.
+"""The wire between the real clients of all protocols and the gateway's sockets.
 
-Bytes arrive in any slices and any time later; connections break, for one end first or
-for both, with what was on its way lost.
+Bytes arrive in any slices and any time later; a peer ends its direction alone; connections
+break, for one end first or for both, with what was on its way lost.
+
+What TLS draws at random changes nothing of this: its pieces travel whole, or without their
+first or last byte, and the certificate's key and signature always have one length (`tls`).
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet import error
@@ -14,17 +19,20 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.event import Origin
-from gateway.interfaces import Refusal
-from gateway.testing import FakeConnection
-from simulation.life import Life
+from simulation.sockets import Kernel, Socket
+from simulation.tls import client_factory
+from simulation.ways import WEBSOCKET, Way
 
 if TYPE_CHECKING:
+    from simulation.life import Life
     from simulation.world import World
 
 __all__ = ["Link", "Network", "Target"]
 
 _SLICES = (1, 7, 100, 1000, 1 << 20)
+_CLOSE = bytes.fromhex("8882 00000000 03e8")
+"""WebSocket's, with status 1000."""
+_HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1")
 
 
 class Network:
@@ -32,163 +40,275 @@ class Network:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.kernel = Kernel(world.chance.choice)
         self.links: list[Link] = []
         self.made = 0
         self.calm = False
         """Everything arrives at once."""
+        self.closed = False
+        """No client finds the gateway."""
 
     def carry(self) -> None:
         """Some bytes of a connection arrive, or its end is noticed."""
-        if self.links:
-            self.world.chance.choice(self.links).carry()
+        self._some(Link.carry)
 
     def cut(self) -> None:
         """A connection breaks."""
+        self._some(Link.cut)
+
+    def half_close(self) -> None:
+        """A peer ends its direction."""
+        self._some(Link.half_close)
+
+    def _some(self, do: Callable[[Link], None]) -> None:
         if self.links:
-            self.world.chance.choice(self.links).cut()
+            do(self.world.chance.choice(self.links))
+
+    def all_leave(self) -> None:
+        """Each peer as it likes; nobody comes any more."""
+        self.closed = True
+        for link in list(self.links):
+            leave = (Link.loseConnection, Link.abortConnection, Link.cut)
+            self.world.chance.choice(leave)(link)
+
+    def remove(self, link: Link) -> None:
+        """Neither end has anything to say to the other."""
+        if link in self.links:
+            self.links.remove(link)
 
 
 @implementer(IStreamClientEndpoint)
 class Target:
-    """Where a client connects to; nobody is there while the gateway does not serve."""
+    """Where a client connects to; nobody is there while the gateway does not listen."""
 
-    def __init__(self, network: Network, protocol: str, name: str) -> None:
+    def __init__(self, network: Network, way: Way, name: str) -> None:
         self._network = network
-        self._protocol = protocol
+        self.way = way
         self._name = name
+        self._host = network.world.also.choice(_HOSTS)
         self.connections = 0
+        self._link: Link | None = None
+
+    @property
+    def websocket(self) -> str | None:
+        """Where it goes, for a client."""
+        return WEBSOCKET if self.way.websocket else None
+
+    def shown_code(self, code: int) -> None:
+        """The last connection's client was sent this code of its route."""
+        link = self._link
+        if link is not None:
+            link.shown_code(code)
 
     def connect(self, factory: Any) -> Deferred[Any]:
         """See `IStreamClientEndpoint`."""
         life = self._network.world.life
-        if life is None or not life.ready or life.stopping:
+        net = life and life.net
+        port = net and net.ports[self.way]
+        if not (life and port and port.open) or self._network.closed:
             return fail(error.ConnectionRefusedError())
         self.connections += 1
-        link = Link(self._network, life, self._protocol, self._name, factory)
-        return succeed(link.client)
+        self._network.made += 1
+        name = f"{self._name}-{self._network.made}"
+        link = Link(self._network, life, self.way, name, self._host)
+        self._link = link
+        made = link.begin(factory)
+        port.connect(link)
+        return succeed(made)
 
 
 class Link:
-    """One connection; the client's transport."""
+    """One connection: the wire, and the client's transport."""
 
     def __init__(
-        self, network: Network, life: Life, protocol: str, name: str, factory: Any
+        self, network: Network, life: Life, way: Way, name: str, host: str
     ) -> None:
-        network.made += 1
-        self.session = f"{name}-{network.made}"
+        self.name = name
+        self.way = way
         self._network = network
         self._life = life
-        self._up, self._down = bytearray(), bytearray()
-        self._client_closed = self._server_told = False
-        self.server: ServerEnd | None = None
-        self.client = factory.buildProtocol(None)
+        self._host, self._port = host, 10_000 + network.made
+        self._up: deque[bytes] = deque()
+        self._fin = self._rst = False
+        """The client's, behind `_up`; and at once."""
+        self._client_gone = False
+        """Its protocol has been told."""
+        self._socket: Socket | None = None
+        """None: it is in the backlog."""
+        self._refused = False
+        self._silent = False
+        """The client writes no more, and fails if it tries."""
+        assert life.net is not None
+        self._net = life.net
+        self._since = life.net.since(way)
         network.links.append(self)
-        life.reactor.callFromThread(self._accept, protocol)
-        self._tell("connects")
-        self.client.makeConnection(self)
+
+    def begin(self, factory: Any) -> Any:
+        """Connect the client's protocol; returns that."""
+        self._tell(f"connects to {self.way.name}")
+        if self.way.tls:
+            factory = client_factory(factory, self._world.outside, self._shown)
+        if self.way.proxied:
+            family = "TCP6" if ":" in self._host else "TCP4"
+            to = "::1" if ":" in self._host else "127.0.0.1"
+            header = f"PROXY {family} {self._host} {to} {self._port} 1\r\n"
+            self._up.append(header.encode())
+        self._client = factory.buildProtocol(None)
+        self._client.makeConnection(self)
+        self._stream = getattr(self._client, "wrappedProtocol", self._client)
+        return self._stream
 
     def _tell(self, text: str) -> None:
-        self._network.world.tell(f"{self.session} {text}")
-
-    # -- in the gateway's reactor ---------------------------------------------
-
-    def _accept(self, protocol: str) -> None:
-        life = self._life
-        if not life.stopping and not self._server_told:
-            origin = Origin(protocol, protocol, self.session, "[2001:db8::1]:9")
-            self.server = ServerEnd(self, life, origin, protocol)
-            self.server.serve(life.ports[protocol].accept(self.server))
-            life.connections.append(self.server)
-        else:
-            self._client_lost(error.ConnectionLost())
-
-    def _arrive(self, data: bytes) -> None:
-        if self.server is not None:
-            self._life.admin.received(self.server.origin.protocol, len(data))
-            self.server.deliver(data)
-            if self.server.failure is not None:
-                raise self.server.failure
-
-    def _lose(self) -> None:
-        server = self.server
-        if server is not None and not self._server_told:
-            self._server_told = True
-            if server in self._life.connections:
-                self._life.connections.remove(server)
-            server.lose()
-
-    def send(self, data: bytes) -> None:
-        """The server writes."""
-        self._down += data
-
-    # -- the world ------------------------------------------------------------
+        self._world.tell(f"{self.name} {text}")
 
     @property
     def _world(self) -> World:
         return self._network.world
 
+    def _shown(self, certificate: str) -> None:
+        if self._life is self._world.life:
+            self._net.shown_certificate(self.way, certificate, self._since)
+
+    def shown_code(self, code: int) -> None:
+        """The client was sent this code of its route."""
+        if self._life is self._world.life:
+            self._net.shown_code(self.way, code, self._since)
+
+    # The gateway's port
+
+    def accept(self) -> tuple[Socket, tuple[str, int]]:
+        """See `Waiting`."""
+        socket = self._socket = self._network.kernel.make(whole=self.way.tls)
+        host = "127.0.0.1" if self.way.proxied else self._host
+        return socket, (host, self._port)
+
+    def refuse(self) -> None:
+        """See `Waiting`."""
+        self._refused = True
+
+    # The world
+
     def carry(self) -> None:
         """Some bytes arrive, or an end is noticed."""
-        life, chance = self._life, self._world.chance
-        if life is not self._world.life:
-            self._client_lost(error.ConnectionLost())
-        elif self._up and (not self._down or chance.random() < 0.5):
-            data = self._some(self._up)
-            self._tell(f"sends {len(data)} bytes")
-            life.reactor.callFromThread(self._arrive, data)
-        elif self._down:
-            data = self._some(self._down)
-            self._tell(f"gets {len(data)} bytes")
-            if not self._client_closed:
-                self.client.dataReceived(data)
-        elif self.server is not None and (self.server.closed or self.server.aborted):
-            life.reactor.callFromThread(self._lose)
-            self._client_lost(error.ConnectionDone())
-        elif self._client_closed:
-            self._network.links.remove(self)
-            life.reactor.callFromThread(self._lose)
+        if self._refused or self._life is not self._world.life:
+            self._network.remove(self)
+            self._lose_client(error.ConnectionLost())
+            return
+        socket = self._socket
+        if socket is None:
+            return
+        if self._rst and not socket.closed:
+            self._tell("resets")
+            socket.reset()
+            self._network.remove(self)
+        elif socket.rst:
+            self._network.remove(self)
+            self._lose_client(error.ConnectionLost())
+        else:
+            self._carry(socket)
 
-    def _some(self, data: bytearray) -> bytes:
-        size = len(data) if self._network.calm else self._world.chance.choice(_SLICES)
-        taken = bytes(data[:size])
-        del data[:size]
-        return taken
+    def _carry(self, socket: Socket) -> None:
+        up = bool(self._up) and (socket.has_room or socket.closed)
+        down = bool(socket.outgoing)
+        if up and not (down and self._world.chance.random() < 0.5):
+            data, rest = self._some(self._up)
+            self._tell(f"sends {rest}")
+            socket.arrive(data)
+        elif down:
+            data, rest = self._some(socket.outgoing)
+            self._tell(f"gets {rest}")
+            socket.taken()
+            if self._client_gone:
+                self._rst = True  # its kernel says that nobody is there
+            else:
+                self._client.dataReceived(data)
+        elif self._fin and not self._up:
+            self._fin = False
+            self._tell("sends FIN")
+            socket.end()
+        elif socket.fin and not socket.outgoing:
+            if not self._client_gone:
+                self._fin = True
+                self._lose_client(error.ConnectionDone())
+            elif socket.closed:
+                self._network.remove(self)
+
+    def _some(self, pieces: deque[bytes]) -> tuple[bytes, str]:
+        """What arrives next, and a word for it that any bytes of TLS would give."""
+        chance, calm = self._world.chance, self._network.calm
+        if not self.way.tls:
+            size = sum(map(len, pieces)) if calm else chance.choice(_SLICES)
+            data = b"".join(pieces)
+            pieces.clear()
+            if data[size:]:
+                pieces.append(data[size:])
+            return data[:size], f"{len(data[:size])} bytes"
+        part = None if calm else chance.choice((None, None, 1, -1))
+        data = pieces.popleft()
+        if part is None or len(data) == 1:
+            return data, "a piece"
+        pieces.appendleft(data[part:])
+        return data[:part], "the head of a piece" if part == 1 else "most of a piece"
 
     def cut(self) -> None:
         """It breaks: what is on its way is lost, and the ends hear of it when they do."""
         self._tell("breaks")
         self._up.clear()
-        self._down.clear()
-        if self._life is self._world.life:
-            self._life.reactor.callFromThread(self._lose)
-        self._client_lost(error.ConnectionLost())
+        if self._socket is not None:
+            self._socket.outgoing.clear()
+        self._rst = True
+        self._lose_client(error.ConnectionLost())
 
-    def _client_lost(self, why: Exception) -> None:
-        if self in self._network.links:
-            self._network.links.remove(self)
-        if not self._client_closed:
-            self._client_closed = True
+    def half_close(self) -> None:
+        """The client's direction ends behind what it wrote; it may still read."""
+        if self._client_gone or self._silent:
+            return
+        chance = self._world.chance
+        if self.way.websocket and self._stream._client.opened and chance.random() < 0.5:
+            self._tell("sends Close")
+            (self._client if self.way.tls else self).write(_CLOSE)
+        elif self.way.tls and chance.random() < 0.5:
+            self._tell("sends close_notify")
+            self._client.loseConnection()
+            return
+        else:
+            self._tell("writes no more")
+            self._fin = True
+        self._silent = True
+
+    def _lose_client(self, why: Exception) -> None:
+        if not self._client_gone:
+            self._client_gone = True
             self._tell(f"is lost: {type(why).__name__}")
-            self.client.connectionLost(Failure(why))
+            self._client.connectionLost(Failure(why))
 
-    # -- the client's transport -------------------------------------------------
+    # The client's transport
+
+    disconnecting = False
 
     def write(self, data: bytes) -> None:
         """See `ITransport`."""
-        if not self._client_closed:
-            self._up += data
+        if self._client_gone:
+            return
+        if self._silent:
+            self._world.outside.callLater(0, self._lose_client, error.ConnectionLost())
+        elif data:
+            self._up.append(data)
+
+    def writeSequence(self, pieces: list[bytes]) -> None:
+        """See `ITransport`."""
+        self.write(b"".join(pieces))
 
     def loseConnection(self) -> None:
         """See `ITransport`."""
-        if not self._client_closed:
-            self._client_closed = True
-            self._world.outside.callLater(
-                0, self.client.connectionLost, Failure(error.ConnectionDone())
-            )
+        if not self._client_gone:
+            self._fin = self._silent = True
+            self._world.outside.callLater(0, self._lose_client, error.ConnectionDone())
 
     def abortConnection(self) -> None:
         """See `ITCPTransport`."""
         self._up.clear()
+        self._rst = True
         self.loseConnection()
 
     def registerProducer(self, producer: object, streaming: bool) -> None:
@@ -197,32 +317,8 @@ class Link:
     def unregisterProducer(self) -> None:
         """See `IConsumer`."""
 
+    def getPeer(self) -> None:
+        """See `ITransport`."""
 
-class ServerEnd(FakeConnection):
-    """The gateway's side of a link."""
-
-    def __init__(self, link: Link, life: Life, origin: Origin, protocol: str) -> None:
-        super().__init__(origin, protocol=protocol, memory=life.memory)
-        self._link = link
-        self._life = life
-
-    def write(self, data: bytes) -> None:
-        """See `Connection`."""
-        if not (self.closed or self.aborted):
-            self._link.send(data)
-
-    def count(self, *, events: int) -> None:
-        """See `Connection`."""
-        self._life.admin.stored(self.origin.protocol, events)
-        super().count(events=events)
-
-    def refuse(self, why: Refusal) -> None:
-        """A client of ours does nothing that may be refused."""
-        self._life.tell(f"{self.origin.session} is refused: {why}")
-        self._life.refused(why)
-        super().refuse(why)
-
-    def report(self, why: Refusal) -> float:
-        """See `Connection`."""
-        self._life.tell(f"{self.origin.session} is reported: {why}")
-        return super().report(why)
+    def getHost(self) -> None:
+        """See `ITransport`."""

@@ -6,17 +6,11 @@ may run between any two of its steps.  Time passes only when the world says so.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from typing import Any
 
 from greenlet import getcurrent, greenlet
-from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 
-from gateway.testing.reactor import deferred_to
-
-__all__ = ["Killed", "Reactor", "Scheduler", "Task"]
+__all__ = ["Killed", "Scheduler", "Task"]
 
 
 class Killed(BaseException):
@@ -168,61 +162,3 @@ class Scheduler:
         self.world.switch()
         if self.dead:
             raise Killed
-
-
-class Reactor(Clock):
-    """A reactor whose turns are steps of a task; what threads ask of it waits in order."""
-
-    def __init__(self, scheduler: Scheduler, chance: random.Random) -> None:
-        super().__init__()
-        self._scheduler = scheduler
-        self._chance = chance
-        self._asked: list[tuple[Callable[..., Any], Any, Any]] = []
-        self._wakeup = scheduler.condition()
-
-    def seconds(self) -> float:
-        """Simulated, and monotonic."""
-        return self._scheduler.clock()
-
-    def callFromThread(
-        self,
-        callable: Callable[..., Any],  # noqa: A002 - Twisted's name for it
-        *args: object,
-        **kwargs: object,
-    ) -> None:
-        """Any task may call, and the world."""
-        self._asked.append((callable, args, kwargs))
-        self._wakeup.notify()
-
-    def callLater(self, delay: float, call: Any, *args: Any, **kwargs: Any) -> Any:
-        """As Twisted's."""
-        self._wakeup.notify()
-        return super().callLater(delay, call, *args, **kwargs)
-
-    def in_thread(self, call: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """As `deferToThread`."""
-        run, done = deferred_to(self, call, *args)
-        self._scheduler.thread("worker", run).start()
-        return done
-
-    def run(self) -> None:
-        """Turn for ever."""
-        while True:
-            while not self._turn():
-                due = self.calls[0].getTime() - self.seconds() if self.calls else None
-                self._scheduler.wait(self._wakeup, due)
-            self._scheduler.pause(0.0)
-
-    def _turn(self) -> bool:
-        """One call, of a thread's or due; false if there is none."""
-        late = self.calls and self.calls[0].getTime() <= self.seconds()
-        if late and not (self._asked and self._chance.random() < 0.5):
-            call = self.calls.pop(0)
-            call.called = 1
-            call.func(*call.args, **call.kw)
-        elif self._asked:
-            asked, args, kwargs = self._asked.pop(0)
-            asked(*args, **kwargs)
-        else:
-            return False
-        return True

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import hashlib
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
 
+from gateway.net import bind, transport
 from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
@@ -28,16 +29,18 @@ from gateway.store.spool import parquet
 from simulation.admin import AdminJudge
 from simulation.bounds import Bounds
 from simulation.chain import Chain, audit_chain
+from simulation.changing import ChangingFiles
 from simulation.clients import KINDS, ClientSender
 from simulation.disk import SimulatedDisk
+from simulation.errors import Errors
 from simulation.files import write_lines
 from simulation.judge import Broken, Judge
 from simulation.life import DECODERS, Life
 from simulation.network import Network
-from simulation.scheduler import Killed
 from simulation.senders import PlainSender
 from simulation.settings import Settings
 from simulation.spark import Spark
+from simulation.ways import Way
 
 __all__ = ["Outcome", "World", "simulate"]
 
@@ -85,6 +88,8 @@ class World:
         self._most_steps = steps
         self.directories = Directories.under(Path("/gw"))
         self.settings = Settings.drawn(chance, random.Random(f"{seed} limits"))
+        self.also = random.Random(f"{seed} network")
+        """What is drawn of it changes nothing of what else a seed brings."""
         self.disk = SimulatedDisk(chance, self.wall_clock)
         self.disk.capacity = chance.choice((1 << 30, 1 << 30, _SMALL_DISK))
         self.disk.make_directory(self.directories.root)
@@ -101,11 +106,16 @@ class World:
         self.outside = Clock()
         """The clients' time; it passes with ours."""
         self.network = Network(self)
+        self.files = ChangingFiles(self.tell)
+        self.errors = Errors()
+        self._sessions = 0
         self.senders: list[PlainSender | ClientSender] = []
         self.spark = Spark(self, archives=chance.random() < 0.7)
         self.life: Life | None = None
         self.lives = 0
         self._start_at = 0.0
+        self._left: list[weakref.ref[Any]] = []
+        """Connections that are lost."""
         self._node = "gw"
         # Who resumes needs what the journal, or an old name, may have lost.
         self._resumed = bool({"pravega", "rsio"} & {*settings.protocols})
@@ -126,6 +136,17 @@ class World:
     def wall_clock(self) -> float:
         """Somebody may set it."""
         return self._wall + self.now
+
+    @property
+    def ways(self) -> list[Way]:
+        """That senders have; a listener for each."""
+        ways = (one.way for one in self.senders if isinstance(one, ClientSender))
+        return list(dict.fromkeys(ways))
+
+    def next_session(self) -> str:
+        """A name for a connection that no other has."""
+        self._sessions += 1
+        return f"s{self._sessions}"
 
     def tell(self, text: str) -> None:
         """One line of history."""
@@ -150,6 +171,7 @@ class World:
                 finally:
                     if self.life is not None:
                         self.life.kill()
+                self._end()
         except Broken as why:
             broken = str(why)
             self.tell(f"BROKEN: {why}")
@@ -184,6 +206,9 @@ class World:
         with contextlib.ExitStack() as stack:
             stack.enter_context(patch.object(log, "secrets", salts))
             stack.enter_context(patch.object(incarnation, "secrets", salts))
+            stack.enter_context(patch.object(transport, "select", self.network.kernel))
+            stack.enter_context(patch.object(transport, "fcntl", self.network.kernel))
+            stack.enter_context(patch.object(bind, "_tune", lambda _: None))
             stack.enter_context(patch.object(disk_module, "time", pauses))
             stack.enter_context(patch.object(backoff, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)
@@ -195,26 +220,18 @@ class World:
             stack.enter_context(patch.object(pravega_server, "uuid4", lambda: names))
             if not self.settings.real_files:
                 stack.enter_context(patch.object(parquet, "write", write_lines))
-            globalLogPublisher.addObserver(self._logged)
-            stack.callback(globalLogPublisher.removeObserver, self._logged)
+            stack.enter_context(self.errors.watched())
             yield
 
     def _sleep(self, seconds: float) -> None:
         assert self.life is not None
         self.life.scheduler.pause(seconds)
 
-    def _logged(self, event: dict[str, Any]) -> None:
-        """A failure that nobody expected; one of a dead life's is none."""
-        failure = event.get("log_failure")
-        if failure is not None and not failure.check(Killed):
-            self._failed.append(str(failure))
-
     # -- one step ---------------------------------------------------------------
 
     def _draw_rates(self) -> dict[Callable[[], None], float]:
         """How often what happens; each seed leaves some of it out."""
         chance = self.chance
-        self._failed: list[str] = []
 
         def maybe(rate: float) -> float:
             return rate * chance.choice((0.0, 0.3, 1.0, 3.0))
@@ -224,6 +241,8 @@ class World:
             self._carry: 12.0,
             self._disconnect: maybe(0.1),
             self._cut: maybe(0.1),
+            self._half_close: maybe(0.2),
+            self._change_files: maybe(0.05),
             self._pass_a_moment: 3.0,
             self._pass_time: maybe(0.6) + 0.05,
             self._spark_looks: maybe(0.7) + 0.02,
@@ -257,6 +276,8 @@ class World:
                     raise why
                 raise Broken(f"{task.name} died of {why!r}") from why
             self._look()
+            if life.net is not None and task.name == "reactor":
+                life.net.look()
             return
         [do] = self.chance.choices(list(rates), list(rates.values()))
         do()
@@ -264,21 +285,33 @@ class World:
 
     def _look(self) -> None:
         """At what must hold at every moment."""
-        if self._failed:
-            raise Broken(f"logged: {self._failed[0]}")
-        if Broken.raised:
-            raise Broken(Broken.raised[0])
+        self.look_at_errors()
         life = self.life
         if life is not None:
             life.look()
         if life is not None and life.ended is not None:
             self.tell(f"{life.number} ended: {life.ended}")
             if life.refuses:
-                if not self.judge.rotten:
+                self._put_back()
+            if life.unusable:
+                if self.files.usable:
                     raise Broken(f"{life.ended}")
-                self.tell("the operator puts copies back")
-                self.disk.put_back()
+                self.files.mend()
             self._over()
+
+    def _put_back(self) -> None:
+        assert self.life is not None
+        if not self.judge.rotten:
+            raise Broken(f"nothing has rotted: {self.life.ended}")
+        self.tell("the operator puts copies back")
+        self.disk.put_back()
+
+    def look_at_errors(self) -> None:
+        """Whatever went wrong by itself."""
+        if self.errors.logged:
+            raise Broken(f"logged: {self.errors.logged[0]}")
+        if Broken.raised:
+            raise Broken(Broken.raised[0])
 
     def _begin(self) -> None:
         if self.chance.random() < self._renames:
@@ -291,6 +324,9 @@ class World:
     def _over(self) -> None:
         if self.life is not None:
             self.life.kill()
+            if self.life.strands and self.judge.rotten:
+                self._put_back()
+            self.network.kernel.end_process()
         self.life = None
         self._start_at = self.now + self.chance.choice((0.0, 0.1, 2.0))
 
@@ -312,6 +348,12 @@ class World:
 
     def _cut(self) -> None:
         self.network.cut()
+
+    def _half_close(self) -> None:
+        self.network.half_close()
+
+    def _change_files(self) -> None:
+        self.files.change(self.chance)
 
     def _advance(self, to: float) -> None:
         self.now = to
@@ -427,6 +469,7 @@ class World:
         self.tell("faults cease")
         self.disk.faults.end()
         self.network.calm = True
+        self.files.mend()
         calm = {
             self._ask_again: 5.0,
             self._carry: 20.0,
@@ -437,9 +480,14 @@ class World:
         }
         self._renames = 0.0
         self._until_drained(calm)
+        self._let_go(calm)
         self._stop()  # what another node left is published by a start without faults
         self._step(calm)
         self._until_drained(calm)
+        if self.life is not None and self.life.strands:
+            self._stop()
+            self._step(calm)
+            self._until_drained(calm)
         assert self.life is not None
         assert self.life.storage is not None
         rotten = self.judge.rotten
@@ -448,6 +496,26 @@ class World:
             audit_chain(self)
         known = set(self.life.ledger.known)
         self.judge.ends({self.life.node: known} if self.settings.remembering else {})
+
+    def _let_go(self, calm: dict[Callable[[], None], float]) -> None:
+        """All peers leave: nothing of them may be kept."""
+        assert self.life is not None
+        net = self.life.net
+        assert net is not None
+        self.network.all_leave()
+        begun, most = self.now, self.steps + _DRAIN_STEPS
+        while self.network.links or net.connections or [*net.left()]:
+            self._step(calm)
+            if self.now - begun > _DRAIN_SECONDS or self.steps > most:
+                raise Broken(f"peers have left, and {[*net.left()]} is there")
+        self._left = [one for port in net.ports.values() for one in port.accepted]
+
+    def _end(self) -> None:
+        """Nobody has a step left; what nobody handled, or let go of, shows."""
+        self.errors.collect()
+        self.look_at_errors()
+        if kept := [one for each in self._left if (one := each())]:
+            raise Broken(f"{len(kept)} connections are lost, and kept in memory")
 
     def _until_drained(self, calm: dict[Callable[[], None], float]) -> None:
         begun, most = self.now, self.steps + _DRAIN_STEPS
@@ -482,12 +550,15 @@ class World:
 def simulate(seed: int, *, steps: int = 2000, keep: int | None = 200) -> Outcome:
     """Run one seed.
 
-    Garbage is collected at its end only: what is logged of it belongs to no step.
+    Garbage is collected at its end only: what is logged of it belongs to no step.  What
+    was there before is not looked at, which takes most of the time of a collection.
     """
     Broken.raised.clear()
     gc.disable()
+    gc.freeze()
     try:
         return World(seed, steps=steps, keep=keep).run()
     finally:
-        gc.enable()
         gc.collect()
+        gc.unfreeze()
+        gc.enable()

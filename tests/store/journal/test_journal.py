@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
@@ -297,10 +298,13 @@ def test_ack_spool_waits_for_the_file(
     running.submit(make(b"a", 2), make(b"b", 2))
     running.turns.run(lambda: running.journal.durable_lsn == 4)
     assert not running.stored
+    assert [*running.journal.copies] == [1, 3]
     running.journal.published(2)
     assert [s.lsn for s in running.stored] == [1]
+    assert running.journal.copies[3].body == b"b"
     running.journal.published(4)
     assert [s.lsn for s in running.stored] == [1, 3]
+    assert not running.journal.copies
 
 
 def test_what_is_published_after_the_stop_was_stored(
@@ -330,6 +334,20 @@ def test_what_is_still_arriving_counts_and_may_take_half(
     assert not running.journal.reserve(1)
     running.journal.reserve(-6)
     assert room == [None]
+
+
+def test_who_waits_for_room_no_more_is_forgotten(start: Callable[..., Running]) -> None:
+    """The journal may be full for days: it keeps nothing of connections that went."""
+    journal = start(wait=True).journal
+    journal.hold("disk", "full")
+    told: list[object] = []
+    for _ in range(1000):
+        room = journal.when_room()
+        room.addCallbacks(told.append, lambda why: why.trap(CancelledError))
+        room.cancel()
+    assert not journal._room
+    journal.hold("disk", None)
+    assert not told
 
 
 def test_withdrawn_in_time(start: Callable[..., Running], make: Make) -> None:
@@ -375,6 +393,22 @@ def test_withdrawn_after_a_failed_commit(
     world.until_stored(1)
     world.stop()
     assert [stored.batch for stored in world.stored] == [later]
+
+
+def test_withdrawn_when_the_thread_has_ended(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Its Deferred never fires, though the journal ends with batches left."""
+    world = start(wait=True)
+    world.disk.fail = [("write", errno.ENOSPC)] * 1000
+    kept, gone = make(b"kept"), make(b"gone")
+    world.submit(kept, gone)
+    world.journal.start()
+    stopped = world.journal.stop()
+    world.journal._thread.join()
+    assert world.journal.withdraw(gone)
+    world.turns.wait(stopped)
+    assert len(world.failed) == 1
 
 
 @pytest.mark.parametrize("when", ["held", "before it is told"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Sequence
@@ -171,6 +172,35 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     (state / "a/expired").write_bytes(b"damaged")
     ExpiredRecord(state, RealDisk()).note(names[:1])
     assert decode((state / "a/expired").read_bytes()) == Expired(10)
+
+
+@pytest.mark.parametrize(
+    ("number", "left"), [(errno.ENOSPC, []), (errno.EDQUOT, []), (errno.EIO, [1])]
+)
+def test_what_goes_is_written_down_for_certain(
+    tmp_path: Path, number: int, left: list[int]
+) -> None:
+    """A disk that fails keeps its files until it can; one without room says it later."""
+    world, said = World(tmp_path), list[list[str]]()
+    fails = True
+
+    def note(names: Iterable[str]) -> None:
+        if fails:
+            raise OSError(number, "the test says no")
+        said.append(list(names))
+
+    world.expiry._before = note
+    world.add(1)
+    world.monotonic += HOUR + 120
+    world.wall += HOUR + 120
+    with contextlib.suppress(OSError):
+        world.expiry.run(0)
+    assert world.left() == left
+    fails = False
+    world.monotonic += 1
+    world.expiry.run(0)
+    assert world.left() == []
+    assert said == [[file_name("gw", 1, 1)]]
 
 
 def test_room_is_made_without_a_note_for_each_file(tmp_path: Path) -> None:

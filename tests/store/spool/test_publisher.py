@@ -121,6 +121,27 @@ def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
     assert aside.read_bytes() == data
 
 
+@pytest.mark.parametrize("rot", [b"b,c", b"a", None])
+def test_what_waits_for_its_file_is_not_lost(place: Any, rot: bytes | None) -> None:
+    """The disk does not give it back, memory does: all of it is in the file."""
+    batches = [place.batch(b"a"), place.batch(b"b,c")]
+    place.log.commit(batches)
+    sealed = place.log.seal()
+    data = sealed.path.read_bytes()
+    damaged = data.replace(rot, b"?" * len(rot)) if rot else b"?" * len(data)
+    sealed.path.write_bytes(damaged)
+    publisher = place.publisher()
+    publisher.copies = {1: batches[0], 2: batches[1], 4: place.batch(b"later")}
+    done = publisher.publish(sealed)
+    assert done.flaws == {}
+    assert [(r["lsn"], r["payload"]) for r in rows(place, FIRST)] == [
+        (1, b"a"),
+        (2, b"b"),
+        (3, b"c"),
+    ]
+    assert sealed.path.with_name(f"{sealed.path.name}.damaged").exists()
+
+
 def test_what_a_memory_needs_is_set_aside_later(place: Any) -> None:
     """A damaged segment is kept, though only its checkpoint lets it go."""
     place.log.commit([place.batch(b"a"), place.batch(b"b,c")])

@@ -286,6 +286,7 @@ class ControllerServer:
         if self._closed:
             return
         self._closed = True
+        self._valve.close()
         self._container.forget_submitter(self)
         self._due.clear()
         self._untaken.clear()

@@ -1,0 +1,279 @@
+"""The listeners of one life, as the daemon makes them, and what must hold of them.
+
+After a turn    memory is counted right, and is within its limits; nothing is read ahead
+                beyond its own; files that can not be used change nothing of what is served
+At a handshake  the client is shown what was served since it connected
+At a reload     files that can not be used are said
+At the end      when all peers have left, nothing is held, watched or waiting
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gateway.config import Listener as Configured
+from gateway.config import model
+from gateway.config.endpoint import Tcp
+from gateway.interfaces import Refusal
+from gateway.net import Listener, MemoryBudget, Penalties, RejectionLog
+from gateway.net.connection import READ_BYTES
+from gateway.net.turns import Turns
+from gateway.protocol import Protocol
+from gateway.testing.plugins import listener_of
+from simulation.judge import Broken
+from simulation.sockets import Port
+from simulation.ways import Way
+
+if TYPE_CHECKING:
+    from simulation.life import Life
+    from simulation.world import World
+
+__all__ = ["Listeners", "configured"]
+
+_DRAIN_SECONDS = 10.0
+_PROXY = model.ProxyProtocol(trusted=["127.0.0.0/8"])
+_NOT_USED = "{listener}: new certificate not used, the old one stays: {why}"
+_NOT_RELOADED = "definitions not reloaded: {why}"
+
+
+def configured(world: World, protocol: Protocol, way: Way) -> Configured:
+    """As `listeners` has it."""
+    folder = world.files.routes.parent
+    listener = listener_of(protocol, folder, {}, world.settings.limits)
+    options = listener.options
+    if protocol.name == "pomelo":
+        options = options.model_copy(update={"routes": str(world.files.routes)})
+    tls = None
+    if way.tls:
+        tls = model.Tls.model_construct(
+            certificate=world.files.certificate,
+            private_key=world.files.key,
+            client_auth="none",
+            client_ca=None,
+            allowed_names=[],
+            minimum_version="TLSv1.2",
+        )
+    return listener.model_copy(
+        update={
+            "name": way.name,
+            "listen": Tcp("127.0.0.1", 0),
+            "options": options,
+            "tls": tls,
+            "proxy_protocol": _PROXY if way.proxied else None,
+            "websocket": model.WebSocket() if way.websocket else None,
+        }
+    )
+
+
+class _Refusals(RejectionLog):
+    """Tells of every refusal, however many there are."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__(life.reactor)
+        self._life = life
+        self._refused: tuple[str | None] | None = None
+
+    def refused(self, key: str | None) -> None:
+        """Its rule comes next."""
+        self._refused = (key,)
+
+    def admit(self, host: str, listener: str, rule: str) -> bool:
+        """See `RejectionLog`."""
+        refused, self._refused = self._refused, None
+        self._life.tell(f"{listener}: {rule}")
+        if refused is not None:
+            self._life.refused(Refusal(rule, key=refused[0]))
+        return super().admit(host, listener, rule)
+
+
+class Listeners:
+    """Bound, but not accepting before `start`.  Raises `CannotListen`, `Unusable`."""
+
+    def __init__(self, life: Life, wanted: dict[Way, Configured]) -> None:
+        self._life = life
+        self._world = life.world
+        storage = life.storage
+        assert storage is not None
+        self._journal = storage.journal
+        settings = life.world.settings
+        self._memory_bytes = settings.journal.memory_bytes
+        self.memory = MemoryBudget(storage.journal.reserve, self._memory_bytes // 4)
+        self._turns = Turns(life.reactor)
+        refusals, penalties = _Refusals(life), Penalties(life.reactor)
+        self.ports: dict[Way, Port] = {}
+        self.all: dict[Way, Listener] = {}
+        self._pomelo: dict[Way, Any] = {}
+        self._served: dict[Way, list[object]] = {}
+        """What each had, the newest last: a certificate's name, a route's code."""
+        for way, one in wanted.items():
+            port = next(iter(life.protocols.ports(one)))
+            listener = Listener(
+                one,
+                port,
+                life.reactor,
+                life.world.next_session,
+                rejection_log=refusals,
+                turns=self._turns,
+                memory=self.memory,
+                penalties=penalties,
+                on_refused=refusals.refused,
+            )
+            listener.bind()
+            self.all[way] = listener
+            self.ports[way] = life.reactor.ports[-1]
+            if way.protocol == "pomelo":
+                self._pomelo[way] = port.accept
+        self._contexts = {way: self._context(way) for way in self.all if way.tls}
+        self._definitions = {way: self._defined(way) for way in self._pomelo}
+        self._begin_served()
+
+    def start(self) -> None:
+        """Accept connections."""
+        for listener in self.all.values():
+            listener.start()
+
+    async def stop(self) -> None:
+        """As the daemon does."""
+        for listener in self.all.values():
+            await listener.stop()
+        await self._life.protocols.stop()
+        for one in [each.drain(_DRAIN_SECONDS) for each in self.all.values()]:
+            await one
+
+    # Files that change
+
+    def _context(self, way: Way) -> object:
+        tls = self.all[way].tls
+        assert tls is not None
+        return tls._context
+
+    def _defined(self, way: Way) -> Any:
+        return self._pomelo[way].handshaker.definitions
+
+    def _begin_served(self) -> None:
+        files = self._world.files
+        self._certificates = {way: [files.name] for way in self._contexts}
+        self._codes = {way: [files.code] for way in self._definitions}
+
+    def _look_at_files(self) -> None:
+        """What is served has changed only to what can be used."""
+        files = self._world.files
+        for way, before in self._contexts.items():
+            if (now := self._context(way)) is not before:
+                self._contexts[way] = now
+                self._certificates[way].append(files.name)
+                if files.name is None:
+                    raise Broken(f"{way.name} took a certificate that can not be used")
+        for way, before in self._definitions.items():
+            if (definitions := self._defined(way)) is not before:
+                self._definitions[way] = definitions
+                self._codes[way].append(files.code)
+                if files.code is None:
+                    raise Broken(f"{way.name} took definitions that can not be used")
+
+    def reload(self) -> None:
+        """SIGHUP: all of it is read again, and what can not be used is said."""
+        self._look_at_files()
+        world, files = self._world, self._world.files
+        before = Counter(world.errors.said)
+        served = sum(map(len, (*self._certificates.values(), *self._codes.values())))
+        for listener in self.all.values():
+            listener.reload()
+        self._life.protocols.reload()
+        world.look_at_errors()
+        self._look_at_files()
+        now = sum(map(len, (*self._certificates.values(), *self._codes.values())))
+        unused = len(self._contexts) if files.name is None else 0
+        undefined = len(self._definitions) if files.code is None else 0
+        can = len(self._contexts) + len(self._definitions) - unused - undefined
+        if now - served != can:
+            raise Broken("a reload did not take what can be used")
+        for text, expected in ((_NOT_USED, unused), (_NOT_RELOADED, undefined)):
+            if world.errors.said[text] - before[text] != expected:
+                raise Broken(f"{text!r} was not said of {expected} listeners")
+
+    def since(self, way: Way) -> tuple[int, int]:
+        """To be kept by a connection that begins: what is served, by number."""
+        return (
+            len(self._certificates.get(way, ())) - 1,
+            len(self._codes.get(way, ())) - 1,
+        )
+
+    def shown_certificate(self, way: Way, name: str, since: tuple[int, int]) -> None:
+        """A client was, on a connection that began then."""
+        self._look_at_files()
+        if name not in self._certificates[way][since[0] :]:
+            raise Broken(f"{way.name} shows certificate {name}: {self._certificates}")
+
+    def shown_code(self, way: Way, code: int, since: tuple[int, int]) -> None:
+        """Likewise, a route's."""
+        self._look_at_files()
+        if code not in self._codes[way][since[1] :]:
+            raise Broken(f"{way.name} sends code {code}: {self._codes}")
+
+    # After every turn of the reactor
+
+    def look(self) -> None:
+        """Between two of them."""
+        self._look_at_files()
+        budget = self.memory
+        held = {account: (account.size, account.ahead) for account in budget._accounts}
+        total = sum(size + ahead for size, ahead in held.values())
+        ahead = sum(ahead for _, ahead in held.values())
+        counted = (sum(budget._addresses.values()), budget._ahead)
+        if counted != (total, ahead) or self._journal._reserved != total:
+            reserved = self._journal._reserved
+            raise Broken(
+                f"connections hold {total}, {ahead} ahead, of {reserved}: {counted}"
+            )
+        self._check(
+            "journal.memory_bytes, of connections", total, self._memory_bytes // 2
+        )
+        self._check("read ahead in all", ahead, self._memory_bytes // 4)
+        for listener in self.all.values():
+            self._look_at(listener)
+
+    def _look_at(self, listener: Listener) -> None:
+        most = listener.limits.read_ahead_bytes
+        for one in listener._connections:
+            if (ahead := one._ahead) is not None:
+                account = one._account
+                assert account is not None
+                if account.ahead != ahead.size + ahead._room:
+                    raise Broken(f"{account.ahead} bytes count as read ahead")
+                if ahead.size != sum(map(len, ahead._pieces)):
+                    raise Broken(f"{ahead.size} bytes are read ahead: {ahead._pieces}")
+                self._check("limits.read_ahead_bytes", ahead.size, most)
+            output = READ_BYTES + listener.unread_bytes
+            self._check("unread output", one.unsent_bytes, output)
+
+    def _check(self, bound: str, value: int, limit: int) -> None:
+        if value > limit:
+            raise Broken(f"{bound}: {value} is more than {limit}")
+
+    # At the end
+
+    @property
+    def connections(self) -> int:
+        """Open ones of all listeners."""
+        return sum(listener.connections for listener in self.all.values())
+
+    def left(self) -> Iterator[str]:
+        """What is kept of connections that are gone."""
+        reactor, budget = self._life.reactor, self.memory
+        if self._journal._reserved or budget._addresses or budget._accounts:
+            yield f"{self._journal._reserved} bytes of {budget._addresses}"
+        if budget._ahead or budget._ahead_of:
+            yield f"{budget._ahead} bytes read ahead of {budget._ahead_of}"
+        if self._turns._waiting:
+            yield f"{len(self._turns._waiting)} wait for their turn"
+        if reactor.sockets or self._world.network.kernel.open:
+            yield f"{reactor.sockets} sockets are watched"
+        for listener in self.all.values():
+            if hosts := listener.admission._per_host._hosts:
+                yield f"{listener.name} counts {hosts}"
+        for way, names in self._certificates.items():
+            if names[-1] != self._world.files.name:
+                yield f"{way.name} has certificate {names[-1]}"
