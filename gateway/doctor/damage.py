@@ -18,7 +18,7 @@ from gateway.store import mark
 from gateway.store.checkpoint import Unreadable, decode_state, saved_names
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.finder import list_names, segment_files
+from gateway.store.finder import SegmentFile, list_names, segment_files
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.names import parse_file_name
@@ -86,12 +86,14 @@ def _marked(state: Path) -> mark.Mark:
 def _segments(config: Config, places: Directories) -> Iterator[Look]:
     journal = places.journal_of(config.node)
     what = "journal segments"
+    # Read before them: the daemon, if it runs, makes them longer only.
+    marked = _marked(places.state_of(config.node))
     for file in segment_files(journal):
         try:
             # One with less than a header is being made, and holds no event yet.
             if file.path.stat().st_size <= segment.HEADER_BYTES:
                 continue
-            scan = file.scan().survey()
+            scan = _scan(file, marked)
         except FileNotFoundError:
             continue  # it was published meanwhile
         except segment.OtherFormat as why:
@@ -113,6 +115,14 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
         if name.endswith(DAMAGED):
             text = "it was set aside; remove it when nobody wants to look into it"
             yield warn(what, f"{journal / name}: found damaged earlier", text)
+
+
+def _scan(file: SegmentFile, marked: mark.Mark) -> segment.Scan:
+    """With what the mark knows of its end; none but the newest has events up to there."""
+    out = [first for first, _ in marked.left_out if first > file.first]
+    durable = 0 if file.before else min([marked.durable, *(lsn - 1 for lsn in out)])
+    synced = marked.synced if file.path.name == marked.segment else 0
+    return file.scan(durable=durable, synced=synced).survey()
 
 
 def _spool(config: Config, places: Directories) -> Iterator[Look]:

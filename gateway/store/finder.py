@@ -51,13 +51,21 @@ class SegmentFile:
     before: int | None
     """Where the next segment begins: events from there on count there, not here."""
 
-    def scan(self, before: int | None = None) -> segment.Scan:
-        """Its batches; *before* may end them sooner.
+    def scan(
+        self, before: int | None = None, *, durable: int = 0, synced: int = 0
+    ) -> segment.Scan:
+        """Its batches; *before* may end them sooner, *durable* and *synced* say how far it
+        reached at least: see `segment.Scan`.
 
         Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
-        return segment.Scan(self.path.read_bytes(), before=min(ends, default=None))
+        return segment.Scan(
+            self.path.read_bytes(),
+            before=min(ends, default=None),
+            durable=durable,
+            synced=synced,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,24 @@ def test_a_place_of_lost_events(make: Make, data: Path) -> None:
     assert "missing from byte 36 on, lsn 5 to 8" in look.detail
 
 
+@pytest.mark.parametrize("of_seal", [True, False])
+def test_an_end_that_only_the_mark_knows(
+    make: Make, data: Path, *, of_seal: bool
+) -> None:
+    """Of the newest segment: acknowledged events, or bytes behind them that were synced."""
+    path = segments(data)[-1]
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] if of_seal else content[: segment.HEADER_BYTES + 1])
+    synced = len(content) if of_seal else 0
+    newest = Mark(9, 9, 4, segment=path.name, synced=synced)
+    Marker(data / "state/gw-1", RealDisk()).write(newest, now=True)
+    look = one(make(), "journal segments")
+    assert look.state == "fail"
+    assert f"{path}: " in look.detail
+    assert ("lsn 10 to 10" if of_seal else "lsn 9 to 9") in look.detail
+    assert "names what is lost" in look.advice
+
+
 def test_a_segment_that_was_set_aside(make: Make, data: Path) -> None:
     path = segments(data)[0]
     path.rename(path.with_name(path.name + ".damaged"))
