@@ -257,6 +257,8 @@ class Offsets:
             progress = _Progress(0)
         if resumed and not progress.new and progress.instance != instance:
             self.fenced += 1
+            if progress.instance is None:
+                raise Fenced(f"no instance is known of {key}, which has elements")
             raise Fenced(f"another instance publishes {key}")
         self._put(key, progress)
         fenced = bool(instance) and progress.instance != instance

@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from gateway.event import Batch, Origin, Stored
-from gateway.protocols.rsio import events, messages, wire
+from gateway.protocols.rsio import _Service, events, messages, wire
 from gateway.protocols.rsio.client import CanNotResume, Fenced, Outbox
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
@@ -345,7 +345,7 @@ def test_the_state_of_earlier_versions() -> None:
     offsets = Offsets()
     offsets.restore(old)
     assert offsets.known == [(KEY, 8), (Key("a", "b", proved=True), 1)]
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="no instance is known"):
         _claim(offsets, b"1", resumed=True)
     assert len(_claim(offsets, b"1")) == 1
     for empty in (Offsets(), offsets):
@@ -396,6 +396,19 @@ def test_ten_thousand_names() -> None:
     assert again.names == 10_000
     with pytest.raises(Refused):
         _claim(again, b"2", keys[0], resumed=True)
+
+
+def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
+    """How many names there are, and how often one was fenced."""
+    context: Any = None
+    service = _Service(context)
+    service._offsets = gate.offsets
+    sender(b"1")
+    sender(b"2")
+    sender(b"1", resumed=1)
+    [section] = service.statistics()
+    assert section.name == "rsio"
+    assert {one.name: one.value for one in section.values} == {"names": 1, "fenced": 2}
 
 
 # Our clients
