@@ -1,0 +1,109 @@
+"""The RS.io reference in JavaScript (`interop/`): judged by the kit, and with a daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import listener
+from deadlines import environment, eventually, finish
+from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
+
+INTEROP = Path(__file__).parents[2] / "interop"
+COUNT = 4000
+STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
+
+pytestmark = pytest.mark.needs_node
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Where that is missing, the tests are skipped; in CI they fail."""
+    found = shutil.which("node")
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("needs node on the PATH")
+        pytest.skip("needs node on the PATH")
+    return found
+
+
+@pytest.fixture
+def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a program of `interop/`; it is killed at the end."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(name: str, *words: object, **more: str) -> subprocess.Popen[str]:
+        made = subprocess.Popen(
+            [node, str(INTEROP / name), *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment(), **more},
+        )
+        running.append(made)
+        return made
+
+    yield start
+    for each in running:
+        each.kill()
+        each.communicate()
+
+
+def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
+    """It passes all tests of the definition, and none is left out."""
+    served = program("server.js", HELLO_MS="500")
+    assert served.stdout is not None
+    port = int(served.stdout.readline())
+    target = Target(lambda: over_tcp("127.0.0.1", port), patience=60)
+    target.hello_seconds = 0.5
+    survey(target)
+    bad = [
+        (one.test.name, one.outcome.value, one.why)
+        for one in run(target, chosen(target))
+        if one.outcome is not Outcome.PASSED
+    ]
+    assert bad == []
+
+
+@pytest.mark.slow
+def test_with_a_daemon(
+    prepare: Callable[..., Any],
+    free_port: Callable[[], int],
+    program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """A sender, a reader, a kill -9, and a second sender of that name: all once."""
+    where = f"127.0.0.1:{free_port()}"
+    daemon = prepare(
+        listeners=[{**STREAMS, "listen": f"tcp:{where}"}],
+        journal={"commit_interval": "5ms"},
+    ).start()
+    first = program("client.js", "send", where, "meter-17", COUNT)
+    reader = program("client.js", "receive", where, "events?from=1", COUNT)
+
+    def stored() -> int:
+        return int(daemon.status()["journal"]["durable_lsn"])
+
+    eventually(lambda: stored() > 300, "it sends")
+    daemon.kill()
+    daemon.start()
+    eventually(lambda: stored() > 1000, "it goes on")
+    second = program("client.js", "send", where, "meter-17", COUNT)
+    _, errors = finish(first)
+    assert first.returncode == 3, errors
+    assert "E412" in errors
+    output, errors = finish(second)
+    assert second.returncode == 0, errors
+    assert output == f"{COUNT} stored\n"
+    output, errors = finish(reader)
+    assert reader.returncode == 0, errors
+    events = [json.loads(line) for line in output.splitlines()]
+    assert [event["payload"]["n"] for event in events] == list(range(COUNT))
+    assert [event["seq"] for event in events] == list(range(1, COUNT + 1))
+    assert stored() == COUNT
