@@ -1,10 +1,14 @@
-"""`GET /api/sessions` and `POST /api/kick` of the admin port: who is connected, and must go.
+"""The admin port's pages of sessions and groups: who is connected, who must go.
 
 GET  /api/sessions?uid=alice&limit=100&after=17
      {"sessions": [{"session", "uid", "proven", "listener", "peer", "since", …}],
       "total": 3, "next": null}
 POST /api/kick {"uid": "alice", "reason": "maintenance"}
      {"kicked": 2}
+    GET  /api/groups?group=room-7
+         {"groups": [{"group": "room-7", "members": 2}], "total": 40}
+    POST /api/group {"join": "room-7", "session": "…"}, or leave, and a uid
+         {"changed": 1}
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ from typing import Any
 import msgspec
 
 from gateway.admin.site import Answer, Get, Post
+from gateway.protocols.pomelo.push.membership import Asked, membership_of
 from gateway.protocols.pomelo.registry import Member, Registry
 
-__all__ = ["kick_page", "sessions_page"]
+__all__ = ["change_groups_page", "groups_page", "kick_page", "sessions_page"]
 
 _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
     "uid": lambda one: one.uid,
@@ -39,6 +44,7 @@ class _Kick(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _KICK = msgspec.json.Decoder(_Kick)
+_CHANGE = msgspec.json.Decoder(Asked)
 
 
 def sessions_page(registry: Registry) -> Get:
@@ -85,14 +91,49 @@ def kick_page(registry: Registry) -> Post:
     return answer
 
 
+def groups_page(registry: Registry) -> Get:
+    """Lists the groups, and how many are in each."""
+
+    def answer(query: Mapping[str, str]) -> Answer:
+        groups = registry.groups
+        if unknown := [name for name in query if name != "group"]:
+            return _json({"error": f"{unknown[0]!r}: must be group"}, 400)
+        name = query.get("group")
+        if name is None:
+            sizes = list(islice(groups.sizes(), _MOST))
+        else:
+            sizes = [(name, len(groups.members(name)))]
+        found = [{"group": name, "members": count} for name, count in sizes if count]
+        return _json({"groups": found, "total": len(groups)}, 200)
+
+    return answer
+
+
+def change_groups_page(registry: Registry) -> Post:
+    """Puts one session, or all of a user, into a group, or takes them out."""
+
+    def answer(request: bytes) -> Answer:
+        try:
+            change = membership_of(_CHANGE.decode(request))
+        except (ValueError, RecursionError) as why:
+            return _json({"error": f"the request changes no group: {why}"}, 400)
+        return _json({"changed": change.apply(registry)}, 200)
+
+    return answer
+
+
 def _matching(registry: Registry, query: Mapping[str, str]) -> Iterator[Member]:
     wanted = {name: query[name] for name in query if name not in ("limit", "after")}
+    group = wanted.pop("group", None)
     for name in wanted:
         if name not in _FILTERS:
-            known = ", ".join((*_FILTERS, "limit", "after"))
+            known = ", ".join((*_FILTERS, "group", "limit", "after"))
             raise ValueError(f"{name!r}: must be one of {known}")
     uid = wanted.get("uid")
     members = registry.all() if uid is None else registry.claiming(uid)
+    if group is not None:
+        inside = set(registry.groups.members(group))
+        members = [one for one in members if one in inside]
     return (
         one
         for one in members

@@ -2,7 +2,8 @@
 
     -> POST {"requests": [{"route": "shop.buy", "id": 7, "session": "…", "uid": "alice",
                            "lsn": 4711, "body": {…}}, …]}
-    <- 200 {"answers": [{…}, …]}                       as many, in the same order
+    <- 200 {"answers": [{…}, …],                       as many, in the same order
+            "groups": [{"join": "room-7", "session": "…"}, …]}      changed before that
 
 Those that wait go together, `batch` of them, in `requests` posts at a time.  Whatever the
 service does, each request is answered once: by it, or with `late` when its time is over.
@@ -23,6 +24,7 @@ from twisted.logger import Logger
 
 from gateway.protocols.payload import check
 from gateway.protocols.pomelo.backend import Backend, Reply, Unreachable
+from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
 
 __all__ = ["OUTCOMES", "Answering", "Question"]
 
@@ -80,6 +82,7 @@ class Question:
 
 class _Answers(msgspec.Struct):
     answers: list[msgspec.Raw]
+    groups: list[Asked] = []
 
 
 class Answering:
@@ -96,8 +99,13 @@ class Answering:
         requests: int,
         batch: int,
         waiting: int,
+        change: Callable[[Membership], object],
     ) -> None:
-        """A request waits for *seconds*; *waiting* of them at most, others not at all."""
+        """A request waits for *seconds*; *waiting* of them at most, others not at all.
+
+        *change* is called with each change of groups that the service asks for.
+        """
+        self._change = change
         self._backend = backend
         self._clock = clock
         self._seconds = seconds
@@ -184,9 +192,16 @@ class Answering:
     def _answered(self, reply: Reply, batch: list[Question]) -> None:
         if reply.code != 200:
             raise Unreachable(f"answers {reply.code}")
-        answers = reply.json(_Answers).answers
+        found: _Answers = reply.json(_Answers)
+        answers = found.answers
         if len(answers) != len(batch):
             raise Unreachable(f"{len(answers)} answers to {len(batch)} requests")
+        try:
+            changes = [membership_of(asked) for asked in found.groups]
+        except ValueError as why:
+            raise Unreachable(f"groups: {why}") from None
+        for change in changes:
+            self._change(change)
         now = self._clock.seconds()
         for question, answer in zip(batch, answers, strict=True):
             if question.open:

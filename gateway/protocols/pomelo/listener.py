@@ -94,7 +94,7 @@ class Pomelo:
         self.late: dict[str, dict[str, Any]] = {}
         """What they are answered if it does not."""
         for backend in options.backends:
-            answering = _answering(backend, clock)
+            answering = _answering(backend, clock, self.registry)
             for route in backend.routes:
                 self.services[route] = answering
                 self.late[route] = backend.late
@@ -170,7 +170,9 @@ class Pomelo:
             self.clock.callLater(pause, self._tick)
 
 
-def _answering(options: BackendOptions, clock: IReactorTime) -> Answering:
+def _answering(
+    options: BackendOptions, clock: IReactorTime, registry: Registry
+) -> Answering:
     backend = Backend(
         options.url,
         clock,
@@ -186,6 +188,7 @@ def _answering(options: BackendOptions, clock: IReactorTime) -> Answering:
         requests=options.requests,
         batch=options.batch,
         waiting=options.waiting,
+        change=lambda membership: membership.apply(registry),
     )
 
 

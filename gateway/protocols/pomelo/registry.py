@@ -16,7 +16,9 @@ import msgspec
 
 from gateway.event import Origin
 from gateway.protocols.payload import check
+from gateway.protocols.pomelo.groups import Groups
 from gateway.protocols.pomelo.handshake import Terms
+from gateway.protocols.pomelo.index import AttributeIndex
 
 __all__ = ["OUTCOMES", "PRIORITIES", "Delivery", "Member", "Pushed", "Registry"]
 
@@ -122,6 +124,9 @@ class Registry:
         self._sessions: dict[str, Member] = {}
         self._uids: dict[str, dict[Member, None]] = {}
         self._joined = 0
+        self._index = AttributeIndex()
+        self.groups = Groups()
+        """Those that clients are in."""
         self.judges: list[Callable[[str, bytes], None]] = []
         """`Handshaker.judge` of each listener: they know the definitions of routes."""
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
@@ -135,6 +140,7 @@ class Registry:
         self._sessions[member.origin.session] = member
         if member.uid is not None:
             self._uids.setdefault(member.uid, {})[member] = None
+        self._index.join(member)
         self._joined += 1
         return self._joined
 
@@ -142,6 +148,8 @@ class Registry:
         """The client is gone; does nothing if it had not joined."""
         if self._sessions.pop(member.origin.session, None) is None:
             return
+        self._index.leave(member)
+        self.groups.forget(member)
         others = self._uids.get(member.uid) if member.uid is not None else None
         if others is not None:
             others.pop(member, None)
@@ -171,7 +179,11 @@ class Registry:
         if not where:
             return list(self._sessions.values())
         uid = where.get("uid")
-        members = list(self._sessions.values()) if uid is None else self.user(uid)
+        members: Iterable[Member] = (
+            self._index.candidates(where, self._sessions.values())
+            if uid is None
+            else self.user(uid)
+        )
         wanted = where.items()
         return [each for each in members if wanted <= each.origin.attributes.items()]
 

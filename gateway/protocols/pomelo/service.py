@@ -14,7 +14,12 @@ from gateway.protocol import (
     Statistics,
     Unusable,
 )
-from gateway.protocols.pomelo.admin import kick_page, sessions_page
+from gateway.protocols.pomelo.admin import (
+    change_groups_page,
+    groups_page,
+    kick_page,
+    sessions_page,
+)
 from gateway.protocols.pomelo.answering import OUTCOMES as ANSWERS
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.hook import OUTCOMES
@@ -111,13 +116,17 @@ class PomeloService(Service):
 
     def gets(self) -> Mapping[str, Get]:
         """Who is connected."""
-        return {"/api/sessions": sessions_page(self.registry)}
+        return {
+            "/api/sessions": sessions_page(self.registry),
+            "/api/groups": groups_page(self.registry),
+        }
 
     def posts(self) -> Mapping[str, Post]:
         """Pushes and kicks by HTTP."""
         return {
             "/api/push": page(self.registry, self._context.reactor),
             "/api/kick": kick_page(self.registry),
+            "/api/group": change_groups_page(self.registry),
         }
 
     def statistics(self) -> Iterator[Statistics]:
@@ -144,6 +153,19 @@ class PomeloService(Service):
                     len(self.registry),
                     "gateway_push_clients",
                     card="clients that can be reached",
+                ),
+                Statistic(
+                    "groups",
+                    "Groups that somebody is in.",
+                    len(self.registry.groups),
+                    "gateway_pomelo_groups",
+                    card="groups",
+                ),
+                Statistic(
+                    "group_members",
+                    "Clients in groups, each counted in each of them.",
+                    self.registry.groups.memberships,
+                    "gateway_pomelo_group_members",
                 ),
                 Statistic(
                     "authentications",

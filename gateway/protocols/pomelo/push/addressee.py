@@ -1,4 +1,4 @@
-"""Whom a push is for: exactly one of a session, a user, attributes, or everyone.
+"""Whom a push is for: exactly one of a session, a user, a group, attributes, everyone.
 
 Everyone has to be asked for by name.  A job whose join found nothing writes nulls, and
 what it computed for one player must not reach all of them.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway.protocols.pomelo.groups import checked_name
 from gateway.protocols.pomelo.registry import Member, Registry
 
 __all__ = ["Addressee", "Given", "addressee"]
@@ -24,6 +25,7 @@ class Addressee:
 
     session: str | None = None
     uid: str | None = None
+    group: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Clients whose events have all of these attributes."""
     everyone: bool = False
@@ -34,6 +36,8 @@ class Addressee:
             return registry.session(self.session)
         if self.uid is not None:
             return registry.user(self.uid)
+        if self.group is not None:
+            return registry.groups.members(self.group)
         if self.attributes:
             return registry.all(self.attributes)
         return registry.all() if self.everyone else []
@@ -61,7 +65,7 @@ def addressee(to: Given) -> Addressee:
     if given.count(None) < len(given) - 1:
         raise ValueError(f"more than one addressee: must have one of {_NAMES}")
     if to.group is not None:
-        raise ValueError("group: groups are not served yet")
+        return Addressee(group=checked_name(to.group))
     if attributes is None:
         return Addressee(
             to.session, None if uid is None else str(uid), everyone=bool(to.everyone)

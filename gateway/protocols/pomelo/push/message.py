@@ -9,7 +9,7 @@ from math import isfinite
 from gateway.protocols.pomelo.push.addressee import Addressee
 from gateway.protocols.pomelo.registry import PRIORITIES, Delivery, Registry
 
-__all__ = ["Push", "Rejected", "push"]
+__all__ = ["Push", "Rejected", "push", "seconds_of"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,10 +57,15 @@ def push(route: str, body: bytes, to: Addressee, ttl: object, priority: object) 
         priority = "normal"
     if not isinstance(priority, str) or priority not in PRIORITIES:
         raise ValueError(f"priority: must be one of {', '.join(PRIORITIES)}")
+    return Push(route, body, to, seconds_of(ttl), priority)
+
+
+def seconds_of(ttl: object) -> float | None:
+    """A time to live in seconds; None if none is given.  Raises ValueError."""
     if ttl is None:
-        return Push(route, body, to, None, priority)
+        return None
     number = isinstance(ttl, int | float | Decimal) and not isinstance(ttl, bool)
     seconds = float(ttl) if number else -1.0  # type: ignore[arg-type]
     if not isfinite(seconds) or seconds < 0:
         raise ValueError("ttl: must be a number of seconds, 0 or more")
-    return Push(route, body, to, seconds, priority)
+    return seconds

@@ -10,6 +10,7 @@ file can have millions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, BinaryIO
 
 import msgspec
@@ -17,18 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.protocols.pomelo.push.addressee import Given, addressee
-from gateway.protocols.pomelo.push.message import Push, Rejected, push
+from gateway.protocols.pomelo.push.membership import Membership, membership
+from gateway.protocols.pomelo.push.message import Push, Rejected, push, seconds_of
 
 __all__ = ["Row", "Unreadable", "read"]
 
 _LINES = (".json", ".ndjson", ".jsonl")
 _REQUIRED = ("route", "body")
 _OPTIONAL = ("session", "uid", "group", "attributes", "all", "ttl", "priority")
+_CHANGES = ("join", "leave")
+_NOTHING = msgspec.Raw(b"")
 _BATCH_ROWS = 256
 _INFLATES = 4
 """A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
 
-Row = Push | Rejected
+Row = Push | Rejected | Membership
 
 
 class Unreadable(Exception):
@@ -36,8 +40,10 @@ class Unreadable(Exception):
 
 
 class _Line(Given, kw_only=True):
-    route: str
-    body: msgspec.Raw
+    route: str | None = None
+    body: msgspec.Raw = _NOTHING
+    join: str | int | None = None
+    leave: str | int | None = None
     ttl: Any = None
     priority: Any = None
 
@@ -76,12 +82,25 @@ def _lines(file: BinaryIO) -> Iterator[Row]:
 def _line(number: int, line: bytes) -> Row:
     try:
         found = _LINE.decode(line)
+        if found.join is not None or found.leave is not None:
+            return _change(found.join, found.leave, found, found.ttl)
+        if found.route is None or not bytes(found.body):
+            raise Unreadable(f"line {number}: must have a route and a body")
         body = bytes(found.body)
         if body.startswith(b'"'):
             body = _STRING.decode(body).encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Unreadable(f"line {number}: {why}") from None
     return _row(found.route, body, found, found.ttl, found.priority)
+
+
+def _change(
+    join: str | int | None, leave: str | int | None, to: Given, ttl: object
+) -> Row:
+    try:
+        return membership(join, leave, to, seconds_of(ttl))
+    except ValueError as why:
+        return Rejected(str(why))
 
 
 def _row(route: str, body: bytes, to: Given, ttl: object, priority: object) -> Row:
@@ -95,7 +114,7 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
     table = pq.ParquetFile(file)
     names = table.schema_arrow.names
     missing = [name for name in _REQUIRED if name not in names]
-    if missing:
+    if missing and not any(name in names for name in _CHANGES):
         raise Unreadable(f"no column {' and no column '.join(missing)}")
     most = _INFLATES * most_bytes
     for group in range(table.num_row_groups):
@@ -105,14 +124,18 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
                 f"row group of {size} bytes, uncompressed, limit {most} "
                 f"({_INFLATES} times options.outbox.file_bytes)"
             )
-    if pa.types.is_string(table.schema_arrow.field("body").type):
+    has_body = "body" in names
+    if has_body and pa.types.is_string(table.schema_arrow.field("body").type):
         # A long body that all rows have is in memory once, in its dictionary.
         found = table.metadata
         table = pq.ParquetFile(file, metadata=found, read_dictionary=["body"])
-    there = [name for name in (*_REQUIRED, *_OPTIONAL) if name in names]
+    wanted = (*_REQUIRED, *_OPTIONAL, *_CHANGES)
+    there = [name for name in wanted if name in names]
     number = 0
     for batch in table.iter_batches(_BATCH_ROWS, columns=there, use_threads=False):
-        bodies = _values(batch.column("body"))
+        bodies: Iterator[Any] = repeat(None, batch.num_rows)
+        if has_body:
+            bodies = _values(batch.column("body"))
         others = [name for name in there if name != "body"]
         columns = zip(*(batch.column(name).to_pylist() for name in others), strict=True)
         for body, values in zip(bodies, columns, strict=True):
@@ -132,15 +155,8 @@ def _values(column: pa.Array) -> Iterator[Any]:
 
 
 def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
-    route = columns.pop("route")
-    if not isinstance(route, str):
-        raise Unreadable(f"row {number}: route must be a string")
-    if body is None:
-        raise Unreadable(f"row {number}: no body")
-    if isinstance(body, str):
-        body = body.encode()
-    elif not isinstance(body, bytes):
-        body = msgspec.json.encode(body)
+    route = columns.pop("route", None)
+    join, leave = columns.pop("join", None), columns.pop("leave", None)
     ttl, priority = columns.pop("ttl", None), columns.pop("priority", None)
     attributes = columns.get("attributes")
     if isinstance(attributes, list):  # a map
@@ -149,4 +165,14 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
         found = msgspec.convert(columns, Given)
     except msgspec.ValidationError as why:
         raise Unreadable(f"row {number}: {why}") from None
+    if join is not None or leave is not None:
+        return _change(join, leave, found, ttl)
+    if not isinstance(route, str):
+        raise Unreadable(f"row {number}: route must be a string")
+    if body is None:
+        raise Unreadable(f"row {number}: no body")
+    if isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes):
+        body = msgspec.json.encode(body)
     return _row(route, body, found, ttl, priority)

@@ -107,7 +107,7 @@ def test_who_does_not_read_is_counted(games: Games) -> None:
         ({"route": "r", "body": 1, "to": {"all": {}}}, "everyone is all: true"),
         ({"route": "r", "body": 1, "to": {"all": {"a": None}}}, "'a' is null"),
         ({"route": "r", "body": 1, "attributes": {}}, "everyone is all: true"),
-        ({"route": "r", "body": 1, "group": "g"}, "not served yet"),
+        ({"route": "r", "body": 1, "group": ""}, "group: must have 1 to 255"),
         ({"route": "r", "body": 1, "uid": "a", "to": {"uid": "a"}}, "more than one"),
         ({"route": "r", "body": 1, "uid": "a", "all": True}, "more than one"),
         ({"route": "r", "body": 1, "to": {}}, "must have one of"),

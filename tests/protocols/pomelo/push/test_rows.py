@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.push.membership import Membership
 from gateway.protocols.pomelo.push.message import Push, Rejected
 from gateway.protocols.pomelo.push.rows import Unreadable, read
 
@@ -60,7 +61,7 @@ def test_a_line_is_a_push(line: bytes, push: Push) -> None:
         (b',"all":false', "no addressee"),
         (b',"uid":"a","all":true', "more than one"),
         (b',"uid":"a","session":"s"', "more than one"),
-        (b',"group":"g"', "not served yet"),
+        (b',"group":""', "group: must have 1 to 255"),
         (b',"attributes":{}', "everyone is all: true"),
         (b',"attributes":{"team":null}', "'team' is null"),
         (b',"attributes":{"team":null,"a":"b"}', "'team' is null"),
@@ -73,6 +74,56 @@ def test_a_row_for_nobody(to: bytes, why: str) -> None:
     assert isinstance(found[0], Rejected)
     assert why in found[0].why
     assert found[1:] == [Push("r", b"1", Addressee(uid="a"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        (
+            b'{"join":"room","session":"s"}',
+            Membership("room", True, Addressee(session="s")),
+        ),
+        (
+            b'{"leave":7,"uid":"alice","ttl":5}',
+            Membership("7", False, Addressee(uid="alice"), 5.0),
+        ),
+        (
+            b'{"join":"b","group":"a","route":null}',
+            Membership("b", True, Addressee(group="a")),
+        ),
+    ],
+)
+def test_a_line_that_changes_groups(line: bytes, change: Membership) -> None:
+    """It needs no route and no body."""
+    assert rows(line) == [change]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"join":"a"}', "no addressee"),
+        (b'{"join":"a","leave":"b","uid":"c"}', "must have one of join, leave"),
+        (b'{"join":"","uid":"c"}', "group: must have 1 to 255"),
+    ],
+)
+def test_a_line_that_changes_nothing(line: bytes, why: str) -> None:
+    """It is refused; others are not concerned."""
+    [found] = rows(line)
+    assert isinstance(found, Rejected)
+    assert why in found.why
+
+
+def test_changes_of_groups_in_parquet(tmp_path: Path) -> None:
+    """Alone, or beside pushes."""
+    path = tmp_path / "x.parquet"
+    change = Membership("room", True, Addressee(uid="a"))
+    columns = {"join": ["room", None], "uid": ["a", "b"]}
+    pq.write_table(pa.table({k: v[:1] for k, v in columns.items()}), path)
+    assert rows(path.read_bytes(), path.name) == [change]
+    columns |= {"route": [None, "r"], "body": [None, "1"]}
+    pq.write_table(pa.table(columns), path)
+    push = Push("r", b"1", Addressee(uid="b"))
+    assert rows(path.read_bytes(), path.name) == [change, push]
 
 
 @pytest.mark.parametrize(

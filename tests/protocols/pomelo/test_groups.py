@@ -1,0 +1,223 @@
+"""Groups of clients: who is in one, who is pushed to, what is left; attributes by index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from doubles import FakeAgent
+from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.admin import (
+    change_groups_page,
+    groups_page,
+    sessions_page,
+)
+from gateway.protocols.pomelo.options import Backend as BackendOptions
+from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.registry import Registry
+
+Make = Callable[..., Any]
+
+
+class Rooms:
+    """Four clients: alice twice, bob, and one without a name."""
+
+    def __init__(self, make_reader: Make, pomelo: Any, **options: Any) -> None:
+        self.reader = make_reader(heartbeat=0, **options)
+        self.registry: Registry = self.reader.listener.registry
+        self.clients = []
+        for user in ({"uid": "alice"}, {"uid": "alice"}, {"uid": "bob"}, {}):
+            connection, _ = self.reader.connect()
+            connection.deliver(pomelo.hello(user={"team": "red", **user}))
+            connection.clear()
+            self.clients.append(connection)
+        self._change = change_groups_page(self.registry)
+        self._list = groups_page(self.registry)
+        self._push = page(self.registry, self.reader.clock)
+
+    def session(self, number: int) -> str:
+        name: str = self.clients[number].origin.session
+        return name
+
+    def change(self, **asked: Any) -> tuple[int, Any]:
+        answer = self._change(json.dumps(asked).encode())
+        assert not isinstance(answer, Deferred)
+        return answer.code, json.loads(answer.body)
+
+    def groups(self, **query: str) -> Any:
+        return json.loads(self._list(query).body)
+
+    def push(self, **to: Any) -> list[int]:
+        """Who got a push."""
+        for client in self.clients:
+            client.clear()
+        self._push(json.dumps({"route": "r", "body": 1, **to}).encode())
+        self.reader.clock.advance(0)
+        return [n for n, client in enumerate(self.clients) if client.sent]
+
+
+@pytest.fixture
+def rooms(make_reader: Make, pomelo: Any) -> Rooms:
+    """Nobody is in a group."""
+    return Rooms(make_reader, pomelo)
+
+
+def test_who_joins_is_pushed_to(rooms: Rooms) -> None:
+    """By session, or all of a user; until he leaves."""
+    assert rooms.change(join="room", session=rooms.session(3)) == (200, {"changed": 1})
+    assert rooms.push(group="room") == [3]
+    assert rooms.change(join="room", uid="alice") == (200, {"changed": 2})
+    assert rooms.change(join="room", uid="alice") == (200, {"changed": 0})
+    assert rooms.push(group="room") == [0, 1, 3]
+    assert rooms.change(leave="room", session=rooms.session(0)) == (200, {"changed": 1})
+    assert rooms.push(to={"group": "room"}) == [1, 3]
+    assert rooms.push(group="other") == []
+
+
+def test_who_is_gone_is_in_no_group(rooms: Rooms) -> None:
+    """A group is there while somebody is in it."""
+    rooms.change(join="a", uid="alice")
+    rooms.change(join=7, uid="bob")
+    two = {"group": "a", "members": 2}
+    one = {"group": "7", "members": 1}
+    assert rooms.groups() == {"groups": [two, one], "total": 2}
+    assert rooms.groups(group="7") == {"groups": [one], "total": 2}
+    assert rooms.registry.groups.memberships == 3
+    for client in rooms.clients:
+        client.lose()
+    assert rooms.groups() == {"groups": [], "total": 0}
+    assert rooms.registry.groups.memberships == 0
+    assert rooms.registry.groups._of == {}
+
+
+def test_sessions_of_a_group(rooms: Rooms) -> None:
+    """`GET /api/sessions?group=…`."""
+    rooms.change(join="room", uid="alice")
+    answer = sessions_page(rooms.registry)({"group": "room", "limit": "1"})
+    found = json.loads(answer.body)
+    assert [one["session"] for one in found["sessions"]] == [rooms.session(0)]
+    assert found["next"] is not None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"join": "a"},
+        {"uid": "alice"},
+        {"join": "a", "leave": "b", "uid": "alice"},
+        {"join": "", "uid": "alice"},
+        {"join": "x" * 256, "uid": "alice"},
+        {"join": "a", "uid": "alice", "session": "s"},
+        {"join": "a", "all": True},
+    ],
+)
+def test_what_changes_no_group(rooms: Rooms, asked: Any) -> None:
+    """400, with a sentence; nobody is anywhere."""
+    code, found = rooms.change(**asked)
+    assert code == 400
+    assert "changes no group" in found["error"]
+    assert len(rooms.registry.groups) == 0
+
+
+def test_one_client_in_many_groups(rooms: Rooms) -> None:
+    """There is an end to them."""
+    changed = [rooms.change(join=n, uid="bob")[1]["changed"] for n in range(300)]
+    assert sum(changed) == 256
+    assert len(rooms.registry.groups) == 256
+
+
+def test_who_only_claims_a_uid(make_reader: Make, pomelo: Any) -> None:
+    """… is not put into that user's groups."""
+    rooms = Rooms(make_reader, pomelo, trust_uid=False)
+    assert rooms.change(join="room", uid="alice") == (200, {"changed": 0})
+    assert rooms.change(join="room", session=rooms.session(0)) == (200, {"changed": 1})
+
+
+def test_a_backends_answer_changes_groups(make_reader: Make, pomelo: Any) -> None:
+    """Before the answers go out; one that asks for what is no change is of no use."""
+    backend = BackendOptions.model_validate(
+        {"routes": ["room.join"], "url": "http://game.test/"}
+    )
+    rooms = Rooms(make_reader, pomelo, backends=[backend])
+    agent = rooms.reader.listener.services["room.join"]._backend._agent = FakeAgent()
+    client = rooms.clients[3]
+
+    def ask(groups: Any) -> bytes:
+        client.clear()
+        client.deliver(wire.request(1, "room.join", b"{}"))
+        rooms.reader.journal.store_all()
+        rooms.reader.clock.advance(0)
+        agent.answer(200, {"answers": [{"code": 200}], "groups": groups})
+        found: bytes = client.sent
+        return found
+
+    assert b'{"code": 200}' in ask([{"join": "room", "session": rooms.session(3)}])
+    assert rooms.push(group="room") == [3]
+    assert b'"code":504' in ask([{"join": "a", "uid": "bob"}, {"join": "x"}])
+    assert rooms.push(group="a") == []
+
+
+# Attributes by index
+
+
+class Looked(dict[str, str]):
+    """Attributes that count how often they are looked at."""
+
+    looks = 0
+
+    def get(self, *given: Any) -> Any:
+        Looked.looks += 1
+        return super().get(*given)
+
+    def items(self) -> Any:
+        Looked.looks += 1
+        return super().items()
+
+
+def test_ten_thousand_clients() -> None:
+    """Whoever has an attribute is found without looking at the others."""
+    registry = Registry()
+    members = []
+    for n in range(10_000):
+        attributes = Looked({"team": f"t{n % 1000}", "level": str(n % 3)})
+        origin = SimpleNamespace(session=f"s{n}", attributes=attributes)
+        member: Any = SimpleNamespace(origin=origin, uid=None)
+        member = Hashed(member)
+        members.append(member)
+        registry.join(member)
+    assert len(registry.all({"team": "t7"})) == 10
+    before = Looked.looks
+    for n in range(100):
+        found = registry.all({"team": f"t{n}", "level": "0"})
+        assert all(one.origin.attributes["level"] == "0" for one in found)
+    assert Looked.looks - before <= 100 * 10
+    registry.leave(members[7])
+    assert len(registry.all({"team": "t7"})) == 9
+    registry.join(members[7])
+    assert len(registry.all({"team": "t7"})) == 10
+
+
+class Hashed:
+    """A member that is one of its own."""
+
+    def __init__(self, of: Any) -> None:
+        self.origin, self.uid = of.origin, of.uid
+
+
+def test_many_names() -> None:
+    """Sixteen are indexed; by others everybody is looked at, with the same result."""
+    registry = Registry()
+    for n in range(5):
+        attributes = {f"a{name}": str(n) for name in range(30)}
+        origin = SimpleNamespace(session=f"s{n}", attributes=attributes)
+        registry.join(Hashed(SimpleNamespace(origin=origin, uid=None)))  # type: ignore[arg-type]
+    for name in range(30):
+        assert len(registry.all({f"a{name}": "3"})) == 1
+        assert registry.all({f"a{name}": "9"}) == []
+    assert len(registry._index._names) == 16
