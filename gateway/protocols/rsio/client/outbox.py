@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from itertools import islice
+from itertools import accumulate, islice
 
 __all__ = ["Outbox"]
 
@@ -57,10 +57,18 @@ class Outbox:
         """Append an element."""
         self._elements.append(element)
 
-    def take(self, most: int) -> list[bytes]:
-        """The next elements to send, *most* at most."""
+    def take(self, most: int, octets: int | None = None) -> list[bytes]:
+        """The next elements to send: *most* at most, and no further one once they have
+        so many *octets*.
+        """
         first = self.sent - self.confirmed
         taken = list(islice(self._elements, first, first + most))
+        if octets is not None:
+            sizes = accumulate(map(len, taken))
+            enough = next(
+                (n for n, size in enumerate(sizes, 1) if size >= octets), most
+            )
+            del taken[enough:]
         self.sent += len(taken)
         return taken
 

@@ -253,6 +253,15 @@ class Peer:
         if isinstance(stream.context, Publishing):
             stream.context.writable()
 
+    @property
+    def publishes_more(self) -> bool:
+        """Several publishers share the connection."""
+        return len(self._publishing) > 1
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call it in the loop's next turn."""
+        self._runtime.soon(call)
+
     def finish(self, stream: Served, error: str | None) -> None:
         """End a stream that we publish; with *error*, by onError."""
         if error is None:

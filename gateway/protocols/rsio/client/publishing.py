@@ -25,6 +25,8 @@ __all__ = ["Publishing"]
 
 _AT_ONCE = 1024
 """Elements that are given to the session at most in one call."""
+_SHARE_BYTES = 1 << 13
+"""What one publisher sends in a turn of the loop, if the connection has others."""
 
 
 @define(eq=False, slots=False)
@@ -94,14 +96,18 @@ class Publishing:
         outbox, stream = self.outbox, self._stream
         if stream is None:
             return
+        share = _SHARE_BYTES if self._peer.publishes_more else None
         while outbox.unsent and self._peer.can_write and not stream.unsent:
-            elements = outbox.take(min(stream.demand.left, _AT_ONCE))
+            elements = outbox.take(min(stream.demand.left, _AT_ONCE), share)
             if not elements:
                 break
             if self._size:
                 self._peer.send_packed(stream, b"".join(elements))
             else:
                 self._peer.send(stream, elements)
+            if share is not None and outbox.unsent:  # the turn of others
+                self._peer.soon(self._changed.notify_all)
+                break
         if not (self._confirms or stream.unsent):
             outbox.confirm(outbox.sent)
 
