@@ -3,8 +3,8 @@
 Elements are sent while there is demand, while the transport is writable, and at most
 `_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
 streams of a connection take turns; large elements go out in parts, between which others
-have theirs.  `request`, `take` and `wake` never recurse into
-each other (3.3): they queue the stream, and `pump` feeds what is queued.
+have theirs.  `request`, `take` and `wake` never recurse into each other (3.3): they
+queue the stream, and `pump` feeds what is queued.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ __all__ = ["Publishing"]
 
 _TURN_BYTES = 1 << 18
 _TURN_ELEMENTS = 1024
-_PARTS_BYTES = 1 << 14
+_PARTS_BYTES = 1 << 16
+_MIXED_BYTES = 1 << 14
 
 
 @define(eq=False)
@@ -55,6 +56,8 @@ class Publishing:
     _writable: bool = field(default=True, init=False)
     _pumping: bool = field(default=False, init=False)
     _again: bool = field(default=False, init=False)
+    _mixed: bool = field(default=False, init=False)
+    """Whole elements were sent in the last turn, beside parts or not."""
     _closed: bool = field(default=False, init=False)
 
     def subscribed(self, stream: Served) -> None:
@@ -110,9 +113,12 @@ class Publishing:
             return
         self._pumping = True
         left, parts = _TURN_BYTES, self._parts_bytes
+        self._mixed = False
         try:
             while self._may_send(left, parts):
-                left -= self._feed_next()
+                size = self._feed_next()
+                self._mixed = self._mixed or size > 0
+                left -= size
                 if parts > 0:
                     size = self._send_part()
                     left, parts = left - size, parts - size
@@ -125,10 +131,12 @@ class Publishing:
 
     @property
     def _parts_bytes(self) -> int:
-        """What may be sent in parts in one turn: if there are other streams, little, so
-        that one whose elements come one by one has its turn between.
+        """What may be sent in parts in one turn: less if there are other streams, whose
+        elements may come one by one, and little if one of them had some just now.
         """
-        return _TURN_BYTES if len(self._streams) == 1 else _PARTS_BYTES
+        if len(self._streams) == 1:
+            return _TURN_BYTES
+        return _MIXED_BYTES if self._mixed else _PARTS_BYTES
 
     def _may_send(self, left: int, parts: int) -> bool:
         waits = self._ready or (parts > 0 and self._producer.parts)
