@@ -179,6 +179,7 @@ class Storage:
         self.retained = Retained(
             settings.node,
             self.directories.retained_of(settings.node),
+            self.directories.spool,
             self.directories.archive,
             disk,
             settings.spool.compression,

@@ -8,7 +8,7 @@ processes  where that happens; with `process`, which runs in one
 levels     how full spool and disk are
 expiry     the end of archived files
 expired    how far they are gone, for the audit
-retained   what readers still need of them
+retained   what readers still need of them; with `selection`
 """
 
 from gateway.store.names import file_name, last_lsn, parse_file_name

@@ -18,30 +18,24 @@ when it is on the disk, and then those go that it replaces.  `recover` finishes 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import define
 from twisted.logger import Logger
 
-from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.store.disk import Disk, replace_file
 from gateway.store.names import kept_name, parse_file_name, parse_kept_name
-from gateway.store.spool.parquet import open_writer
+from gateway.store.spool import selection
+from gateway.store.spool.selection import Damaged, Needed
 
-__all__ = ["Needed", "Retained"]
+__all__ = ["Retained"]
 
 _FILE_BYTES = 64 << 20
 """Neighbours become one file as long as they have no more."""
 _SMALL = 8
 """So many small neighbours become one file."""
-_GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
-"""A row group is written when it has one of these."""
 _MOVED = 0.7
 """A file of which so much is needed is moved as it is, if it is not small."""
 _MOVED_BYTES = 4 << 20
@@ -49,12 +43,6 @@ _WORTHLESS = 0.5
 """A file of which no more is needed is written anew."""
 _ROUND = 30
 """In so many looks every file is looked at, ten in a look at least."""
-
-Needed: TypeAlias = Callable[[str], "int | None"]
-"""By channel: the lsn from which on its events must stay readable; None: none of them.
-Any thread may call it."""
-
-_NOTHING = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,10 +59,6 @@ def _kept_files(directory: Path, names: Iterable[str]) -> list[_KeptFile]:
     """Those of these names, in order of lsn."""
     found = ((parse_kept_name(name), name) for name in names)
     return sorted(_KeptFile(*each, directory / name) for each, name in found if each)
-
-
-class _Damaged(Exception):
-    """A file can not be read."""
 
 
 @dataclass(slots=True)
@@ -100,12 +84,13 @@ class Retained:
 
     _node: str
     _directory: Path
+    _spool: Path
     _archive: Path
     _disk: Disk
     _compression: str = "zstd"
 
     def __attrs_post_init__(self) -> None:
-        self.needed: Mapping[str, Needed] = {}
+        self.needed: Needed = {}
         self.files = self.bytes = 0
         """How many there are, and their size; as of the last look."""
         self._told: set[str] = set()
@@ -120,14 +105,17 @@ class Retained:
             return []
         return _kept_files(self._directory, self._disk.names(self._directory))
 
-    def _archived(self) -> list[_Source]:
-        """This node's files in the archive, in order of lsn."""
-        found: list[_Source] = []
-        for name in self._disk.names(self._archive):
-            parsed = parse_file_name(name)
-            if parsed is not None and parsed[0] == self._node:
-                found.append(_Source(self._archive / name, parsed[1], parsed[2], 0))
-        return sorted(found, key=lambda one: one.first)
+    def _not_kept(self) -> list[int]:
+        """The first lsn of each of this node's files that has not left the archive.
+
+        The job may take a later one sooner.
+        """
+        return [
+            parsed[1]
+            for directory in (self._spool, self._archive)  # as files move
+            for name in self._disk.names(directory)
+            if (parsed := parse_file_name(name)) and parsed[0] == self._node
+        ]
 
     def recover(self) -> None:
         """Remove what a crash left over: half-written files, and what was replaced."""
@@ -141,9 +129,9 @@ class Retained:
             if any(_replaces(other, one) for other in kept):
                 self._disk.unlink(one.path)
         kept = self._all()
-        for each in self._archived():
-            if _has(kept, each.path):
-                self._disk.unlink(each.path)
+        for name in self._disk.names(self._archive):
+            if self._is_own(Path(name)) and _has(kept, Path(name)):
+                self._disk.unlink(self._archive / name)
         self._measure(kept)
 
     # -- files that expire --------------------------------------------------------------
@@ -167,8 +155,7 @@ class Retained:
         return parsed is not None and parsed[0] == self._node
 
     def _neighbours(self, paths: Sequence[Path]) -> Iterable[list[_Source]]:
-        """Groups with no other file between theirs, each of some bytes at most."""
-        others = {one.first for one in self._archived()}
+        """Groups with no lsn between theirs, each of some bytes at most."""
         group: list[_Source] = []
         for path in paths:
             parsed = parse_file_name(path.name)
@@ -177,8 +164,7 @@ class Retained:
                 continue
             size = self._disk.size(path)
             one = _Source(path, parsed[1], parsed[2], size)
-            others.discard(one.first)
-            between = group and any(group[-1].last < n < one.first for n in others)
+            between = group and group[-1].last + 1 != one.first
             if between or sum(each.bytes for each in group) + size > _FILE_BYTES:
                 yield group
                 group = []
@@ -189,7 +175,7 @@ class Retained:
         """Returns those of *group* that may go."""
         try:
             self._write(group)
-        except _Damaged:
+        except Damaged:
             if len(group) > 1:
                 return [path for one in group for path in self._keep_together([one])]
             self._tell_damaged(group)
@@ -212,7 +198,7 @@ class Retained:
             return True
         try:
             needed, rows = self._count(path)
-        except (_Damaged, FileNotFoundError):
+        except (Damaged, FileNotFoundError):
             return False
         return 2 * needed <= rows
 
@@ -248,7 +234,7 @@ class Retained:
             if needed > _WORTHLESS * rows:
                 return False
             self._write([source])
-        except _Damaged:
+        except Damaged:
             self._tell_damaged([source])
             return False
         self._disk.unlink(one.path)
@@ -256,12 +242,12 @@ class Retained:
 
     def _join(self, kept: Sequence[_KeptFile]) -> bool:
         """Make one of neighbours: each is written again only when it has doubled."""
-        others = [one.first for one in self._archived()]
+        others = self._not_kept()
         for group in _small(kept, self._disk, others):
             sources = [self._source(one) for one in group]
             try:
                 self._write(sources)
-            except _Damaged:
+            except Damaged:
                 self._tell_damaged(sources)
                 continue
             for one in group:
@@ -275,43 +261,9 @@ class Retained:
 
     # -- rows -----------------------------------------------------------------------------
 
-    def _open(self, path: Path) -> pq.ParquetFile:
-        data = self._disk.read(path)
-        try:
-            return pq.ParquetFile(
-                pa.BufferReader(data), page_checksum_verification=True
-            )
-        except (pa.ArrowException, OSError) as why:
-            raise _Damaged(str(why)) from None
-
-    def _mask(self, file: pq.ParquetFile, number: int) -> Any:
-        """Which rows of a row group are needed."""
-        try:
-            names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
-        except (pa.ArrowException, OSError) as why:
-            raise _Damaged(str(why)) from None
-        lsns = names["lsn"].to_numpy()
-        own, protocols = _codes(names["protocol"])
-        codes, channels = _codes(names["channel"])
-        mask = np.zeros(len(lsns), bool)
-        for place, protocol in enumerate(protocols):
-            asked = self.needed.get(protocol or "")
-            if asked is None:
-                continue
-            firsts = np.full(len(channels) + 1, _NOTHING, np.int64)
-            for code, channel in enumerate(channels):
-                first = None if channel is None else asked(channel)
-                if first is not None:
-                    firsts[code] = first
-            mask |= (own == place) & (lsns >= firsts[codes])
-        return mask
-
     def _count(self, path: Path) -> tuple[int, int]:
         """How many rows of a file are needed, and how many it has."""
-        file = self._open(path)
-        groups = range(file.metadata.num_row_groups)
-        needed = sum(int(self._mask(file, number).sum()) for number in groups)
-        return needed, file.metadata.num_rows
+        return selection.count(self._disk.read(path), self.needed)
 
     def _write(self, sources: Sequence[_Source]) -> None:
         """Put what is needed of neighbours into one file; into none if that is nothing."""
@@ -326,7 +278,8 @@ class Retained:
             if needed >= _MOVED * rows:
                 self._move(only.path, path)
                 return
-        data = self._rows(sources)
+        files = (self._disk.read(one.path) for one in sources)
+        data = selection.select(files, self.needed, self._compression)
         if data is not None:
             self._disk.make_directory(self._directory)
             replace_file(self._disk, path, [data]).close()
@@ -335,53 +288,6 @@ class Retained:
         self._disk.make_directory(self._directory)
         self._disk.rename(old, new)
         self._disk.sync_directory(self._directory)
-
-    def _rows(self, sources: Iterable[_Source]) -> bytes | None:
-        sink = pa.BufferOutputStream()
-        waiting: list[pa.Table] = []
-        written = 0
-        with open_writer(sink, self._compression) as writer:
-            writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
-
-            def flush() -> int:
-                table = pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
-                waiting.clear()
-                writer.write_table(table, row_group_size=max(1, len(table)))
-                return len(table)
-
-            for one in sources:
-                for table in self._needed_tables(one.path):
-                    waiting.append(table)
-                    rows = sum(map(len, waiting))
-                    size = sum(each.nbytes for each in waiting)
-                    if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-                        written += flush()
-            if waiting:
-                written += flush()
-        return sink.getvalue().to_pybytes() if written else None
-
-    def _needed_tables(self, path: Path) -> Iterable[pa.Table]:
-        file = self._open(path)
-        for number in range(file.metadata.num_row_groups):
-            mask = self._mask(file, number)
-            if not mask.any():
-                continue
-            try:
-                table = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
-            except (pa.ArrowException, OSError, KeyError) as why:
-                raise _Damaged(str(why)) from None
-            yield table.filter(pa.array(mask))
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
-    """A name column as numbers, -1 for none, and the names by number."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, array.dictionary.to_pylist()
 
 
 def _has(kept: Sequence[_KeptFile], archived: Path) -> bool:

@@ -48,6 +48,8 @@ class Faults:
         self.taken = 0
         """Bytes that somebody else has taken."""
         self.struck = 0
+        self.refused = 0
+        """Writes for which there was no room."""
 
     def strikes(self, call: str, now: float) -> bool:
         """Whether this call fails."""
@@ -254,12 +256,17 @@ class Session:
         self._tell = tell
         self._public = public
         self._looks = looks
-        self._trouble = 0
+        self._trouble = (0, 0)
+        self.keeping = False
+        """What leaves the archive needs room elsewhere, first."""
 
     def in_trouble(self) -> bool:
         """Whether anything failed or took long since the last time."""
-        struck, self._trouble = self._trouble, self.disk.faults.struck
-        return struck != self._trouble
+        faults = self.disk.faults
+        before, self._trouble = self._trouble, (faults.struck, faults.refused)
+        if self.keeping:
+            return before != self._trouble
+        return before[0] != self._trouble[0]
 
     def step(self, call: str, path: Path) -> None:
         """Others may run before a call; it may hang, fail, or find its process dead."""
@@ -401,6 +408,7 @@ class _SimulatedFile:
         room = self._session.free(self._path)
         if len(data) > room:
             self._append(data[:room], ())
+            self._session.disk.faults.refused += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         seams, at = [], 0
         for chunk in chunks:

@@ -6,14 +6,16 @@ At each new file           it is whole, its rows are in no other file, its name 
 At each start              no lsn is given again, nothing is lost, memories know all
 At the end                 every lsn is there once, everything acknowledged is in its
                            place, no batch is there in part or more often than its
-                           protocol may double it, and connections keep their order
+                           protocol may double it, and connections keep their order;
+                           streams without a policy have all their events, and what is
+                           retained beside the archive is nothing but theirs
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -30,6 +32,8 @@ _EVENT = re.compile(rb"([a-z]\d+)/(\d+)/(\d+)/(\d+)")
 _SESSION = re.compile(rb'\{"event":"(opened|closed)"')
 _ONCE = frozenset("vwr")
 """Senders whose protocol stores each event exactly once, by their names' first letter."""
+_KEPT = frozenset("vw")
+"""Those that write streams, which keep their events."""
 _WHOLE = frozenset("plo")
 """Those whose batches are stored whole or not at all."""
 
@@ -268,6 +272,32 @@ class Judge:
         for head, count in copies.items():
             if count > (1 if head[0][0] in _ONCE else self.copies.get(head, count)):
                 raise Broken(f"{head} is there {count} times")
+
+    def keeps(self, node: str) -> None:
+        """The events of streams are where readers find them; the job deletes nothing."""
+        retained = self._directories.retained_of(node)
+        kept: set[int] = set()
+        for row in self._rows_in(retained, "kept-"):
+            kept.add(row.lsn)
+            if Event.of(row.payload).sender[0] not in _KEPT:
+                raise Broken(f"{node} {row.lsn} is retained, and nobody needs it")
+        there = kept | {
+            row.lsn
+            for directory in (self._directories.spool, self._directories.archive)
+            for row in self._rows_in(directory, f"events-{node}-")
+        }
+        for place, event in self.durable.items():
+            mine = place.node == node and event.sender[0] in _KEPT
+            if mine and place in self.rows and place.lsn not in there:
+                raise Broken(f"{event} at {place} is let go, and its stream keeps it")
+
+    def _rows_in(self, directory: Path, prefix: str) -> Iterator[Row]:
+        for name in sorted(self._disk.names.get(str(directory), {})):
+            if name.startswith(prefix):
+                rows = rows_of(self._disk.read(directory / name))
+                if rows is None:
+                    raise Broken(f"{name} is torn")
+                yield from rows
 
 
 def _head(body: bytes) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from twisted.python.failure import Failure
 from gateway.config import Listener
 from gateway.daemon.protocols import Protocols
 from gateway.event import Batch, Decode, Stored
-from gateway.interfaces import Memory, NotStored, Refusal
+from gateway.interfaces import Memory, NotStored, Refusal, Retaining
 from gateway.net import CannotListen
 from gateway.plugins import Installed
 from gateway.protocol import Context, Protocol, Unusable
@@ -79,6 +80,8 @@ class Witness:
     def __init__(self, memory: Memory, tell: Callable[[Stored], None]) -> None:
         self.restore, self.start, self.stop = memory.restore, memory.start, memory.stop
         self.snapshot = memory.snapshot
+        if isinstance(memory, Retaining):
+            self.needed = memory.needed
         self._replay, self._tell = memory.replay, tell
 
     def replay(self, stored: Stored) -> None:
@@ -136,11 +139,14 @@ class Life:
             world.chain.grows(path.name, content, previous, rotten=world.judge.rotten)
 
     def _looks(self, directory: Path, took: float) -> None:
-        world = self.world
-        if directory == world.directories.archive:
-            world.bounds.lists_archive(took)
-        elif directory == world.directories.spool and self.scheduler.current == "spool":
-            world.bounds.looks_after_archive(troubled=self.disk.in_trouble())
+        if directory == self.world.directories.archive:
+            self.world.bounds.lists_archive(took)
+
+    def _measure(self, measure: Callable[[], None]) -> None:
+        """What the spool does first whenever it looks after the archive."""
+        if self.scheduler.current == "spool":
+            self.world.bounds.looks_after_archive(troubled=self.disk.in_trouble())
+        measure()
 
     def look(self) -> None:
         """At every step."""
@@ -189,6 +195,9 @@ class Life:
             monotonic=world.clock,
             threads=self.scheduler,
         )
+        levels = storage.spool.levels
+        # As an attribute of its own, in place of the method.
+        vars(levels)["measure"] = partial(self._measure, levels.measure)
         for orphan in publish_orphans(
             self.node,
             world.directories,
@@ -206,6 +215,7 @@ class Life:
         for name, memory in self.protocols.open((), self._lend).items():
             memories[name] = Witness(memory, self._recovered)
         storage.recover(memories)
+        self.disk.keeping = bool(storage.retained.needed)
         self.started_at = storage.journal.durable_lsn
         world.judge.starts(self.node, self.started_at + 1)
         if settings.remembering:

@@ -45,6 +45,9 @@ class Spark:
                     world.bounds.archived(name)
                 else:
                     world.disk.unlink(spool / name)
+        for directory in (archive, spool):
+            if str(directory) in world.disk.names:
+                world.disk.sync_directory(directory)
 
     def _names(self) -> list[str]:
         names = self._world.disk.names.get(str(self._world.directories.spool), {})

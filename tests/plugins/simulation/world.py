@@ -25,7 +25,7 @@ from gateway.store import disk as disk_module
 from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
 from gateway.store.journal import log
-from gateway.store.spool import parquet
+from gateway.store.spool import parquet, selection
 from simulation.admin import AdminJudge
 from simulation.bounds import Bounds
 from simulation.chain import Chain, audit_chain
@@ -33,7 +33,7 @@ from simulation.changing import ChangingFiles
 from simulation.clients import KINDS, ClientSender
 from simulation.disk import SimulatedDisk
 from simulation.errors import Errors
-from simulation.files import write_lines
+from simulation.files import count_lines, select_lines, write_lines
 from simulation.judge import Broken, Judge
 from simulation.life import DECODERS, Life
 from simulation.network import Network
@@ -220,6 +220,8 @@ class World:
             stack.enter_context(patch.object(pravega_server, "uuid4", lambda: names))
             if not self.settings.real_files:
                 stack.enter_context(patch.object(parquet, "write", write_lines))
+                stack.enter_context(patch.object(selection, "count", count_lines))
+                stack.enter_context(patch.object(selection, "select", select_lines))
             stack.enter_context(self.errors.watched())
             yield
 
@@ -496,6 +498,8 @@ class World:
             audit_chain(self)
         known = set(self.life.ledger.known)
         self.judge.ends({self.life.node: known} if self.settings.remembering else {})
+        if self.spark.archives:
+            self.judge.keeps(self.life.node)
 
     def _let_go(self, calm: dict[Callable[[], None], float]) -> None:
         """All peers leave: nothing of them may be kept."""

@@ -90,6 +90,7 @@ class Places:
         made = Retained(
             "n",
             self.directories.retained_of("n"),
+            self.directories.spool,
             self.directories.archive,
             self.disk,
         )
@@ -594,3 +595,24 @@ def test_what_can_not_be_read_stays(places: Places) -> None:
     assert [*places.directories.archive.iterdir()] == [paths[1]]
     ranges = [parse_kept_name(path.name) for path in places.kept()]
     assert len(ranges) == 2
+
+
+def test_files_that_leave_out_of_order(places: Places) -> None:
+    """The job may take a file late, when those around it have expired: it is kept then
+    like any other, and nothing is counted as kept before.
+    """
+    fill(places)
+    places.archive()
+    fill(places)
+    late = places.publish()
+    fill(places)
+    places.archive()
+    retained = places.retained()
+    places.expire(retained)
+    assert len(places.kept()) == 2
+    retained.tidy()
+    late.rename(places.directories.archive / late.name)
+    places.expire(retained)
+    retained.recover()
+    for name in ("s", "t"):
+        assert places.whole(places.history(), name) == places.bytes[name]

@@ -232,7 +232,8 @@ class Keeping(Retained):
     """Knows by lsn what readers need: all of a file, or none of it; fails, if it shall."""
 
     def __init__(self, archive: Path) -> None:
-        super().__init__("gw", archive.with_name("kept"), archive, RealDisk())
+        kept, spool = archive.with_name("kept"), archive.with_name("spool")
+        super().__init__("gw", kept, spool, archive, RealDisk())
         self.whole: set[int] = set()
         self.unreadable: set[int] = set()
         self.kept: list[int] = []

@@ -1,0 +1,121 @@
+"""Selects rows of files: those from some lsn on of each channel, into a file of their own.
+
+Whole files are read and written in memory, row group by row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.store.spool.parquet import open_writer
+
+__all__ = ["Damaged", "Needed", "count", "select"]
+
+_GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
+"""A row group is written when it has one of these."""
+
+Needed: TypeAlias = Mapping[str, Callable[[str], "int | None"]]
+"""By protocol, for a channel: the lsn from which on its events must stay readable; None:
+none of them."""
+
+_NOTHING = 1 << 62
+
+
+class Damaged(Exception):
+    """A file can not be read."""
+
+
+def count(data: bytes, needed: Needed) -> tuple[int, int]:
+    """How many rows of a file are needed, and how many it has.  Raises `Damaged`."""
+    file = _open(data)
+    groups = range(file.metadata.num_row_groups)
+    found = sum(int(_mask(file, number, needed).sum()) for number in groups)
+    return found, file.metadata.num_rows
+
+
+def select(files: Iterable[bytes], needed: Needed, compression: str) -> bytes | None:
+    """A file with all that is needed of these; None if that is nothing.
+
+    Raises `Damaged`.
+    """
+    sink = pa.BufferOutputStream()
+    waiting: list[pa.Table] = []
+    written = 0
+    with open_writer(sink, compression) as writer:
+        writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
+        for data in files:
+            for table in _needed_tables(_open(data), needed):
+                waiting.append(table)
+                rows = sum(map(len, waiting))
+                size = sum(each.nbytes for each in waiting)
+                if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+                    written += _flush(waiting, writer)
+        if waiting:
+            written += _flush(waiting, writer)
+    return sink.getvalue().to_pybytes() if written else None
+
+
+def _flush(waiting: list[pa.Table], writer: pq.ParquetWriter) -> int:
+    table = pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
+    waiting.clear()
+    writer.write_table(table, row_group_size=max(1, len(table)))
+    return len(table)
+
+
+def _open(data: bytes) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as why:
+        raise Damaged(str(why)) from None
+
+
+def _mask(file: pq.ParquetFile, number: int, needed: Needed) -> Any:
+    """Which rows of a row group are needed."""
+    try:
+        names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
+    except (pa.ArrowException, OSError) as why:
+        raise Damaged(str(why)) from None
+    lsns = names["lsn"].to_numpy()
+    own, protocols = _codes(names["protocol"])
+    codes, channels = _codes(names["channel"])
+    mask = np.zeros(len(lsns), bool)
+    for place, protocol in enumerate(protocols):
+        asked = needed.get(protocol or "")
+        if asked is None:
+            continue
+        firsts = np.full(len(channels) + 1, _NOTHING, np.int64)
+        for code, channel in enumerate(channels):
+            first = None if channel is None else asked(channel)
+            if first is not None:
+                firsts[code] = first
+        mask |= (own == place) & (lsns >= firsts[codes])
+    return mask
+
+
+def _needed_tables(file: pq.ParquetFile, needed: Needed) -> Iterable[pa.Table]:
+    for number in range(file.metadata.num_row_groups):
+        mask = _mask(file, number, needed)
+        if not mask.any():
+            continue
+        try:
+            table = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
+        except (pa.ArrowException, OSError, KeyError) as why:
+            raise Damaged(str(why)) from None
+        yield table.filter(pa.array(mask))
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
+    """A name column as numbers, -1 for none, and the names by number."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, array.dictionary.to_pylist()
