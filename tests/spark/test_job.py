@@ -432,6 +432,15 @@ def test_two_jobs_on_one_directory(
     run_once()
 
 
+def test_without_a_job_there_is_none(
+    config: SimpleNamespace, run_once: Callable[..., None]
+) -> None:
+    """Where the gateway takes files away itself, the job does not begin."""
+    config.spool.after = "keep"
+    with pytest.raises(job.Failed, match=r"spool\.after: keep"):
+        run_once()
+
+
 def test_it_runs_until_it_is_stopped(
     spark: Any,
     spool: Any,
