@@ -16,7 +16,7 @@ const { Consuming, Publishing } = require('./streams.js');
 
 const GOODBYE_MS = 5000;
 const SYNC_FLUSH = Buffer.from([0, 0, 0xff, 0xff]);
-const OTHERS = new Set(['goodbye', 'goodbyeAck']);
+const SUBSCRIBES = new Set(['subscribe', 'subscribeFrom', 'announce']);
 const MOVES = new Set(['onNext', 'onNextPart', 'onNextLastPart']);
 
 class Connection {
@@ -151,7 +151,7 @@ class Connection {
     if (extension && !this.used.has(BigInt(extension))) {
       throw new Violation(`${type} without extension ${extension}`);
     }
-    if (this.awaited && type !== 'token' && !OTHERS.has(type)) {
+    if (this.awaited && SUBSCRIBES.has(type)) {
       throw new Violation('E401 the token comes first');
     }
   }

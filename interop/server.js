@@ -176,12 +176,13 @@ const side = {
     const sender = JSON.stringify([connection.name, publisher]);
     const known = progress.get(sender) || { stored: 0n };
     const life = instance.toString('hex');
-    if (resumed && known.life !== undefined && known.life !== life) {
+    const refused = known.life ? known.life !== life : known.stored > 0n;
+    if (resumed && refused) {
       throw new Violation('E412 another life of this sender began later');
     }
     progress.set(sender, known);
     if (known.owner !== connection) {
-      takeOver(known.owner, publisher, life !== '' && known.life !== life);
+      takeOver(known.owner, publisher, known.life && known.life !== life);
     }
     known.owner = connection;
     known.life = life;

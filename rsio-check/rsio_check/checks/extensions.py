@@ -68,16 +68,41 @@ def _before_the_token(target: Target) -> None:
 
 
 @test(_C)
-def token_comes_before_all_else(target: Target) -> None:
-    """A subscribe or a ping before the token is not served: the conversation ends."""
+def token_comes_before_subscriptions(target: Target) -> None:
+    """A subscribe, subscribeFrom or announce before the token ends it, with E401."""
+    _before_the_token(target)
+    for early in (
+        wire.Subscribe("check/count?n=1", 1, 1),
+        wire.SubscribeFrom("check/count?n=1", 1, 1, 0),
+        wire.Announce("events", b"x", 0),
+    ):
+        probe = target.connect()
+        probe.say(wire.ClientHello(0, (2, 4, 7)))
+        probe.expect(wire.ServerHello)
+        needs = {wire.SubscribeFrom: 2, wire.Announce: 7}.get(type(early), 4)
+        if needs not in probe.watch.extensions:
+            continue
+        probe.say(early)
+        heard = probe.hear()
+        reason = heard.reason if isinstance(heard, wire.Goodbye) else ""
+        what = wire.spell(early)
+        require(reason.startswith("E401"), f"{what} is answered with {heard}")
+        probe.closes()
+
+
+@test(_C)
+def pings_may_come_before_the_token(target: Target) -> None:
+    """What is no subscription is taken before the token: a ping is answered."""
     _before_the_token(target)
     probe = target.connect()
-    probe.say(wire.ClientHello(0, (4,)))
+    probe.say(wire.ClientHello(0, (1, 4)))
     probe.expect(wire.ServerHello)
-    probe.say(wire.Subscribe("check/count?n=1", 1, 1))
-    while (heard := probe.hear()) is not None:
-        require(isinstance(heard, wire.Goodbye), f"it says {wire.spell(heard)}")
-    require(probe.over, "takes a subscribe before the token")
+    if 1 not in probe.watch.extensions:
+        raise NotJudged("the target does not have extension 1")
+    probe.say(Ping(b"early"))
+    probe.exactly(Pong(b"early"))
+    probe.say(target.identity or _NAME)
+    probe.settled()
 
 
 @test(Role.SUBSCRIBER)

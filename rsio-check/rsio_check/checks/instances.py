@@ -125,6 +125,51 @@ def unknown_life_may_go_on(target: Target) -> None:
 
 
 @test(_S)
+def life_of_an_unknown_sender_is_refused(target: Target) -> None:
+    """A life that goes on is refused if what is stored came without an instance."""
+    name = os.urandom(6).hex().encode()
+    probe, asked = _announced(target, name, b"")
+    _stored(probe, asked, 3)
+    probe.close()
+    late, publisher = _sender(target, name)
+    late.say(Announce(publisher, _life(), 1))
+    _fenced(late)
+
+
+@test(_S)
+def sender_without_instance_takes_over(target: Target) -> None:
+    """Who announces no instance has the name; the life that had it may not go on."""
+    name, life = os.urandom(6).hex().encode(), _life()
+    older, asked = _announced(target, name, life)
+    _stored(older, asked, 3)
+    newer, again = _announced(target, name, b"")
+    require(again.offset == asked.sent, f"asks behind {again.offset} of {asked.sent}")
+    heard = older.hear()
+    if isinstance(heard, wire.Goodbye):
+        require(heard.reason.startswith("E412"), f"the reason is {heard.reason!r}")
+    else:
+        require(isinstance(heard, wire.Cancel), f"expected cancel, got {heard}")
+    _stored(newer, again, 3)
+    late, publisher = _sender(target, name)
+    late.say(Announce(publisher, life, 1))
+    _fenced(late)
+
+
+@test(_S)
+def stream_may_be_cancelled_before_it_began(target: Target) -> None:
+    """OnSubscribe may cross a cancel: its size is noted, what follows is dropped."""
+    name, life = os.urandom(6).hex().encode(), _life()
+    older, asked = _announced(target, name, life)
+    _announced(target, name, life, resumed=True)
+    older.settled()
+    require(asked.cancelled, "the older stream goes on")
+    older.say(wire.OnSubscribe(asked.subscriber, 3))
+    older.say(OnNext(asked.subscriber, b"abc", fixed=True))
+    older.say(wire.OnNextPacked(asked.subscriber, 2, b"abcdef"))
+    older.unaffected()
+
+
+@test(_S)
 def newest_connection_of_a_life_takes_over(target: Target) -> None:
     """Of two connections of one life the newer one has the stream; neither is fenced."""
     name, life = os.urandom(6).hex().encode(), _life()

@@ -185,7 +185,9 @@ class Connection:
             raise Violated("a message at a time that is not for it")
         if extension is not None and extension not in self.used:
             raise Violated(f"type {code} without its extension")
-        if self.awaits_token and not isinstance(message, wire.Token | wire.Goodbye):
+        if self.awaits_token and isinstance(
+            message, wire.Subscribe | wire.SubscribeFrom | wire.Announce
+        ):
             raise Violated("E401 the token comes first")
 
     def count(self, message: Message) -> None:
@@ -262,11 +264,13 @@ class Connection:
             return
         key = (self.name or b"", publisher)
         known = self.server.lives.get(key)
-        if announce.resumed and known not in (None, life):
+        if announce.resumed and (
+            known != life if known else self.server.known.get(key)
+        ):
             self.refuse_life()
         older = self.server.owners.get(key)
         if older is not None and older is not self and not older.closed:
-            self.take_over(older, publisher, fenced=known != life and bool(life))
+            self.take_over(older, publisher, fenced=bool(known) and known != life)
         self.server.owners[key] = self
         self.server.lives[key] = life
         self.subscribe_to(publisher)

@@ -72,7 +72,7 @@ class GivesNoCodesInGoodbye(Connection):
         self.hang_up()
 
 
-@fault("token_comes_before_all_else")
+@fault("token_comes_before_subscriptions")
 class ServesBeforeTheToken(Connection):
     """A subscribe is answered before the token has come."""
 
@@ -80,6 +80,16 @@ class ServesBeforeTheToken(Connection):
         waits, self.awaits_token = self.awaits_token, False
         super().check_order(message)
         self.awaits_token = waits
+
+
+@fault("pings_may_come_before_the_token")
+class TakesNothingBeforeTheToken(Connection):
+    """Ends the conversation at anything but a token."""
+
+    def check_order(self, message: Message) -> None:
+        super().check_order(message)
+        if self.awaits_token and not isinstance(message, wire.Token):
+            raise Violated("E401 the token comes first")
 
 
 @fault("token_is_awaited_before_subscribing")

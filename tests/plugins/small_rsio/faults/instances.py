@@ -17,7 +17,8 @@ class SubscribesUnannounced(Connection):
         self.used = used
 
 
-@fault("fenced_life_is_refused")
+@fault("fenced_life_is_refused", "sender_without_instance_takes_over",
+       "life_of_an_unknown_sender_is_refused")  # fmt: skip
 class LetsFencedLivesGoOn(Connection):
     """An earlier life takes the stream over again."""
 
@@ -68,6 +69,16 @@ class BeginsLivesAnew(Connection):
     def on_Announce(self, announce: wire.Announce) -> None:
         self.server.known.clear()
         super().on_Announce(announce)
+
+
+@fault("stream_may_be_cancelled_before_it_began")
+class NotesNoSizeOfWhatItCancelled(Connection):
+    """A cancelled stream has no size, whatever its onSubscribe says."""
+
+    def on_OnSubscribe(self, started: wire.OnSubscribe) -> None:
+        if self.stream(started.subscriber, started=False).dropped:
+            started = wire.OnSubscribe(started.subscriber, 0)
+        super().on_OnSubscribe(started)
 
 
 @fault("announce_is_checked")
