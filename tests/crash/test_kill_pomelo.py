@@ -1,7 +1,8 @@
 """kill -9 under the load of Pomelo clients; then every answered request is there once.
 
 A client does not say anything again: what was not answered when the daemon died may be
-stored or not, but never twice.
+stored or not, but never twice.  Half of them are answered by a service of the game's, which
+must see nothing that is not stored.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -36,31 +39,67 @@ asked, answered = (open(f"{home}/{name}", "a", buffering=1) for name in
                    ("asked", "answered"))
 numbers = itertools.count(1)
 
-async def ask(client):
+async def ask(client, route):
     while True:
         number = next(numbers)
         print(number, file=asked)
-        answer = await client.request("a.b", json.dumps({"id": number}).encode())
+        answer = await client.request(route, json.dumps({"id": number}).encode())
         if json.loads(answer) == {"code": 200}:
             print(number, file=answered)
 
-async def live(websocket):
+async def live(websocket, route):
     while True:
         target = endpoints.TCP4ClientEndpoint(reactor, "127.0.0.1", port)
         client = Client(target, clock=reactor, websocket=websocket)
         try:
             await client.connect()
-            asking = [defer.ensureDeferred(ask(client)) for _ in range(depth)]
+            asking = [defer.ensureDeferred(ask(client, route)) for _ in range(depth)]
             await defer.DeferredList(asking, consumeErrors=True)
         except Disconnected:
             await task.deferLater(reactor, 0.05)
 
 for n in range(connections):
     web = f"//127.0.0.1:{port}/" if n % 2 else None
-    defer.ensureDeferred(live(web)).addErrback(lambda why: (why.printTraceback(),
+    route = "shop.buy" if n % 4 > 1 else "a.b"
+    defer.ensureDeferred(live(web, route)).addErrback(lambda why: (why.printTraceback(),
                                                             reactor.stop()))
 reactor.run()
 """
+
+
+class Shop(BaseHTTPRequestHandler):
+    """Answers every request, and writes down what it saw."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[dict[int, int]] = {}
+    """Ids of requests by their lsns."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        for one in asked["requests"]:
+            assert (
+                self.seen.setdefault(one["lsn"], one["body"]["id"]) == one["body"]["id"]
+            )
+        said = {"answers": [{"code": 200}] * len(asked["requests"])}
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def shop() -> Iterator[str]:
+    """Where it is."""
+    Shop.seen.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
 
 
 class Writer:
@@ -92,12 +131,17 @@ def test_kill_the_daemon_while_it_answers_requests(
     tmp_path: Path,
     prepare: Callable[..., Any],
     free_port: Callable[[], int],
+    shop: str,
 ) -> None:
-    """Six kills: what was answered 200 is in the files once, and nothing is twice."""
+    """Six kills: what was answered 200 is in the files once, and nothing is twice; what
+    the service saw is there under the lsn that it was told.
+    """
     chance = random.Random(SEED)
     port = free_port()
     address = f"tcp:127.0.0.1:{port}"
-    game = listener("game", "pomelo", listen=address, websocket={"path": "/"})
+    options = {"backends": [{"routes": ["shop.buy"], "url": shop}]}
+    web = {"path": "/"}
+    game = listener("game", "pomelo", listen=address, websocket=web, options=options)
     daemon = prepare(listeners=[game], **ROLLING)
     writer = Writer(tmp_path / "writer", port)
 
@@ -126,6 +170,13 @@ def test_kill_the_daemon_while_it_answers_requests(
     assert len(set(stored)) == len(stored)
     assert set(writer.numbers("answered")) <= set(stored)
     assert set(stored) <= set(writer.numbers("asked"))
+    ids = {
+        row["lsn"]: json.loads(row["payload"])["id"]
+        for row in rows
+        if row["channel"] == "shop.buy"
+    }
+    assert len(Shop.seen) > 100
+    assert Shop.seen.items() <= ids.items()
     _every_session_is_told(rows)
 
 
