@@ -92,7 +92,7 @@ class Answering:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Backend | None,
         clock: IReactorTime,
         *,
         seconds: float,
@@ -102,6 +102,7 @@ class Answering:
         change: Callable[[Membership], object],
     ) -> None:
         """A request waits for *seconds*; *waiting* of them at most, others not at all.
+        Without a *backend* somebody else answers it (`Questions.answer`).
 
         *change* is called with each change of groups that the service asks for.
         """
@@ -129,6 +130,16 @@ class Answering:
         """Requests without an answer."""
         return len(self._open)
 
+    def answer(self, question: Question, answer: bytes) -> None:
+        """Somebody answers it."""
+        self.seconds += self._clock.seconds() - question.asked_at
+        self._close(question, answer, "answered")
+
+    @property
+    def elsewhere(self) -> bool:
+        """No service is asked."""
+        return self._backend is None
+
     def give_up(self, question: Question) -> None:
         """There is no more time to wait for its answer."""
         self._close(question, None, "late")
@@ -143,8 +154,9 @@ class Answering:
             self._close(question, None, "refused")
             return
         question.asked_at = self._clock.seconds()
-        self._queue.append(question)
         self._open[question] = None
+        if self._backend is not None:
+            self._queue.append(question)
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._expire)
         self._send_soon()
@@ -160,7 +172,8 @@ class Answering:
             if call is not None:
                 call.cancel()
         self._timer = self._sending = None
-        self._backend.close()
+        if self._backend is not None:
+            self._backend.close()
 
     def _send_soon(self) -> None:
         if self._sending is None and self._queue and self._posts < self._requests:
@@ -175,7 +188,7 @@ class Answering:
             if question.open:
                 batch.append(question)
                 size += len(question.body)
-        if batch:
+        if batch and self._backend is not None:
             self._posts += 1
             posted = self._backend.post({"requests": [one.as_json() for one in batch]})
             posted.addCallback(self._answered, batch)

@@ -173,14 +173,16 @@ class Pomelo:
 def _answering(
     options: BackendOptions, clock: IReactorTime, registry: Registry
 ) -> Answering:
-    backend = Backend(
-        options.url,
-        clock,
-        seconds=options.timeout,
-        requests=options.requests,
-        repeat=options.repeat,
-        answer_bytes=_ANSWERS_BYTES,
-    )
+    backend = None
+    if options.url is not None:
+        backend = Backend(
+            options.url,
+            clock,
+            seconds=options.timeout,
+            requests=options.requests,
+            repeat=options.repeat,
+            answer_bytes=_ANSWERS_BYTES,
+        )
     return Answering(
         backend,
         clock,

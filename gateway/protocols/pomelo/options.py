@@ -97,7 +97,10 @@ class Backend(Section):
     """A service of the game's that answers the requests of some routes."""
 
     routes: list[Text] = Field(min_length=1, description="Whose requests it answers")
-    url: Service = Field(description="Where they are posted to")
+    url: Service | None = Field(
+        default=None,
+        description="Where they are posted to; absent: rows of the outbox answer them",
+    )
     timeout: Annotated[float, Time("10ms", "5m")] = Field(
         default=5.0, description="For an answer, from when the request is stored (time)"
     )

@@ -91,6 +91,18 @@ class Questions:
             else:
                 service.ask(question)
 
+    def answer(self, number: int, answer: bytes) -> bool:
+        """The JSON that answers the oldest request with this id, if rows answer those.
+
+        False if none waits.
+        """
+        for question in self._open:
+            service = self._services[question.said["route"]]
+            if question.said["id"] == number and service.elsewhere:
+                service.answer(question, answer)
+                return True
+        return False
+
     def give_up(self) -> None:
         """Wait no longer for any answer."""
         for question in list(self._open):

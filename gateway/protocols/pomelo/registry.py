@@ -67,6 +67,9 @@ class Member(Protocol):
         *share* is how much of `options.push_bytes` may be (`PRIORITIES`).
         """
 
+    def answer(self, number: int, answer: bytes) -> bool:
+        """Answer its request with this id by this JSON; false if none waits for that."""
+
     def kick(self, reason: str) -> None:
         """Answer its pending requests, kick it, and close the connection."""
 
@@ -229,6 +232,21 @@ class Registry:
         delivery.send()
         return delivery.pushed
 
+    def answer(self, session: str, number: int, body: bytes) -> bool:
+        """Answer a request by this JSON; false, and one for nobody, if none waits.
+
+        Raises ValueError if it is not JSON.
+        """
+        try:
+            _check_json(body)
+        except ValueError:
+            self.outcomes["refused"] += 1
+            raise
+        member = self._sessions.get(session)
+        answered = member is not None and member.answer(number, body)
+        self.outcomes["nobody"] += not answered
+        return answered
+
     def kick(self, to: Iterable[Member], reason: str) -> int:
         """Kick these clients; returns how many they are."""
         members = list(to)
@@ -242,6 +260,10 @@ def _check(route: str, body: bytes) -> None:
         raise ValueError(f"{route!r} is not a route that every client can read")
     if len(route.encode(errors="replace")) > _MOST_ROUTE_BYTES:
         raise ValueError(f"route of more than {_MOST_ROUTE_BYTES} bytes: {route!r}")
+    _check_json(body)
+
+
+def _check_json(body: bytes) -> None:
     try:
         check(body)
         body.decode()

@@ -229,6 +229,10 @@ class PomeloServer:
         self._write(package)
         return True
 
+    def answer(self, number: int, answer: bytes) -> bool:
+        """See `registry.Member`."""
+        return not self._closed and self._questions.answer(number, answer)
+
     def kick(self, reason: str) -> None:
         """Take no more, answer what is pending, send a kick, hang up."""
         if not (self._ending or self._closed):

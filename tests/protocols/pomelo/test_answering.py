@@ -29,7 +29,9 @@ class Shop:
         settings = {"backends": [backend], "heartbeat": 0} | (more or {})
         self.reader = make_reader(**settings)
         self.answering = self.reader.listener.services["shop.buy"]
-        self.agent = self.answering._backend._agent = FakeAgent()
+        self.agent = FakeAgent()
+        if self.answering._backend is not None:
+            self.answering._backend._agent = self.agent
         self.reader.greet(user={"uid": "alice"})
         self.journal, self.clock = self.reader.journal, self.reader.clock
 
@@ -351,3 +353,48 @@ def test_two_listeners_of_memory(make_reader: Make) -> None:
     _, other = reader.connect()
     assert one._questions is other._questions
     assert json.dumps(len(one._questions)) == "0"
+
+
+# Answers that come as rows
+
+
+def test_rows_of_the_outbox_answer(make_reader: Make) -> None:
+    """By session and id, once, within the time; the oldest first where ids are equal."""
+    shop = Shop(make_reader, url=None)
+    registry = shop.reader.listener.registry
+    session = shop.reader.connection.origin.session
+    for number in (7, 8, 7):
+        shop.buy(number)
+    shop.turn()
+    assert registry.answer(session, 7, b'{"first":1}')
+    assert registry.answer(session, 7, b'{"second":1}')
+    assert not registry.answer(session, 7, b"{}")
+    assert not registry.answer("gone", 8, b"{}")
+    assert registry.outcomes["nobody"] == 2
+    first, second = b'{"first":1}', b'{"second":1}'
+    assert shop.sent() == wire.response(7, first) + wire.response(7, second)
+    shop.clock.advance(5)
+    assert shop.sent() == wire.response(8, LATE)
+    assert not registry.answer(session, 8, b"{}")
+    with pytest.raises(ValueError, match="JSON"):
+        registry.answer(session, 8, b"{")
+    assert shop.answering.outcomes == {
+        "answered": 2, "late": 1, "failed": 0, "refused": 0
+    }  # fmt: skip
+    assert shop.journal.reserved == 0
+
+
+def test_a_row_does_not_answer_for_a_service(shop: Shop) -> None:
+    """What was put to a service is answered by it."""
+    shop.buy(1)
+    session = shop.reader.connection.origin.session
+    assert not shop.reader.listener.registry.answer(session, 1, b"{}")
+    assert shop.sent() == b""
+
+
+def test_too_many_wait_for_rows(make_reader: Make) -> None:
+    """There is an end to those, too."""
+    shop = Shop(make_reader, url=None, waiting=1)
+    shop.buy(1)
+    shop.buy(2)
+    assert shop.sent() == wire.response(2, LATE)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.protocols.pomelo.push.addressee import Given, addressee
+from gateway.protocols.pomelo.push.answer import AnswerRow, answer_row
 from gateway.protocols.pomelo.push.membership import Membership, membership
 from gateway.protocols.pomelo.push.message import Push, Rejected, push, seconds_of
 
@@ -26,13 +27,13 @@ __all__ = ["Row", "Unreadable", "read"]
 _LINES = (".json", ".ndjson", ".jsonl")
 _REQUIRED = ("route", "body")
 _OPTIONAL = ("session", "uid", "group", "attributes", "all", "ttl", "priority")
-_CHANGES = ("join", "leave")
+_WITHOUT_ROUTE = ("join", "leave", "id")
 _NOTHING = msgspec.Raw(b"")
 _BATCH_ROWS = 256
 _INFLATES = 4
 """A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
 
-Row = Push | Rejected | Membership
+Row = Push | Rejected | Membership | AnswerRow
 
 
 class Unreadable(Exception):
@@ -44,6 +45,7 @@ class _Line(Given, kw_only=True):
     body: msgspec.Raw = _NOTHING
     join: str | int | None = None
     leave: str | int | None = None
+    id: Any = None
     ttl: Any = None
     priority: Any = None
 
@@ -84,13 +86,16 @@ def _line(number: int, line: bytes) -> Row:
         found = _LINE.decode(line)
         if found.join is not None or found.leave is not None:
             return _change(found.join, found.leave, found, found.ttl)
-        if found.route is None or not bytes(found.body):
-            raise Unreadable(f"line {number}: must have a route and a body")
         body = bytes(found.body)
+        answers = found.route is None and found.id is not None
+        if not body or (found.route is None and not answers):
+            raise Unreadable(f"line {number}: must have a route and a body")
         if body.startswith(b'"'):
             body = _STRING.decode(body).encode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Unreadable(f"line {number}: {why}") from None
+    if found.route is None:
+        return _answer(found.session, found.id, body, found.ttl)
     return _row(found.route, body, found, found.ttl, found.priority)
 
 
@@ -99,6 +104,13 @@ def _change(
 ) -> Row:
     try:
         return membership(join, leave, to, seconds_of(ttl))
+    except ValueError as why:
+        return Rejected(str(why))
+
+
+def _answer(session: str | None, number: object, body: bytes, ttl: object) -> Row:
+    try:
+        return answer_row(session, number, body, seconds_of(ttl))
     except ValueError as why:
         return Rejected(str(why))
 
@@ -114,7 +126,7 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
     table = pq.ParquetFile(file)
     names = table.schema_arrow.names
     missing = [name for name in _REQUIRED if name not in names]
-    if missing and not any(name in names for name in _CHANGES):
+    if missing and not any(name in names for name in _WITHOUT_ROUTE):
         raise Unreadable(f"no column {' and no column '.join(missing)}")
     most = _INFLATES * most_bytes
     for group in range(table.num_row_groups):
@@ -129,7 +141,7 @@ def _parquet(file: BinaryIO, most_bytes: int) -> Iterator[Row]:
         # A long body that all rows have is in memory once, in its dictionary.
         found = table.metadata
         table = pq.ParquetFile(file, metadata=found, read_dictionary=["body"])
-    wanted = (*_REQUIRED, *_OPTIONAL, *_CHANGES)
+    wanted = (*_REQUIRED, *_OPTIONAL, *_WITHOUT_ROUTE)
     there = [name for name in wanted if name in names]
     number = 0
     for batch in table.iter_batches(_BATCH_ROWS, columns=there, use_threads=False):
@@ -155,7 +167,7 @@ def _values(column: pa.Array) -> Iterator[Any]:
 
 
 def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
-    route = columns.pop("route", None)
+    route, answers = columns.pop("route", None), columns.pop("id", None)
     join, leave = columns.pop("join", None), columns.pop("leave", None)
     ttl, priority = columns.pop("ttl", None), columns.pop("priority", None)
     attributes = columns.get("attributes")
@@ -167,7 +179,7 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
         raise Unreadable(f"row {number}: {why}") from None
     if join is not None or leave is not None:
         return _change(join, leave, found, ttl)
-    if not isinstance(route, str):
+    if not isinstance(route, str) and (route is not None or answers is None):
         raise Unreadable(f"row {number}: route must be a string")
     if body is None:
         raise Unreadable(f"row {number}: no body")
@@ -175,4 +187,6 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
         body = body.encode()
     elif not isinstance(body, bytes):
         body = msgspec.json.encode(body)
+    if route is None:
+        return _answer(found.session, answers, body, ttl)
     return _row(route, body, found, ttl, priority)

@@ -83,6 +83,24 @@ def test_a_push_that_waited_too_long(
     assert (told["expired"], told["count"]) == (2, 4)
 
 
+def test_rows_that_are_no_pushes(folder: Folder, put: Any) -> None:
+    """Answers and changes of groups; one that nobody waits for is for nobody."""
+    registry, reactor = Registry(), OneThread()
+    Clients(registry, 1)
+    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running.start()
+    put(
+        "a.json",
+        b'{"join":"room","session":"s0"}\n{"session":"s9","id":7,"body":1}\n'
+        b'{"session":"s9","id":7,"body":x}\n'.replace(b"x", b'"{"'),
+    )
+    reactor.pump([0.2, 0])
+    running.stop()
+    assert dict(registry.groups.sizes()) == {"room": 1}
+    assert registry.outcomes["nobody"] == 1
+    assert (running.rows, running.refused) == (3, 1)
+
+
 def test_a_file_that_is_written_again(folder: Folder, put: Any) -> None:
     """… is counted, and not pushed."""
     registry, reactor = Registry(), OneThread()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.push.answer import AnswerRow
 from gateway.protocols.pomelo.push.membership import Membership
 from gateway.protocols.pomelo.push.message import Push, Rejected
 from gateway.protocols.pomelo.push.rows import Unreadable, read
@@ -74,6 +75,45 @@ def test_a_row_for_nobody(to: bytes, why: str) -> None:
     assert isinstance(found[0], Rejected)
     assert why in found[0].why
     assert found[1:] == [Push("r", b"1", Addressee(uid="a"))]
+
+
+def test_a_line_that_answers() -> None:
+    """It has no route; beside a route an id is a column like any other."""
+    assert rows(b'{"session":"s","id":7,"body":{"code":200},"ttl":5}') == [
+        AnswerRow("s", 7, b'{"code":200}', 5.0)
+    ]
+    assert rows(b'{"route":"r","id":"x","uid":"a","body":1}') == [
+        Push("r", b"1", Addressee(uid="a"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (b'"id":7', "must have a session"),
+        (b'"id":0,"session":"s"', "id: must be"),
+        (b'"id":4294967296,"session":"s"', "id: must be"),
+        (b'"id":"7","session":"s"', "id: must be"),
+        (b'"id":true,"session":"s"', "id: must be"),
+    ],
+)
+def test_a_line_that_answers_nothing(more: bytes, why: str) -> None:
+    """It is refused; others are not concerned."""
+    [found] = rows(b'{"body":1,' + more + b"}")
+    assert isinstance(found, Rejected)
+    assert why in found.why
+
+
+def test_answers_in_parquet(tmp_path: Path) -> None:
+    """Alone, or beside pushes."""
+    path = tmp_path / "x.parquet"
+    columns = {"session": ["s", "t"], "id": [7, 8], "body": ["1", "2"]}
+    pq.write_table(pa.table(columns), path)
+    answers = [AnswerRow("s", 7, b"1"), AnswerRow("t", 8, b"2")]
+    assert rows(path.read_bytes(), path.name) == answers
+    pq.write_table(pa.table(columns | {"route": ["r", None]}), path)
+    push = Push("r", b"1", Addressee(session="s"))
+    assert rows(path.read_bytes(), path.name) == [push, answers[1]]
 
 
 @pytest.mark.parametrize(
