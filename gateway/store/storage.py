@@ -81,7 +81,10 @@ def _alone_with(path: Path) -> Iterator[bool]:
 
 
 def _processes(
-    settings: config.Config, disk: Disk, protocols: Iterable[str]
+    settings: config.Config,
+    disk: Disk,
+    protocols: Iterable[str],
+    tell: Callable[[str], None],
 ) -> Processes | None:
     """Those that write the spool's files; None: this one does."""
     configured = settings.spool.publishers
@@ -90,7 +93,16 @@ def _processes(
         name: [one.options for one in settings.listeners if one.protocol == name]
         for name in protocols
     }
-    return Processes(number, options, disk) if number else None
+    if not number:
+        return None
+    try:
+        return Processes(number, options, disk)
+    except Exception as why:  # whatever a plug-in's options raise when they are pickled
+        tell(
+            "The daemon itself writes spool files (spool.publishers: 0): the options of a "
+            f"protocol can not be given to a process: {type(why).__name__}: {why}"
+        )
+        return None
 
 
 def _ignore(_: object) -> None:
@@ -252,7 +264,7 @@ class Storage:
             decoders,
             callbacks,
             remembering=remembering,
-            writer=_processes(settings, disk, decoders),
+            writer=_processes(settings, disk, decoders, callbacks.noticed),
         )
         storage.orphans = publish_orphans(
             settings.node,

@@ -21,6 +21,7 @@ the oldest batch has waited: after `stall_after` the journal says so (`why_full`
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -42,6 +43,7 @@ __all__ = ["Commit", "Journal"]
 
 _GROUP_BYTES = 32 * 2**20
 _RETRY_SECONDS = 1.0
+_LONGEST_PACE_SECONDS = 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -94,6 +96,8 @@ class Journal:
         """What is durable of the newest segment; its events are up to `durable_lsn`."""
         self.roll_factor = 1.0
         """Grows with Spark's backlog: how many times `roll_interval` to wait."""
+        self.pace = math.inf
+        """At most so many bytes a second, as long as nobody stands for long."""
         self._held = 0
         self._reserved = 0
         self._holds: dict[str, str] = {}
@@ -359,10 +363,11 @@ class Journal:
 
     def _commit_until_stopped(self) -> None:
         last = -1e9
-        failures = 0
-        while self._wait(last, failures):
+        failures = size = 0
+        while self._wait(last, self._pause(failures, size)):
             last = self._clock()
             group = self._take(0 if failures else _GROUP_BYTES)
+            size = sum(len(waiting.batch.body) for waiting in group)
             if group:
                 failures = failures + 1 if not self._commit(group) else 0
                 if failures and self._stopping:
@@ -376,9 +381,16 @@ class Journal:
             self._queue.clear()
         self._reactor.callFromThread(self._ended, left)
 
-    def _wait(self, last: float, failures: int) -> bool:
+    def _pause(self, failures: int, size: int) -> float:
+        """Seconds from one group, of *size* bytes, to the next."""
+        if failures:
+            return _RETRY_SECONDS
+        paced = size / self.pace if self.pace else math.inf
+        # Above that `hold` does the rest: nobody is to stand for long.
+        return max(self._settings.commit_interval, min(paced, _LONGEST_PACE_SECONDS))
+
+    def _wait(self, last: float, pause: float) -> bool:
         """Until there is something to do; false when all is done."""
-        pause = _RETRY_SECONDS if failures else self._settings.commit_interval
         with self._condition:
             while not self._stopping:
                 now = self._clock()

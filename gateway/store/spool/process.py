@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -51,9 +52,8 @@ def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
 
 def work(connection: Any) -> None:
     """Until the daemon ends."""
-    known: Callable[[], dict[str, Decode]]
-    protocols = connection.recv()
-    known = cache(lambda: decoders(protocols))
+    protocols = connection.recv_bytes()
+    known = cache(lambda: decoders(pickle.loads(protocols)))  # noqa: S301 - ours
     with contextlib.suppress(Exception):  # it is said with the task
         known()
     while True:

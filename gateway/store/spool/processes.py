@@ -14,11 +14,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import Pipe
+from pathlib import Path
 from typing import Any
 
 from gateway.store.disk import Disk
@@ -30,6 +33,10 @@ __all__ = ["Lost", "Processes", "usual_number"]
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
 """Without a row group, where one takes a tenth of a second."""
+_LOOK_SECONDS = 1.0
+_STOPPING_SECONDS = 10.0
+"""The same while the daemon is stopping."""
+_IDLE_SECONDS = 60.0
 _END_SECONDS = 1.0
 _MOST = 4
 """One event loop does not take what more of them could publish."""
@@ -45,10 +52,11 @@ def usual_number() -> int:
 
 
 class Processes:
-    """Up to *most* of them; further ones start when several segments wait.
+    """Up to *most* of them; further ones start when several segments wait, and end when
+    that is over.
 
-    *protocols*: of each protocol whose batches may come, the options of its listeners.
-    See `Writer`.
+    *protocols*: of each protocol whose batches may come, the options of its listeners; what
+    of them can not be pickled raises.  See `Writer`.
     """
 
     def __init__(
@@ -60,7 +68,7 @@ class Processes:
         hung_seconds: float = _HUNG_SECONDS,
     ) -> None:
         self._most = most
-        self._protocols = protocols
+        self._protocols = pickle.dumps(protocols)
         self._disk = disk
         self._hung_seconds = hung_seconds
         self._idle: list[_Process] = []
@@ -69,6 +77,10 @@ class Processes:
 
     def begin(self, task: Task) -> None:
         """See `Writer`."""
+        with contextlib.suppress(OSError):  # it is raised when the task is due
+            self._begin(task)
+
+    def _begin(self, task: Task) -> None:
         if task in self._busy:
             return
         if not self._idle:
@@ -86,20 +98,20 @@ class Processes:
 
     def finish(self, task: Task, previous: str) -> WrittenFile:
         """See `Writer`.  Raises `Lost`, too."""
-        self.begin(task)
+        self._begin(task)
         if task not in self._busy:  # all are at what was to come after it
             self._busy.popitem()[1].end(0)
-            self.begin(task)
+            self._begin(task)
         process = self._busy.pop(task)
         try:
-            path, written = process.finish(previous, self._hung_seconds)
+            path, written = process.finish(previous, lambda: self._hung_seconds)
         except Lost:
             process.end(0)
             raise
         except Exception:  # it did what it could, and goes on
-            self._idle.append(process)
+            self._rest(process)
             raise
-        self._idle.append(process)
+        self._rest(process)
         try:
             self._disk.rename(path, task.path)
         except OSError:
@@ -107,6 +119,17 @@ class Processes:
                 self._disk.unlink(path)
             raise
         return written
+
+    def _rest(self, process: _Process) -> None:
+        """It may be needed; of several the one that was not for long ends."""
+        self._idle.append(process)
+        process.used = time.monotonic()
+        if len(self._idle) > 1 and process.used - self._idle[0].used > _IDLE_SECONDS:
+            self._idle.pop(0).end(_END_SECONDS)
+
+    def hurry(self) -> None:
+        """See `Writer`."""
+        self._hung_seconds = min(self._hung_seconds, _STOPPING_SECONDS)
 
     def close(self) -> None:
         """See `Writer`."""
@@ -119,7 +142,7 @@ class Processes:
 class _Process:
     """One of them, which has at most one task at a time."""
 
-    def __init__(self, protocols: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, protocols: bytes) -> None:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
@@ -131,9 +154,10 @@ class _Process:
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                 },
             )
-        self._told: Any = protocols
-        """What it is to be told before its next task."""
+        self._untold: bytes | None = protocols
         self._task: Task | None = None
+        """Whose file it may have begun."""
+        self.used = time.monotonic()
 
     @property
     def pid(self) -> int:
@@ -143,30 +167,37 @@ class _Process:
         """Write that file.  What fails is told by `finish`."""
         self._task = task
         with contextlib.suppress(OSError):
-            if self._told is not None:
-                self._connection.send(self._told)
-                self._told = None
+            if self._untold is not None:
+                self._connection.send_bytes(self._untold)
+                self._untold = None
             self._connection.send(task)
 
-    def finish(self, previous: str, hung_seconds: float) -> tuple[Any, WrittenFile]:
+    def finish(
+        self, previous: str, patience: Callable[[], float]
+    ) -> tuple[Path, WrittenFile]:
         """The file's path, and the file; raises what went wrong, or `Lost`."""
         assert self._task is not None
+        path = self._task.path
         try:
             self._connection.send(previous)
-            while (said := self._next(hung_seconds)) is None:
+            while (said := self._next(patience)) is None:
                 pass
         except (OSError, EOFError) as why:
             raise Lost(self._end()) from why
+        self._task = None
         if isinstance(said, Exception):
             raise said
-        return self._task.path, said
+        return path, said
 
-    def _next(self, hung_seconds: float) -> Any:
+    def _next(self, patience: Callable[[], float]) -> Any:
         """What it says; None that it got on."""
-        if not self._connection.poll(hung_seconds):
-            raise Lost(
-                f"publisher process {self.pid} got nowhere for {hung_seconds:.0f} s"
-            )
+        begun = time.monotonic()
+        while not self._connection.poll(min(_LOOK_SECONDS, patience())):
+            waited = time.monotonic() - begun
+            if waited >= patience():
+                raise Lost(
+                    f"publisher process {self.pid} got nowhere for {waited:.0f} s"
+                )
         return self._connection.recv()
 
     def _end(self) -> str:
@@ -185,10 +216,10 @@ class _Process:
     def end(self, seconds: float) -> None:
         """Let it end, for so long; then kill it.  It may hang in the disk even so."""
         self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(seconds)
-            return
-        self._process.kill()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         if self._task is not None:
             with contextlib.suppress(OSError):
                 self._task.path.unlink()

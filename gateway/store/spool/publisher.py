@@ -149,8 +149,7 @@ class Publisher:
         entry = self._catalog.find(sealed.first_lsn)
         flaws: Counter[str] = Counter()
         if entry is None:
-            self._begin(sealed, *upcoming)
-            entry, flaws = self._written(sealed)
+            entry, flaws = self._written(sealed, upcoming)
             self._begin(*upcoming)
             self._catalog.add(entry)
             self.link = Link(entry.last, entry.sha256)
@@ -203,10 +202,13 @@ class Publisher:
         else:
             self._disk.unlink(sealed.path)
 
-    def _written(self, sealed: Segment) -> tuple[Entry, Counter[str]]:
+    def _written(
+        self, sealed: Segment, upcoming: Sequence[Segment]
+    ) -> tuple[Entry, Counter[str]]:
         """The hidden file of a segment, complete, and its flaws."""
         name = file_name(self._node, sealed.first_lsn, sealed.last_lsn)
         if self._complete is None or self._complete[0].name != name:
+            self._begin(sealed, *upcoming)
             self._complete = self._write(
                 sealed, Entry(sealed.first_lsn, sealed.last_lsn, name)
             )

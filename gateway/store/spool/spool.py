@@ -27,6 +27,8 @@ from gateway.store.journal.log import Segment
 from gateway.store.names import parse_file_name
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
+from gateway.store.spool.pace import Pace
+from gateway.store.spool.processes import Lost
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.retained import Retained
 from gateway.store.threads import RealThreads, Threads
@@ -34,15 +36,24 @@ from gateway.store.threads import RealThreads, Threads
 __all__ = ["Spool"]
 
 _TICK_SECONDS = 1.0
+_HELD_TICK_SECONDS = 0.05
+"""While the spool is full; but looking takes one part in `_LOOKING_SHARE` of our time."""
+_LOOKING_SHARE = 20
 _SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
 _UPCOMING = 16
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 class Journal(Protocol):
     """What the spool needs of the journal; called in the reactor's thread."""
 
     roll_factor: float
+    pace: float
+
+    @property
+    def open_bytes(self) -> int:
+        """What it holds that is not sealed yet."""
 
     def hold(self, who: str, why: str | None) -> None:
         """Take no more batches while *why* is not None."""
@@ -109,15 +120,19 @@ class Spool:
             self._before_expiry,
             self._retained,
         )
+        self._pace = Pace(self._settings.max_bytes)
         self._journal: Journal | None = None
         self._ended: Deferred[None] | None = None
         self._thread = self._threads.thread("spool", self._run)
+        self._tick = _TICK_SECONDS
         self._failing = False
         self._told: set[str] = set()
         """What fails beside publishing, and was told."""
         # Shared between the threads, under the condition's lock; so is the backlog.
         self._condition = self._threads.condition()
         self._work: deque[Segment] = deque()
+        self._sealed_bytes = 0
+        """Of all segments that ever came."""
         self._stopping = False
 
     # -- the reactor's side ---------------------------------------------------
@@ -138,6 +153,7 @@ class Spool:
         """
         with self._condition:
             self.backlog_bytes += sealed.bytes
+            self._sealed_bytes += sealed.bytes
             self._work.append(sealed)
             self._condition.notify()
         self._reactor.callFromThread(self._hold_if_full)
@@ -145,6 +161,7 @@ class Spool:
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
         self._ended = Deferred()
+        self._publisher.writer.hurry()
         with self._condition:
             self._stopping = True
             self._condition.notify()
@@ -174,7 +191,7 @@ class Spool:
             self._check_levels()
             with self._condition:
                 if not (self._work or self._stopping):
-                    self._condition.wait(_TICK_SECONDS)
+                    self._condition.wait(self._tick)
                 if self._work:
                     return self._work.popleft()
                 if self._stopping:
@@ -182,13 +199,16 @@ class Spool:
 
     def _publish(self, sealed: Segment) -> bool:
         """Until it worked; false if the daemon is stopping and it did not."""
+        pause = _TICK_SECONDS
         while True:
             try:
                 done = self._publisher.publish(sealed, self._upcoming())
             except Exception as why:  # the segment is safe; publishing must go on
                 self._failed(sealed, why)
-                if self._stopping_after(_TICK_SECONDS):
+                if self._stopping_after(pause):
                     return False
+                if isinstance(why, Lost):  # to start a process costs half a second
+                    pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 self._check_levels()
                 continue
             self._failing = False
@@ -262,7 +282,12 @@ class Spool:
 
     def _watch(self) -> None:
         levels = self.levels
+        begun = self._clock()
         levels.measure()
+        took = self._clock() - begun
+        self._tick = min(_TICK_SECONDS, max(_HELD_TICK_SECONDS, _LOOKING_SHARE * took))
+        if levels.why_full(self.backlog_bytes) is None:
+            self._tick = _TICK_SECONDS
         if not self._enough_room():
             self._make_room()
         no_room = levels.why_no_room(self.reserved_bytes)
@@ -291,8 +316,15 @@ class Spool:
     def _watched(self, no_room: str | None, files: int) -> None:
         if self._journal is not None:
             self._journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
+            self._journal.pace = self._paced(self._journal.open_bytes)
             self._journal.hold("disk", no_room)
         self._hold_if_full()
+
+    def _paced(self, open_bytes: int) -> float:
+        with self._condition:
+            taken, waiting = self._sealed_bytes, self.backlog_bytes
+        held = self.levels.spool.bytes + waiting + open_bytes
+        return self._pace.look(self._clock(), taken + open_bytes, held)
 
     def _hold_if_full(self) -> None:
         if self._journal is not None:

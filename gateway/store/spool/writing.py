@@ -85,6 +85,9 @@ class Writer(Protocol):
         MemoryError; the same task may be tried again.
         """
 
+    def hurry(self) -> None:
+        """The daemon is stopping: wait for nothing that hangs.  Any thread may call."""
+
     def close(self) -> None:
         """What was begun and not finished is dropped."""
 
@@ -102,6 +105,9 @@ class Here:
     def finish(self, task: Task, previous: str) -> WrittenFile:
         """See `Writer`."""
         return write(task, self._disk, self._decoders, lambda: previous)
+
+    def hurry(self) -> None:
+        """See `Writer`."""
 
     def close(self) -> None:
         """See `Writer`."""
@@ -152,6 +158,7 @@ def _write(
             progress=progress,
         )
         sink.flush()
+        progress()
         sink.file.sync()
     except BaseException:
         with contextlib.suppress(OSError):

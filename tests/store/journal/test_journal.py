@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -483,3 +484,17 @@ def test_received_at_is_the_wall_clocks(
         journal.submit(batch)
         times.append(batch.received_at / 1e6)
     assert times == [1000.0, 2000.0, 2000.0, 1500.0, 2000.5]
+
+
+@pytest.mark.parametrize(
+    ("pace", "seconds"),
+    [(math.inf, 0.0), (1e6, 0.05), (1e5, 0.1), (0.0, 0.1)],
+)
+def test_groups_keep_to_the_pace(
+    start: Callable[..., Running], pace: float, seconds: float
+) -> None:
+    """After so many bytes there is a pause, which is never long; failures have their own."""
+    journal = start().journal
+    journal.pace = pace
+    assert journal._pause(failures=0, size=50_000) == seconds
+    assert journal._pause(failures=1, size=50_000) == 1.0

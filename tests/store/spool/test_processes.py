@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import struct
@@ -122,8 +123,12 @@ def test_one_that_is_killed_costs_nothing_but_time(
     publisher._begin(one)
     [pid] = pids(processes)
     os.kill(pid, signal.SIGKILL)
+    [begun] = processes._busy.values()
+    assert begun._task is not None
+    begun._task.path.touch()  # it had come so far
     with pytest.raises(Lost, match=rf"process {pid} was killed .*want of memory"):
         publisher.publish(one)
+    assert place.public() == []
     for each in (one, two):
         assert publisher.publish(each) is not None
     assert [parse_hidden_name(name) for name in place.public()] == [None, None]
@@ -180,7 +185,7 @@ def test_it_ends_with_the_daemon_and_with_nothing_else(
     eventually(lambda: "S" in ignored(process.pid), "signals are ignored")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(process.pid, number)
-    process._connection.send({PROTOCOL: []})
+    process._connection.send_bytes(b"")
     assert is_there(process.pid)
     process._connection.close()  # as the end of the daemon does
     eventually(lambda: not is_there(process.pid), "it has ended")
@@ -201,6 +206,36 @@ def test_a_protocol_that_is_gone_flaws_no_rows(
     processes = Processes(1, {PROTOCOL: [], "gone": []}, RealDisk())
     missing = pytest.raises(RuntimeError, match="protocol 'gone' is not installed")
     with contextlib.closing(processes), missing:
+        processes.finish(task(place, one), NOTHING)
+    assert not place.public()
+
+
+def test_a_file_whose_entry_failed_is_not_written_again(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """The catalog's disk is full for a while; its process is free meanwhile."""
+    one = sealed(b"{}")
+    publisher = place.publisher()
+    publisher.writer = processes = make()
+    add, publisher._catalog.add = publisher._catalog.add, full
+    with pytest.raises(OSError, match="no room"):
+        publisher.publish(one)
+    publisher._catalog.add = add
+    assert publisher.publish(one) is not None
+    assert not processes._busy
+
+
+def full(_: object) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
+def test_options_that_can_not_be_read_flaw_no_rows(
+    place: Any, sealed: Callable[..., Segment], make: Callable[..., Processes]
+) -> None:
+    """A plug-in's class that is not there in another process: it is said, and waits."""
+    one, processes = sealed(b"{}"), make()
+    processes._protocols = b"cgateway.nowhere\nNothing\n."
+    with pytest.raises(RuntimeError, match=r"No module named .gateway\.nowhere"):
         processes.finish(task(place, one), NOTHING)
     assert not place.public()
 

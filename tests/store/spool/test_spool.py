@@ -23,6 +23,8 @@ class FakeJournal:
 
     def __init__(self) -> None:
         self.roll_factor = 1.0
+        self.pace = 0.0
+        self.open_bytes = 0
         self.holds: dict[str, str | None] = {}
         self.last = 0
 
