@@ -35,6 +35,11 @@ _log = logging.getLogger("gateway.spark")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
+#: Spark makes a row of the tables in one method.  With a few columns of one's own it has
+#: more than 8,000 bytes, and Java would interpret it: rows cost more than twice as much.
+_COMPILE = "-XX:-DontCompileHugeMethods"
+_DRIVER, _EXECUTOR = (f"spark.{one}.extraJavaOptions" for one in ("driver", "executor"))
+
 #: What `spark-submit` decides, whatever the configuration says.
 _SUBMITTED = ("spark.master", "spark.driver.memory", "spark.driver.host")
 
@@ -72,13 +77,14 @@ def settings(spark: Any, given: Mapping[str, str] | None = None) -> dict[str, st
     }
     if spark.master.startswith("local"):
         chosen["spark.driver.host"] = "127.0.0.1"
-    options = "spark.driver.extraJavaOptions"
     quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-    chosen[options] = f"{quiet} {spark.conf.get(options, '')}".strip()
+    options = {_DRIVER: f"{quiet} {_COMPILE}", _EXECUTOR: _COMPILE}
+    for name, ours in options.items():
+        chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
     if given is not None:
-        for name in (*_SUBMITTED, options, *given):
+        for name in (*_SUBMITTED, _DRIVER, *given):
             chosen.pop(name, None)
-    own = {name: value for name, value in spark.conf.items() if name != options}
+    own = {name: value for name, value in spark.conf.items() if name not in options}
     return {name: str(value) for name, value in {**chosen, **SAFETY, **own}.items()}
 
 

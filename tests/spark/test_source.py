@@ -84,7 +84,10 @@ def test_the_configuration_has_the_last_word() -> None:
     assert chosen["spark.master"] == "local[3]"
     assert chosen["spark.ui.enabled"] == "true"
     assert chosen["spark.sql.parquet.compression.codec"] == "snappy"
-    assert chosen["spark.driver.extraJavaOptions"].endswith("properties -Xss4m")
+    java = chosen["spark.driver.extraJavaOptions"].split()
+    assert java[0].endswith("log4j2.properties")
+    assert java[1:] == ["-XX:-DontCompileHugeMethods", "-Xss4m"]
+    assert chosen["spark.executor.extraJavaOptions"] == java[1]
     assert session.SAFETY.items() <= chosen.items()
 
 
@@ -99,6 +102,11 @@ def test_spark_submit_has_its_say() -> None:
     chosen = session.settings(conf, given)
     assert not chosen.keys() & {"spark.master", "spark.driver.memory"}
     assert "spark.sql.parquet.compression.codec" not in chosen
+    # Its driver runs already; executors do not.
+    assert "spark.driver.extraJavaOptions" not in chosen
+    assert "spark.executor.extraJavaOptions" in chosen
+    mine = {"spark.executor.extraJavaOptions": "-Xss4m"}
+    assert "spark.executor.extraJavaOptions" not in session.settings(conf, mine)
     assert session.SAFETY.items() <= chosen.items()
     # Nor are they taken from the configuration where spark-submit names none.
     assert not session.settings(conf, {}).keys() & {
