@@ -226,7 +226,12 @@ SALTS = Salts()
 
 
 def write_lines(
-    batches: Iterable[Stored], sink: Any, *, decoder: Any, previous: str, **_: Any
+    batches: Iterable[Stored],
+    sink: Any,
+    *,
+    decoder: Any,
+    previous: Callable[[], str],
+    **_: Any,
 ) -> parquet.Written:
     """In place of Parquet where thousands of files are made; as easy to find torn."""
     rows = [
@@ -236,7 +241,7 @@ def write_lines(
         for n, payload in enumerate(decoder.rows(stored).payloads)
     ]
     lines = b"".join(b"%d %s\n" % row for row in rows)
-    sink.write(b"%bend %b" % (lines, previous.encode()))
+    sink.write(b"%bend %b" % (lines, previous().encode()))
     return parquet.Written(len(rows))
 
 

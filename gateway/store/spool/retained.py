@@ -22,10 +22,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from attrs import define
 from twisted.logger import Logger
 
-from gateway.store.disk import Disk, replace_file
+from gateway.store.disk import Disk, RealDisk, replace_file
 from gateway.store.names import kept_name, parse_file_name, parse_kept_name
 from gateway.store.spool import selection
 from gateway.store.spool.selection import Damaged, Needed
@@ -263,6 +264,9 @@ class Retained:
 
     def _count(self, path: Path) -> tuple[int, int]:
         """How many rows of a file are needed, and how many it has."""
+        if isinstance(self._disk, RealDisk):  # most of the file need not be read
+            with pa.OSFile(str(path)) as file:
+                return selection.count(file, self.needed)
         return selection.count(self._disk.read(path), self.needed)
 
     def _write(self, sources: Sequence[_Source]) -> None:

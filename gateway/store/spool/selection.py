@@ -1,6 +1,6 @@
 """Selects rows of files: those from some lsn on of each channel, into a file of their own.
 
-Whole files are read and written in memory, row group by row group.
+Files are read and written row group by row group; new ones are made in memory.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ class Damaged(Exception):
     """A file can not be read."""
 
 
-def count(data: bytes, needed: Needed) -> tuple[int, int]:
-    """How many rows of a file are needed, and how many it has.  Raises `Damaged`."""
+def count(data: bytes | pa.NativeFile, needed: Needed) -> tuple[int, int]:
+    """How many rows of a file are needed, and how many it has.  Raises `Damaged`.
+
+    Of an open file only three columns are read.
+    """
     file = _open(data)
     groups = range(file.metadata.num_row_groups)
     found = sum(int(_mask(file, number, needed).sum()) for number in groups)
@@ -68,9 +71,10 @@ def _flush(waiting: list[pa.Table], writer: pq.ParquetWriter) -> int:
     return len(table)
 
 
-def _open(data: bytes) -> pq.ParquetFile:
+def _open(data: bytes | pa.NativeFile) -> pq.ParquetFile:
+    source = pa.BufferReader(data) if isinstance(data, bytes) else data
     try:
-        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        return pq.ParquetFile(source, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as why:
         raise Damaged(str(why)) from None
 
