@@ -328,10 +328,8 @@ class PomeloServer:
         ready.pieces.clear()
         held = len(body) + ready.count * _MESSAGE_BYTES
         held += len(ready.ids) * _ANSWER_BYTES
-        held += (asked := ready.asked_bytes)
-        if asked and not listener.journal.reserve(asked):
-            listener.journal.reserve(-asked)
-            ready.drop_asked()
+        if ready.asked is not None:
+            held += self._keep_asked(ready)
         self._unacknowledged += held
         if not self._pending:
             self._connection.busy(True)
@@ -346,6 +344,15 @@ class PomeloServer:
         listener.journal.submit(batch).addCallbacks(
             self._stored, self._lost, callbackArgs=(ready,), errbackArgs=(ready,)
         )
+
+    def _keep_asked(self, ready: Ready) -> int:
+        """Bytes that are kept for services; none if there is no room for them."""
+        journal, size = self._listener.journal, ready.asked_bytes
+        if not journal.reserve(size):
+            journal.reserve(-size)
+            ready.drop_asked()
+            return 0
+        return size
 
     def _stored(self, stored: Stored, ready: Ready) -> None:
         self._connection.count(events=ready.count)
@@ -389,7 +396,8 @@ class PomeloServer:
             self._write_each(responses)
         _, held = self._pending.pop(ready)
         self._unacknowledged -= held
-        self._listener.journal.reserve(-ready.asked_bytes)
+        if ready.asked is not None:
+            self._listener.journal.reserve(-ready.asked_bytes)
         self._settled()
         self._regulate()
 
@@ -415,10 +423,10 @@ class PomeloServer:
         """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
-        # While somebody is asked who the client is, it is not read.
-        waits = self._listener.unacknowledged_bytes if self._session.waits else 0
-        waits = max(waits, self.unacknowledged_bytes)
-        self._valve.regulate(waits)
+        unacknowledged = self._unacknowledged + self._questions.bytes
+        if self._session.waits:  # somebody is asked who the client is: it is not read
+            unacknowledged = self._listener.unacknowledged_bytes
+        self._valve.regulate(unacknowledged)
         if self._session.more and not (self._valve.paused or self._ending):
             self._connection.again()
 
