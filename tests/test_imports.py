@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,3 +124,27 @@ def test_spark_knows_no_twisted() -> None:
     for path in MODULES:
         if own_part(path) == "spark":
             assert "twisted" not in tops(path), path
+
+
+def test_the_kit_stands_alone() -> None:
+    """`rsio_check` imports the standard library, and nothing of what it judges."""
+    kit = ROOT.parent / "rsio-check" / "rsio_check"
+    modules = sorted(kit.rglob("*.py"))
+    assert len(modules) > 20
+    for path in modules:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                top = name.split(".")[0]
+                assert top == "rsio_check" or top in sys.stdlib_module_names, path
+
+
+def test_the_second_implementation_stands_alone() -> None:
+    """`interop/` requires Node's own modules, and its files."""
+    for path in (ROOT.parent / "interop").glob("*.js"):
+        for name in re.findall(r"require\('([^']+)'\)", path.read_text()):
+            assert name.startswith("./") or name in {"crypto", "net", "zlib"}, path

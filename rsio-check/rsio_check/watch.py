@@ -68,15 +68,11 @@ class _Served:
     demand: int
     state: _Is = _Is.ASKED
     size: int = 0
-    refused: bool = False
-    """It was asked for what is not positive: only onError may follow (3.9)."""
     parts: dict[int, bytes] = field(default_factory=dict)
 
     def add(self, more: int) -> None:
-        if 0 < more <= _UNBOUNDED:
+        if more <= _UNBOUNDED:
             self.demand = min(self.demand + more, _UNBOUNDED)
-        else:
-            self.refused = True
 
 
 @dataclass
@@ -152,10 +148,8 @@ class Watch:
     def _subscribed(self, asked: wire.Subscribe | wire.SubscribeFrom) -> None:
         known = self._served.get(asked.subscriber)
         if known is None or known.state in (_Is.CANCELLED, _Is.OVER):
-            served = _Served(0)
-            if asked.demand:
-                served.add(asked.demand)
-            self._served[asked.subscriber] = served
+            self._served[asked.subscriber] = served = _Served(0)
+            served.add(asked.demand)
 
     def _published(self, message: Message) -> None:
         number = getattr(message, "subscriber", None)

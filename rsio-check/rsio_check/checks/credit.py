@@ -85,6 +85,24 @@ def demand_follows_what_came(target: Target) -> None:
 
 
 @test(_S)
+def stored_comes_in_any_stream(target: Target) -> None:
+    """With extension 2, stored tells how many elements are safe, of any sender."""
+    probe = target.greeted(2)
+    asked = probe.published()
+    window = _window(asked)
+    some = min(window, 5)
+    for count in (some, 2 * some):
+        probe.say(*_next(asked, some))
+        probe.granted(asked, window)
+        probe.settled()
+        wanted = (asked.offset or 0) + count
+        require(
+            asked.stored == wanted,
+            f"{wanted} are acknowledged; stored says {asked.stored}",
+        )
+
+
+@test(_S)
 def demand_waits_for_last_parts(target: Target) -> None:
     """Nothing is requested for elements that are not whole."""
     probe, asked = target.published()

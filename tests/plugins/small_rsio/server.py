@@ -548,7 +548,7 @@ class Connection:
                 self.grant(stream, more)
 
     def grant(self, stream: Consumed, more: int) -> None:
-        if stream.named is not None:
+        if 2 in self.used:
             self.send(wire.Stored(stream.id, stream.offset + stream.taken))
         stream.room += more
         self.send(wire.Request(stream.id, more))

@@ -124,7 +124,19 @@ class SaysTooMuchIsStored(Connection):
         super().send(message)
 
 
-@fault("stored_is_what_is_stored")
+@fault("stored_comes_in_any_stream")
+class SaysStoredToNamedSenders(Connection):
+    """Sends stored in streams that began with subscribeFrom only."""
+
+    def grant(self, stream: Consumed, more: int) -> None:
+        used = self.used
+        if stream.named is None:
+            self.used = used - {2}
+        super().grant(stream, more)
+        self.used = used
+
+
+@fault("stored_is_what_is_stored", "stored_comes_in_any_stream")
 class NeverSaysStored(Connection):
     """Sends no stored."""
 
