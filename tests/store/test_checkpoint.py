@@ -14,7 +14,8 @@ from twisted.internet.task import Clock
 from gateway.event import Batch, Origin, Stored
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, Segment, recover
+from gateway.store.journal import Log, Segment
+from gateway.store.journal.recovery import examine
 
 
 class Words:
@@ -446,7 +447,7 @@ def test_what_a_journal_recovers_is_what_is_replayed(place: Place) -> None:
     place.log.commit([Batch(place.origin, 1, 2, b"d1", 2)])
     place.log.commit([Batch(place.origin, 1, 0, b"m3", 2)])
     checkpoint, words = place.checkpoint()
-    found = recover(place.journal, place.disk)
+    found = examine(place.journal, place.disk).settle()
     checkpoint.recover(found.segments, found.segments)
     assert words.words == [b"m1", b"m2", b"d1", b"m3"]
     assert [segment.events for segment in found.segments] == [0, 0, 2]

@@ -4,7 +4,7 @@ files, `segment` their format, `recovery` what a start makes of them.
 
 from gateway.store.journal.journal import Commit, Journal
 from gateway.store.journal.log import Log, Segment, Synced
-from gateway.store.journal.recovery import Loss, Recovered, recover
+from gateway.store.journal.recovery import Loss, Recovered
 
 __all__ = [
     "Commit",
@@ -14,5 +14,4 @@ __all__ = [
     "Recovered",
     "Segment",
     "Synced",
-    "recover",
 ]

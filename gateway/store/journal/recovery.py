@@ -47,7 +47,6 @@ __all__ = [
     "Recovered",
     "examine",
     "name_aside",
-    "recover",
     "set_aside",
 ]
 
@@ -84,40 +83,19 @@ class Recovered:
     """Whose batches each segment has."""
     _steps: list[Callable[[], None]] = field(default_factory=list, compare=False)
 
-    def settle(self) -> None:
-        """Make the files agree with what was found.  Raises OSError.
+    def settle(self) -> Recovered:
+        """Make the files agree with what was found; returns it.  Raises OSError.
 
         A crash at any moment of it, or right after, changes nothing.
         """
         while self._steps:
             self._steps[0]()
             del self._steps[0]
+        return self
 
     def later(self, step: Callable[[], None]) -> None:
         """Add a step to `settle`."""
         self._steps.append(step)
-
-
-def recover(
-    directory: Path,
-    disk: Disk,
-    *,
-    given: int = 0,
-    durable: int = 0,
-    synced: Synced | None = None,
-    left_out: Sequence[range] = (),
-) -> Recovered:
-    """`examine`, and settle it."""
-    found = examine(
-        directory,
-        disk,
-        given=given,
-        durable=durable,
-        synced=synced,
-        left_out=left_out,
-    )
-    found.settle()
-    return found
 
 
 def examine(

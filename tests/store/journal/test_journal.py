@@ -16,7 +16,8 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored
 from gateway.store.disk import File, RealDisk
-from gateway.store.journal import Journal, Log, Segment, recover, segment
+from gateway.store.journal import Journal, Log, Segment, segment
+from gateway.store.journal.recovery import examine
 from sections import journal_settings
 
 Make = Callable[..., Batch]
@@ -152,7 +153,7 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(
     assert not running.journal.full
     running.stop()
     assert [s.lsn for s in running.stored] == [1, 2]
-    found = recover(running.directory, RealDisk())
+    found = examine(running.directory, RealDisk()).settle()
     assert found.next_lsn == 3
     assert found.losses == []
     bodies = {

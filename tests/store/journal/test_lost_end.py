@@ -10,7 +10,7 @@ import pytest
 
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, Recovered, Synced, recover, segment
+from gateway.store.journal import Log, Recovered, Synced, segment
 from gateway.store.journal.recovery import examine
 from gateway.testing.disk import Fault, RecordingDisk
 
@@ -60,7 +60,7 @@ def test_a_flipped_bit_costs_the_batch_that_it_is_in(
     flip(path, needle * 30)
     whole = path.read_bytes()
     for durable in (6, 0):
-        found = recover(directory, RealDisk(), durable=durable)
+        found = examine(directory, RealDisk(), durable=durable).settle()
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 7) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6)]
@@ -80,7 +80,7 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
     flip(path, needle * 30)
     whole = path.read_bytes()
     for _ in range(2):
-        found = recover(directory, RealDisk(), durable=durable)
+        found = examine(directory, RealDisk(), durable=durable).settle()
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 8) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (7, 7)]
@@ -93,7 +93,7 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) ->
     path = write(directory, make)
     whole = path.read_bytes()
     Log(directory, RealDisk(), 1000).commit([make()])
-    found = recover(directory, RealDisk(), durable=2)
+    found = examine(directory, RealDisk(), durable=2).settle()
     assert [one.why for one in found.losses] == ["missing before it"]
     assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
         (1, 6, 0),
@@ -113,7 +113,9 @@ def test_what_is_known_to_be_left_out_gets_no_place(
     Log(directory, RealDisk(), 1000).commit([make(count=2)])
     left_out = [range(10, 1000)]
     for durable in (2, 9, 1001):
-        found = recover(directory, RealDisk(), durable=durable, left_out=left_out)
+        found = examine(
+            directory, RealDisk(), durable=durable, left_out=left_out
+        ).settle()
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 6, 0),
             (7, 9, 3),
@@ -123,7 +125,7 @@ def test_what_is_known_to_be_left_out_gets_no_place(
     path.write_bytes(whole[:-1])
     (directory / segment.name(7)).unlink()
     for _ in range(2):
-        found = recover(directory, RealDisk(), durable=1001, left_out=left_out)
+        found = examine(directory, RealDisk(), durable=1001, left_out=left_out).settle()
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 9, 4),
             (1000, 1001, 2),
@@ -141,14 +143,14 @@ def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = recover(directory, disk, durable=6)
+        found = examine(directory, disk, durable=6).settle()
         told = lost(found)
         assert sorted(told + served(found)) == [1, 2, 3, 4, 5, 6], size
         assert found.next_lsn == 7
         [left] = found.segments
         assert (left.first_lsn, left.last_lsn) == (1, 6)
         assert left.bytes == disk.size(left.path)
-        again = recover(directory, disk)
+        again = examine(directory, disk).settle()
         assert lost(again) == told
         assert again.segments == found.segments
 
@@ -164,7 +166,7 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
     log.commit([make(count=3)])
     (directory / segment.name(3)).unlink()
     for durable in (5, 0):
-        found = recover(directory, disk, durable=durable)
+        found = examine(directory, disk, durable=durable).settle()
         assert lost(found) == [3, 4, 5]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 2), (3, 5)]
         assert found.next_lsn == 6
@@ -175,11 +177,13 @@ def test_the_mark_makes_no_loss_of_what_was_published(
 ) -> None:
     """It is behind what the catalog has as often as before it."""
     write(directory, make)
-    found = recover(directory, RealDisk(), given=6, durable=6)
+    found = examine(directory, RealDisk(), given=6, durable=6).settle()
     assert (found.losses, found.next_lsn) == ([], 7)
     for each in directory.iterdir():
         each.unlink()
-    assert recover(directory, RealDisk(), given=6, durable=6) == Recovered([], 7)
+    assert examine(directory, RealDisk(), given=6, durable=6).settle() == Recovered(
+        [], 7
+    )
 
 
 def test_a_torn_group_that_nobody_was_told_of_is_cut(
@@ -189,7 +193,7 @@ def test_a_torn_group_that_nobody_was_told_of_is_cut(
     path = write(directory, make)
     data = path.read_bytes()
     path.write_bytes(data[:-5])
-    found = recover(directory, RealDisk(), durable=2)
+    found = examine(directory, RealDisk(), durable=2).settle()
     assert found.losses == []
     assert served(found) == [1, 2, 3, 4, 5]
     assert path.stat().st_size < len(data) - 5
@@ -222,12 +226,14 @@ def test_a_full_disk_prevents_no_start(directory: Path) -> None:
     disk.make_directory(directory)
     for _ in range(2):
         disk.fault = Fault(1, 28, times=1 << 30, calls=frozenset({"write"}))
-        found = recover(directory, disk, durable=3)
+        found = examine(directory, disk, durable=3).settle()
         assert lost(found) == [1, 2, 3]
         assert (found.segments, found.next_lsn) == ([], 4)
         assert disk.names(directory) == []
     disk.fault = None
-    assert [s.events for s in recover(directory, disk, durable=3).segments] == [3]
+    assert [
+        s.events for s in examine(directory, disk, durable=3).settle().segments
+    ] == [3]
 
 
 def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
@@ -240,11 +246,11 @@ def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
     log.commit([make(b"a" * 30, 2)])
     path = directory / segment.name(1)
     disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
-    [left] = recover(directory, disk, durable=4).segments
+    [left] = examine(directory, disk, durable=4).settle().segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     disk.fault = None
     size = left.bytes
-    [left] = recover(directory, disk, durable=4).segments
+    [left] = examine(directory, disk, durable=4).settle().segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     assert left.bytes > size
 
@@ -267,13 +273,13 @@ def test_nor_does_one_of_a_segment_that_can_not_be_read(
     monkeypatch.setattr("gateway.store.disk._PAUSE_SECONDS", 0)
     path = write(directory, make)
     size = path.stat().st_size
-    found = recover(directory, BadSector(), durable=6)
+    found = examine(directory, BadSector(), durable=6).settle()
     assert lost(found) == [6]
     [left] = found.segments
     assert (left.bytes, path.stat().st_size) == (size, size)
-    found = recover(
+    found = examine(
         directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes)
-    )
+    ).settle()
     assert found.losses == []
 
 
@@ -309,7 +315,7 @@ def test_flipped_metadata_at_the_end_is_told(
     data[at if where == "body" else at - 60] ^= 1
     path.write_bytes(data)
     for synced in (log.synced, None):
-        found = recover(directory, RealDisk(), durable=2, synced=synced)
+        found = examine(directory, RealDisk(), durable=2, synced=synced).settle()
         assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 0)]
         assert bodies(found) == left
         assert found.next_lsn == 3
@@ -328,11 +334,11 @@ def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = recover(directory, RealDisk(), durable=2, synced=log.synced)
+        found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle()
         assert found.losses, size
         assert sorted(lost(found) + served(found)) == [1, 2], size
         assert b"amno".startswith(bodies(found))
-        again = recover(directory, RealDisk())
+        again = examine(directory, RealDisk()).settle()
         assert again.losses, size
         assert again.segments == found.segments
 
@@ -349,7 +355,9 @@ def test_a_segment_of_metadata_alone_that_is_gone_is_told(
     path.unlink()
     if size is not None:
         path.write_bytes(whole[:size])
-    found = recover(directory, RealDisk(), given=4, durable=4, synced=log.synced)
+    found = examine(
+        directory, RealDisk(), given=4, durable=4, synced=log.synced
+    ).settle()
     assert [(one.path, one.first_lsn, one.events) for one in found.losses] == [
         (path, 5, 0)
     ]
@@ -365,7 +373,7 @@ def test_what_lies_behind_the_synced_bytes_may_be_torn(
     log.commit([make(b"p" * 30, 0)])
     assert log.synced.bytes > late.bytes
     path.write_bytes(path.read_bytes()[:-5])
-    found = recover(directory, RealDisk(), durable=2, synced=late)
+    found = examine(directory, RealDisk(), durable=2, synced=late).settle()
     assert (found.losses, bodies(found)) == ([], b"amno")
     assert path.stat().st_size == late.bytes
 
@@ -376,7 +384,9 @@ def test_a_published_segment_that_is_gone_is_no_loss(
     """The mark named it, and it was published since."""
     log, path = remembering(directory, make)
     path.unlink()
-    found = recover(directory, RealDisk(), given=2, durable=2, synced=log.synced)
+    found = examine(
+        directory, RealDisk(), given=2, durable=2, synced=log.synced
+    ).settle()
     assert found == Recovered([], 3)
 
 
@@ -386,5 +396,5 @@ def test_a_copy_of_the_marked_segment_makes_no_loss(
     """What the copy has again is read there."""
     log, path = remembering(directory, make)
     (directory / segment.name(1, 1)).write_bytes(path.read_bytes())
-    found = recover(directory, RealDisk(), durable=2, synced=log.synced)
+    found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle()
     assert found.losses == []

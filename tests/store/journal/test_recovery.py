@@ -8,12 +8,13 @@ from pathlib import Path
 
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, Recovered, recover, segment
+from gateway.store.journal import Log, Recovered, segment
+from gateway.store.journal.recovery import examine
 
 
 def test_nothing_is_a_journal_too(directory: Path) -> None:
     """The very first start finds an empty directory, and begins with lsn 1."""
-    assert recover(directory, RealDisk()) == Recovered([], 1, [])
+    assert examine(directory, RealDisk()).settle() == Recovered([], 1, [])
 
 
 def test_a_published_segment_is_no_loss(
@@ -26,8 +27,8 @@ def test_a_published_segment_is_no_loss(
         log.commit([make()])
         log.seal()
     (directory / segment.name(2)).unlink()
-    assert [loss.first_lsn for loss in recover(directory, disk).losses] == [2]
-    assert recover(directory, disk, given=2).losses == []
+    assert [loss.first_lsn for loss in examine(directory, disk).settle().losses] == [2]
+    assert examine(directory, disk, given=2).settle().losses == []
 
 
 def test_what_was_written_again_elsewhere_is_gone_after_the_start(
@@ -40,9 +41,9 @@ def test_what_was_written_again_elsewhere_is_gone_after_the_start(
     log.commit([make(b"failed", 3)])
     later = Log(directory, disk, 2)
     later.commit([make(b"again")])
-    assert [s.last_lsn for s in recover(directory, disk).segments] == [1, 2]
+    assert [s.last_lsn for s in examine(directory, disk).settle().segments] == [1, 2]
     (directory / segment.name(2)).unlink()
-    again = recover(directory, disk)
+    again = examine(directory, disk).settle()
     assert [s.last_lsn for s in again.segments] == [1]
     assert again.segments[0].bytes == disk.size(again.segments[0].path)
 
@@ -55,7 +56,7 @@ def test_metadata_alone_is_kept(directory: Path, make: Callable[..., Batch]) -> 
         log.commit([make(body, 0)])
         log.seal()
     log.commit([make(b"3", 0)])
-    found = recover(directory, disk, given=4)
+    found = examine(directory, disk, given=4).settle()
     assert [s.path.name for s in found.segments] == [
         segment.name(5),
         segment.name(5, 1),
@@ -68,7 +69,7 @@ def test_metadata_alone_is_kept(directory: Path, make: Callable[..., Batch]) -> 
     again.commit([make(b"4", 0), make(b"d")])
     bodies = [
         stored.batch.body
-        for left in recover(directory, disk).segments
+        for left in examine(directory, disk).settle().segments
         for stored in segment.Scan(left.path.read_bytes())
     ]
     assert bodies == [b"2", b"3", b"4", b"d"]
@@ -98,11 +99,13 @@ def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
     log.commit([make(b"x", 3)])
     path = directory / segment.name(5)
     path.write_bytes(bytes(64) + path.read_bytes()[64:])
-    first = recover(directory, disk, given=4)
+    first = examine(directory, disk, given=4).settle()
     assert [loss.first_lsn for loss in first.losses] == [5]
     assert (directory / f"{path.name}.damaged").exists()
     assert first.next_lsn >= 8
-    assert recover(directory, disk, given=4) == Recovered([], first.next_lsn, [])
+    assert examine(directory, disk, given=4).settle() == Recovered(
+        [], first.next_lsn, []
+    )
 
 
 def test_a_flipped_bit_in_a_header_costs_nothing(
@@ -118,12 +121,12 @@ def test_a_flipped_bit_in_a_header_costs_nothing(
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        found = recover(directory, disk)
+        found = examine(directory, disk).settle()
         assert [(one.events, one.why[-10:]) for one in found.losses] == [
             (0, "was mended")
         ]
         assert (found.segments[0].events, found.next_lsn) == (3, 4)
-        again = recover(directory, disk)
+        again = examine(directory, disk).settle()
         assert (again.losses, again.segments) == ([], found.segments)
 
 
@@ -138,10 +141,10 @@ def test_the_next_segment_bounds_what_a_damaged_one_held(
     log.commit([make(b"y", 2)])
     path = directory / segment.name(1)
     path.write_bytes(bytes(64) + path.read_bytes()[64:])
-    found = recover(directory, disk)
+    found = examine(directory, disk).settle()
     assert [(one.first_lsn, one.events) for one in found.losses] == [(1, 3)]
     assert found.next_lsn == 6
-    assert recover(directory, disk).losses == []
+    assert examine(directory, disk).settle().losses == []
 
 
 def test_a_missing_oldest_segment_is_reported(
@@ -154,7 +157,7 @@ def test_a_missing_oldest_segment_is_reported(
     log.seal()
     log.commit([make(b"y", 2)])
     (directory / segment.name(4)).unlink()
-    found = recover(directory, disk, given=3)
+    found = examine(directory, disk, given=3).settle()
     assert [(one.first_lsn, one.events) for one in found.losses] == [(4, 3)]
 
 
@@ -168,7 +171,7 @@ def test_a_start_holds_one_segment_at_a_time(
     before = {path: path.read_bytes() for path in directory.iterdir()}
     tracemalloc.start()
     try:
-        found = recover(directory, disk)
+        found = examine(directory, disk).settle()
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -198,7 +201,7 @@ def test_missing_segments_get_a_place(
     for path in paths[1:3]:
         path.unlink()
     for _ in range(2):
-        found = recover(directory, RealDisk())
+        found = examine(directory, RealDisk()).settle()
         assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 7)]
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 2, 0),
@@ -216,9 +219,9 @@ def test_one_that_is_put_back_takes_its_place_back(
     whole = paths[2].read_bytes()
     for path in paths[1:3]:
         path.unlink()
-    recover(directory, RealDisk())
+    examine(directory, RealDisk()).settle()
     paths[2].write_bytes(whole)
-    found = recover(directory, RealDisk())
+    found = examine(directory, RealDisk()).settle()
     assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 3)]
     assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
         (1, 2, 0),
@@ -234,8 +237,8 @@ def test_a_place_that_is_published_is_told_no_more(
     """Though a checkpoint has yet to remove it."""
     paths = sealed_segments(directory, make, 2, 3, 4)
     paths[1].unlink()
-    recover(directory, RealDisk())
-    assert recover(directory, RealDisk(), given=5).losses == []
+    examine(directory, RealDisk()).settle()
+    assert examine(directory, RealDisk(), given=5).settle().losses == []
 
 
 def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
@@ -245,7 +248,7 @@ def test_a_damaged_segment_beside_a_missing_one_keeps_its_lsns(
     paths = sealed_segments(directory, make, 2, 3, 4, 1)
     paths[1].unlink()
     paths[2].write_bytes(bytes(64) + paths[2].read_bytes()[64:])
-    found = recover(directory, RealDisk())
+    found = examine(directory, RealDisk()).settle()
     told = sorted((one.first_lsn, one.events) for one in found.losses)
     assert told == [(3, 3), (6, 4)]
     assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [
@@ -263,7 +266,7 @@ def test_one_set_aside_behind_them_hides_no_missing_one(
     paths[1].unlink()
     paths[3].rename(paths[3].with_name(f"{paths[3].name}.damaged"))
     for _ in range(2):
-        found = recover(directory, RealDisk())
+        found = examine(directory, RealDisk()).settle()
         assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 3)]
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 2, 0),
@@ -280,6 +283,6 @@ def test_a_name_that_nobody_gave_makes_no_endless_file(
     """It is told, and no more."""
     sealed_segments(directory, make, 2)
     Log(directory, RealDisk(), 10**12).commit([make()])
-    found = recover(directory, RealDisk())
+    found = examine(directory, RealDisk()).settle()
     assert [(one.first_lsn, one.events) for one in found.losses] == [(3, 10**12 - 3)]
     assert [s.first_lsn for s in found.segments] == [1, 10**12]

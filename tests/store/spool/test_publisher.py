@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA, Rows
-from gateway.store.journal import recover
+from gateway.store.journal.recovery import examine
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog_lines import entries
 
@@ -167,7 +167,7 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     (place.spool / FIRST).rename(place.archive / FIRST)
     sealed.path.write_bytes(kept)
     place.catalog = Catalog(place.journal, place.disk)
-    found = recover(place.journal, place.disk)
+    found = examine(place.journal, place.disk).settle()
     assert place.publisher().recover(found.segments) == []
     assert place.public() == []
     assert not sealed.path.exists()
@@ -218,7 +218,7 @@ def test_who_remembers_keeps_the_segments(place: Any) -> None:
     assert sealed.path.exists()
     (place.spool / FIRST).unlink()
     place.catalog = Catalog(place.journal, place.disk)
-    found = recover(place.journal, place.disk)
+    found = examine(place.journal, place.disk).settle()
     assert place.publisher(keep=True).recover(found.segments) == []
     assert place.public() == []
     assert sealed.path.exists()
