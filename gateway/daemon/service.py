@@ -389,6 +389,7 @@ class Gateway(MultiService):
             chain=stores.chain,
             more=[
                 *self.protocols.statistics(),
+                *statistics.of_retained(self.storage.retained),
                 *statistics.of_state(self.storage.checkpoint),
                 statistics.of_feeds(self.live, self._replay),
                 *self.lake.statistics(),

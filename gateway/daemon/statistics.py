@@ -18,9 +18,10 @@ from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
 from gateway.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.spool.retained import Retained
 from gateway.store.storage import Storage
 
-__all__ = ["Stores", "of_feeds", "of_state", "of_storage"]
+__all__ = ["Stores", "of_feeds", "of_retained", "of_state", "of_storage"]
 
 
 class Stores(NamedTuple):
@@ -48,6 +49,32 @@ def of_storage(storage: Storage, spool_bytes: int) -> Stores:
         SpoolStatus(published, levels.spool.files, levels.spool.bytes, spool_bytes),
         ArchiveStatus(levels.archive.files, levels.archive.bytes),
         ChainStatus(*storage.link),
+    )
+
+
+def of_retained(retained: Retained) -> Iterator[Statistics]:
+    """What is kept of files that left the archive; nothing if no protocol needs any."""
+    if not retained.needed:
+        return
+    yield Statistics(
+        "retained",
+        "Events that streams keep, beside the archive",
+        [
+            Statistic(
+                "files",
+                "Files with what streams keep of those that left the archive.",
+                retained.files,
+                "gateway_retained_files",
+            ),
+            Statistic(
+                "bytes",
+                "Their bytes.",
+                retained.bytes,
+                "gateway_retained_bytes",
+                card="on disk",
+                unit="bytes",
+            ),
+        ],
     )
 
 

@@ -53,6 +53,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         failed=14,
         saved_at=15.5,
     )
+    retained: Any = SimpleNamespace(needed={"pravega": int}, files=31, bytes=32)
     live: Any = SimpleNamespace(subscribers=21, skipped=23)
     replay: Any = SimpleNamespace(subscribers=22)
     health = health_path(tmp_path / "lake")
@@ -63,6 +64,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     daemon.change(
         more=[
             *built_in,
+            *statistics.of_retained(retained),
             *statistics.of_state(checkpoint),
             statistics.of_feeds(live, replay),
             *watch.statistics(),

@@ -144,14 +144,8 @@ class PravegaService(Service):
                 ),
                 Statistic(
                     "retained_most",
-                    "The same, of the streams that have most.",
-                    dict(
-                        nlargest(
-                            _STREAMS_SHOWN,
-                            container.state.retained.items(),
-                            key=itemgetter(1),
-                        )
-                    ),
+                    "The same, of the streams that have most, and of all others.",
+                    _largest(container.state.retained, container.state.retained_bytes),
                     "gateway_pravega_stream_retained_bytes",
                     label="stream",
                     unit="bytes",
@@ -180,6 +174,12 @@ class PravegaService(Service):
                 ),
             ],
         )
+
+
+def _largest(sizes: Mapping[str, int], total: int) -> dict[str, float]:
+    """The largest of them, and what is left for `others`."""
+    found = dict(nlargest(_STREAMS_SHOWN, sizes.items(), key=itemgetter(1)))
+    return {**found, "others": total - sum(found.values())}
 
 
 def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
