@@ -62,8 +62,9 @@ class OverTcp(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Their URLs by name; one is not there."""
+    """Their URLs by name; one is not there, and one takes connections and never answers."""
     path = tmp_path / "login.sock"
+    hung = socket.create_server(("127.0.0.1", 0))
     tcp, unix = OverTcp(("127.0.0.1", 0), Login), OverUnix(str(path), Login)
     for server in (tcp, unix):
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -71,10 +72,12 @@ def services(tmp_path: Path) -> Iterator[dict[str, str]]:
         "tcp": f"http://127.0.0.1:{tcp.server_address[1]}/game",
         "unix": f"unix:{path}:/game",
         "away": f"unix:{tmp_path}/nothing.sock",
+        "hung": f"http://127.0.0.1:{hung.getsockname()[1]}/game",
     }
     for server in (tcp, unix):
         server.shutdown()
         server.server_close()
+    hung.close()
 
 
 def hear(address: tuple[str, int], token: str) -> dict[str, Any]:
@@ -106,17 +109,24 @@ def buy(address: tuple[str, int], count: int) -> list[Any]:
     return [found[number] for number in sorted(found)]
 
 
+def one_at_a_time(name: str) -> dict[str, Any]:
+    """For the service that never answers: the second client needs the first one's slot."""
+    if name != "hung":
+        return {}
+    return {"authenticate_requests": 1, "authenticate_timeout": "100ms"}
+
+
 def test_services_decide(
     start: Callable[..., Daemon], services: dict[str, str]
 ) -> None:
-    """Alice is let in again and again, others are told why not, one is away; another
-    answers requests.
+    """Alice is let in again and again, others are told why not, one is away, one hangs;
+    another answers requests.
     """
     backend = services["tcp"].replace("/game", "/shop")
     backends = [{"routes": ["shop.buy"], "url": backend}]
     shop = listener("shop", "pomelo", options={"backends": backends, "heartbeat": "0s"})
     doors = [
-        listener(name, "pomelo", options={"authenticate": url})
+        listener(name, "pomelo", options={"authenticate": url} | one_at_a_time(name))
         for name, url in services.items()
     ]
     daemon = start(listeners=[*doors, shop])
@@ -127,11 +137,14 @@ def test_services_decide(
         assert hear(address, "bob's") == {"code": 500, "msg": "who are you?"}
     told = {"code": 500, "msg": "authentication is not available"}
     assert hear(daemon.address("away"), "alice's") == told
+    for _ in range(2):
+        assert hear(daemon.address("hung"), "alice's") == told
     assert buy(daemon.address("shop"), 3) == [{"bought": n} for n in range(1, 4)]
     status = daemon.status()["pushes"]
     assert status["backend_answers"]["answered"] == 3
-    counted = {"admitted": 6, "denied": 2, "failed": 1}
+    counted = {"admitted": 6, "denied": 2, "failed": 3}
     assert (status["authentications"], status["authenticating"]) == (counted, 0)
     assert "nothing.sock does not answer" in daemon.log
+    assert "does not answer: no answer in 0.1 s" in daemon.log
     assert "Traceback" not in daemon.log
     assert "factory" not in daemon.log

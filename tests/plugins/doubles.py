@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
+from twisted.web.client import ResponseDone, ResponseNeverReceived
 
 from gateway.testing import FakeConnection, ManualJournal
 
@@ -51,7 +51,7 @@ class OneConnection:
 
 
 class FakeAgent:
-    """In place of Twisted's: answers when the test says so."""
+    """In place of Twisted's: answers when the test says so, fails as that one does."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -68,6 +68,7 @@ class FakeAgent:
     def _cancel(self, done: Deferred[Any]) -> None:
         self.cancelled += 1
         self._open.remove(done)
+        done.errback(ResponseNeverReceived([Failure(CancelledError())]))
 
     def write(self, data: bytes) -> None:
         self.asked.append(json.loads(data))

@@ -8,12 +8,16 @@
 Those that wait go together, `batch` of them, in `requests` posts at a time.  Whatever the
 service does, each request is answered once: by it, or with `late` when its time is over.
 A service that is slow holds back its own routes and nothing else.
+
+Clients take turns, and none has more requests waiting than there are places left.  What
+one sends may make the service fail a whole post: the others of it have no answer, unless
+they may be put to the service again, each in a post of its own.
 """
 
 from __future__ import annotations
 
 import base64
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -22,8 +26,13 @@ import msgspec
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from gateway.protocols.payload import check
-from gateway.protocols.pomelo.backend import Backend, Reply, Unreachable
+from gateway.protocols.pomelo.backend import (
+    QUIET_SECONDS,
+    Backend,
+    Reply,
+    Unreachable,
+)
+from gateway.protocols.pomelo.fair import FairQueue
 from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
 
 __all__ = ["OUTCOMES", "Answering", "Question"]
@@ -31,24 +40,32 @@ __all__ = ["OUTCOMES", "Answering", "Question"]
 _POST_BYTES = 1 << 20
 """Of the bodies of one post, and the last one."""
 
+_DEPTH = 32
+_MOST_NUMBER = 2**1000
+"""What every JSON library can read, as a double at least."""
+
 OUTCOMES = ("answered", "late", "failed", "refused")
 
 
 class Question:
     """A request that waits for its answer."""
 
-    __slots__ = ("_tell", "asked_at", "body", "open", "said")
+    __slots__ = ("_tell", "asked_at", "body", "client", "open", "said")
 
     def __init__(
         self,
         said: dict[str, Any],
         body: bytes,
         tell: Callable[[Question, bytes | None], None],
+        client: str = "",
     ) -> None:
         """*said* is what the service is told beside *body*; *tell* is called once, with
         the JSON of the answer, or with None if there is none.
+
+        *client* is whose it is, of those who share the service (`feeds.shares`).
         """
         self.said = said
+        self.client = client
         self.body = body
         self._tell = tell
         self.asked_at = 0.0
@@ -70,14 +87,24 @@ class Question:
         self.body = b""
 
     def as_json(self) -> dict[str, Any]:
-        """What the service gets; a body that is not JSON goes as base64."""
+        """What the service gets; a body that not every JSON library reads, as base64."""
         try:
-            check(self.body)
             self.body.decode()
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            text = base64.b64encode(self.body).decode()
-            return {**self.said, "body": None, "base64": text}
-        return {**self.said, "body": msgspec.Raw(self.body)}
+            if _is_plain(msgspec.json.decode(self.body), _DEPTH):
+                return {**self.said, "body": msgspec.Raw(self.body)}
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        text = base64.b64encode(self.body).decode()
+        return {**self.said, "body": None, "base64": text}
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Nested no deeper than *depth*, without numbers that are infinite as doubles."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
+    return not isinstance(value, int) or -_MOST_NUMBER < value < _MOST_NUMBER
 
 
 class _Answers(msgspec.Struct):
@@ -113,9 +140,16 @@ class Answering:
         self._requests = requests
         self._batch = batch
         self._most = waiting
-        self._queue: deque[Question] = deque()
+        self._queue: FairQueue[Question] = FairQueue()
+        self._alone: deque[Question] = deque()
+        """To be put to the service once more, each in a post of its own."""
+        self._shares: Counter[str] = Counter()
+        """How many requests of each client have no answer."""
         self._open: dict[Question, None] = {}
         """In the order in which their time is over."""
+        self._useless = 0
+        """Answers, since the log had a line about them."""
+        self._told_useless_at = float("-inf")
         self._posts = 0
         self._sending: IDelayedCall | None = None
         self._timer: IDelayedCall | None = None
@@ -150,13 +184,15 @@ class Answering:
 
     def ask(self, question: Question) -> None:
         """Put it to the service, with others that come in this turn."""
-        if max(len(self._open), len(self._queue) // 4) >= self._most:
+        free = self._most - len(self._open)
+        if free <= 0 or self._shares[question.client] > free:
             self._close(question, None, "refused")
             return
         question.asked_at = self._clock.seconds()
         self._open[question] = None
+        self._shares[question.client] += 1
         if self._backend is not None:
-            self._queue.append(question)
+            self._queue.put(question.client, question)
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._expire)
         self._send_soon()
@@ -164,7 +200,20 @@ class Answering:
     def forget(self, question: Question) -> None:
         """Its client is gone."""
         question.forget()
-        self._open.pop(question, None)
+        self._let_go(question)
+
+    def useless(self, why: str) -> None:
+        """Nothing can be done with an answer: tell the log, once a minute at most."""
+        self._useless += 1
+        now = self._clock.seconds()
+        if now - self._told_useless_at >= QUIET_SECONDS:
+            self._log.error(
+                "{who}: {count} answers of no use, of late: {why}",
+                who="answers" if self._backend is None else self._backend.url,
+                count=self._useless,
+                why=why,
+            )
+            self._told_useless_at, self._useless = now, 0
 
     def close(self) -> None:
         """The daemon stops."""
@@ -176,19 +225,13 @@ class Answering:
             self._backend.close()
 
     def _send_soon(self) -> None:
-        if self._sending is None and self._queue and self._posts < self._requests:
+        waits = self._queue or self._alone
+        if self._sending is None and waits and self._posts < self._requests:
             self._sending = self._clock.callLater(0, self._send)
 
     def _send(self) -> None:
         self._sending = None
-        batch: list[Question] = []
-        size = 0
-        while self._queue and len(batch) < self._batch and size < _POST_BYTES:
-            question = self._queue.popleft()
-            if question.open:
-                batch.append(question)
-                size += len(question.body)
-        if batch and self._backend is not None:
+        if self._backend is not None and (batch := self._next()):
             self._posts += 1
             posted = self._backend.post({"requests": [one.as_json() for one in batch]})
             posted.addCallback(self._answered, batch)
@@ -197,12 +240,31 @@ class Answering:
             posted.addErrback(lambda why: self._log.failure("answers", why))
         self._send_soon()
 
+    def _next(self) -> list[Question]:
+        """What goes in one post."""
+        while self._alone:
+            if (question := self._alone.popleft()).open:
+                return [question]
+        batch: list[Question] = []
+        size = 0
+        while self._queue and len(batch) < self._batch and size < _POST_BYTES:
+            batch.append(self._queue.take())
+            size += len(batch[-1].body)
+        return batch
+
     def _posted(self, result: object) -> object:
         self._posts -= 1
         self._send_soon()
         return result
 
     def _answered(self, reply: Reply, batch: list[Question]) -> None:
+        try:
+            self._take(reply, batch)
+        except Unreachable as why:
+            self.useless(str(why))
+            raise
+
+    def _take(self, reply: Reply, batch: list[Question]) -> None:
         if reply.code != 200:
             raise Unreachable(f"answers {reply.code}")
         found: _Answers = reply.json(_Answers)
@@ -223,6 +285,10 @@ class Answering:
 
     def _failed(self, why: Any, batch: list[Question]) -> None:
         why.trap(Unreachable)
+        assert self._backend is not None
+        if self._backend.repeat and len(batch) > 1:
+            self._alone.extend(batch)
+            return
         for question in batch:
             self._close(question, None, "failed")
 
@@ -241,6 +307,14 @@ class Answering:
             self._timer = self._clock.callLater(pause, self._expire)
 
     def _close(self, question: Question, answer: bytes | None, outcome: str) -> None:
-        self._open.pop(question, None)
+        self._let_go(question)
         if question.close(answer):
             self.outcomes[outcome] += 1
+
+    def _let_go(self, question: Question) -> None:
+        self._queue.remove(question.client, question)
+        if question in self._open:
+            del self._open[question]
+            self._shares[question.client] -= 1
+            if not self._shares[question.client]:
+                del self._shares[question.client]

@@ -9,12 +9,14 @@ Twisted's own client does the rest (docs/adr/0012-backends.md).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.endpoints import UNIXClientEndpoint
+from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -29,12 +31,17 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer
 from zope.interface import implementer
 
-__all__ = ["Backend", "Reply", "Unreachable"]
+from gateway.protocols.pomelo.fair import FairQueue
+
+__all__ = ["QUIET_SECONDS", "Backend", "Reply", "Unreachable"]
 
 _ANSWER_BYTES = 1 << 16
 _IDLE_SECONDS = 15
 """So long a connection is kept on which nothing is sent."""
 _LOST = (RequestNotSent, RequestTransmissionFailed, ResponseNeverReceived)
+_CANCELLED = (CancelledError, ConnectingCancelledError)
+QUIET_SECONDS = 60.0
+"""For so long the log has no second line of a kind about one service."""
 
 
 class Unreachable(Exception):
@@ -56,7 +63,10 @@ class Reply(msgspec.Struct):
 
 
 class Backend:
-    """One service.  The log has a line when it is away, and one when it is back."""
+    """One service.  Who waits for it takes turns with the others, by address.
+
+    The log has a line when it is away, once a minute at most, and one when it is back.
+    """
 
     _log = Logger()
 
@@ -80,15 +90,18 @@ class Backend:
         self.url = url
         self._reactor = reactor
         self._seconds = seconds
-        self._repeat = repeat
+        self.repeat = repeat
+        """What it was asked may be asked again."""
         self._answer_bytes = answer_bytes
-        self._slots = DeferredSemaphore(requests)
+        self._free = requests
+        self._queue: FairQueue[Deferred[None]] = FairQueue()
         path, self._uri = _target(url)
         self._pool = HTTPConnectionPool(reactor)
         self._pool.maxPersistentPerHost = requests
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
         self._agent = agent or self._new_agent(path)
         self._away = False
+        self._told_away_at = float("-inf")
         self.waiting = 0
         """Requests that have no answer yet."""
 
@@ -98,13 +111,13 @@ class Backend:
         endpoints = _UnixSocket(self._reactor, path, self._seconds)
         return Agent.usingEndpointFactory(self._reactor, endpoints, self._pool)
 
-    def post(self, value: object) -> Deferred[Reply]:
-        """Post this as JSON; fails with `Unreachable`.  May be cancelled."""
-        body = msgspec.json.encode(value)
+    def post(self, value: object, client: str = "") -> Deferred[Reply]:
+        """Post this as JSON; fails with `Unreachable`.  May be cancelled.
+
+        If it has to wait, then in turn with what is posted for other *client*s.
+        """
         self.waiting += 1
-        done: Deferred[Reply] = self._slots.run(
-            lambda: Deferred.fromCoroutine(self._ask(body))
-        )
+        done = Deferred.fromCoroutine(self._in_turn(value, client))
         done.addTimeout(self._seconds, self._reactor)
         done.addCallbacks(self._answered, self._failed)
         return done
@@ -113,15 +126,34 @@ class Backend:
         """Let go of the connections that are kept."""
         self._pool.closeCachedConnections()
 
+    async def _in_turn(self, value: object, client: str) -> Reply:
+        if self._free:
+            self._free -= 1
+        else:
+            turn: Deferred[None] = Deferred(partial(self._queue.remove, client))
+            self._queue.put(client, turn)
+            await turn
+        try:
+            return await self._ask(msgspec.json.encode(value))
+        finally:
+            if self._queue:
+                self._queue.take().callback(None)
+            else:
+                self._free += 1
+
     async def _ask(self, body: bytes) -> Reply:
         try:
+            try:
+                return await self._ask_once(body)
+            except _LOST as why:
+                if not self.repeat or _is_cancelled(why):
+                    raise
             return await self._ask_once(body)
-        except _LOST as why:
-            if not self._repeat:
-                raise
-            if any(each.check(TimedOut) for each in getattr(why, "reasons", ())):
-                raise
-        return await self._ask_once(body)
+        except Exception as why:
+            # Nobody waits for it any more: Twisted's client says so in its own words.
+            if _is_cancelled(why):
+                raise CancelledError from None
+            raise
 
     async def _ask_once(self, body: bytes) -> Reply:
         headers = Headers({"Content-Type": ["application/json"]})
@@ -144,8 +176,9 @@ class Backend:
         text = f"no answer in {self._seconds:g} s"
         if not why.check(TimedOut):
             text = _reason(why)
-        if not self._away:
-            self._away = True
+        now = self._reactor.seconds()
+        if not self._away and now - self._told_away_at >= QUIET_SECONDS:
+            self._away, self._told_away_at = True, now
             self._log.error("{url} does not answer: {why}", url=self.url, why=text)
         return Failure(Unreachable(text))
 
@@ -226,3 +259,10 @@ def _target(url: str) -> tuple[str | None, bytes]:
 def _reason(why: Failure) -> str:
     inner = getattr(why.value, "reasons", None)
     return inner[0].getErrorMessage() if inner else why.getErrorMessage()
+
+
+def _is_cancelled(why: Exception) -> bool:
+    reasons = getattr(why, "reasons", ())
+    return isinstance(why, _CANCELLED) or any(
+        each.check(*_CANCELLED) for each in reasons
+    )

@@ -312,8 +312,16 @@ class Handshake:
     """The client's handshake, JSON in UTF-8."""
 
     def bind(self, admitted: Admitted) -> None:
-        """A service has decided who the client is."""
-        self.admitted = admitted
+        """A service has admitted the client; what its token proved stays true.
+
+        The uid is the service's, if it named one; the earlier end of the two counts.
+        """
+        told = self.admitted
+        uid = admitted.uid or told.principal
+        ends = [at for at in (told.expires_at, admitted.expires_at) if at is not None]
+        self.admitted = admitted = Admitted(
+            uid, uid, expires_at=min(ends, default=None)
+        )
         for name in ("uid", "uid_unproven"):
             self.attributes.pop(name, None)
         if admitted.uid is not None:

@@ -14,6 +14,7 @@ import math
 import msgspec
 
 from gateway.event import Origin
+from gateway.feeds.shares import client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
 from gateway.protocols.pomelo.backend import Backend, Unreachable
 
@@ -62,7 +63,7 @@ class Hook:
             origin.listener, origin.session, origin.peer, msgspec.Raw(said)
         )
         try:
-            admitted = await self._ask(question)
+            admitted = await self._ask(question, client_of(origin))
         except Denied:
             self.outcomes["denied"] += 1
             raise
@@ -72,8 +73,8 @@ class Hook:
         self.outcomes["admitted"] += 1
         return admitted
 
-    async def _ask(self, question: _Question) -> Admitted:
-        reply = await self._backend.post(question)
+    async def _ask(self, question: _Question, client: str) -> Admitted:
+        reply = await self._backend.post(question, client)
         if reply.code in _DENIED:
             raise Denied(_why(reply.body))
         if reply.code != 200:

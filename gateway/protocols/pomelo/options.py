@@ -111,7 +111,7 @@ class Backend(Section):
         default=64, description="Requests in one post"
     )
     waiting: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=1000, description="Requests that may wait; others are answered late"
+        default=1000, description="Requests that may wait, half of them of one client"
     )
     repeat: Switch = Field(
         default=False, description="Post again if a connection ends without an answer"

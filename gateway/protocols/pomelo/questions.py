@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from twisted.logger import Logger
-
 from gateway.event import Origin, Stored
+from gateway.feeds.shares import client_of
 from gateway.interfaces import Journal
 from gateway.protocols.pomelo.answering import Answering, Question
 from gateway.protocols.pomelo.handshake import Terms
@@ -41,8 +40,6 @@ class Questions:
 
     __slots__ = ("_client", "_journal", "_late", "_open", "_services", "_tell", "bytes")
 
-    _log = Logger()
-
     def __init__(
         self,
         client: Client,
@@ -70,7 +67,7 @@ class Questions:
         self, stored: Stored, ids: list[int], requests: Mapping[int, Asked]
     ) -> None:
         """Ask about these requests, which are durable, by their positions in *ids*."""
-        client = self._client
+        client, share = self._client, client_of(self._client.origin)
         for at, asked in requests.items():
             number, body = ids[at], asked.body or b""
             said = {
@@ -81,7 +78,8 @@ class Questions:
                 "principal": client.origin.principal,
                 "lsn": stored.lsn + asked.row,
             }
-            question = Question(said, body, partial(self._answered, number))
+            tell = partial(self._answered, number)
+            question = Question(said, body, tell, share)
             self._open[question] = len(body)
             self.bytes += len(body) + _ANSWER_BYTES
             self._journal.reserve(len(body))
@@ -127,7 +125,5 @@ class Questions:
             try:
                 package = terms.answered(number, route, answer)
             except ValueError as why:
-                self._log.error(
-                    "an answer on {route} can not be sent: {why}", route=route, why=why
-                )
+                self._services[route].useless(f"on {route} it can not be sent: {why}")
         self._tell(package or terms.late(number, route, self._late[route]))

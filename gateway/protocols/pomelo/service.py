@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from gateway.protocol import (
@@ -53,14 +54,23 @@ class PomeloService(Service):
         self._servers: dict[str, Pomelo] = {}
         """By the names of their listeners."""
         self._outboxes: list[Outbox] = []
+        directories: dict[Path, OutboxOptions] = {}
         for listener in context.listeners:
             assert isinstance(listener.options, Options)
-            if listener.options.outbox is not None:
-                self._open_outbox(listener.options.outbox)
+            if (outbox := listener.options.outbox) is None:
+                continue
+            path = (context.data_dir / outbox.directory).resolve()
+            known = directories.setdefault(path, outbox)
+            if known is outbox:
+                self._open_outbox(path, outbox)
+            elif known.model_copy(update={"directory": outbox.directory}) != outbox:
+                raise Unusable(
+                    f"listener {listener.name}: options.outbox: another listener has "
+                    f"{outbox.directory} with other settings"
+                )
 
-    def _open_outbox(self, options: OutboxOptions) -> None:
+    def _open_outbox(self, path: Path, options: OutboxOptions) -> None:
         context, disk = self._context, RealDisk()
-        path = context.data_dir / options.directory
         pushed = PushedNames(
             path / ".pushed", options.remember, options.remember_files, disk
         )

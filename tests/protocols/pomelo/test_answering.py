@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.web.client import ResponseNeverReceived
 
 from doubles import FakeAgent
+from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.options import Backend as BackendOptions
+from gateway.testing import FakeConnection
 
 Make = Callable[..., Any]
 OK = b'{"code":200}'
@@ -270,6 +273,120 @@ def test_a_body_that_is_no_json(shop: Shop) -> None:
     shop.turn()
     [asked] = shop.agent.asked[0]["requests"]
     assert (asked["body"], asked["base64"]) == (None, "/3s=")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 33 + b"]" * 33,
+        b'{"n":1e999}',
+        b"1" * 400,
+        b'{"name":"\\ud800 alone"}',
+        b'{"name":"\\ud800"}',
+    ],
+)
+def test_a_body_that_some_libraries_refuse(shop: Shop, body: bytes) -> None:
+    """… goes as base64 too, so that it can not fail the requests of others."""
+    shop.buy(1, body)
+    shop.buy(2, b"[" * 32 + b"7" * 300 + b"]" * 32)
+    shop.turn()
+    one, two = shop.agent.asked[0]["requests"]
+    assert one["body"] is None
+    assert base64.b64decode(one["base64"]) == body
+    assert "base64" not in two
+
+
+def test_one_that_fails_a_whole_post(make_reader: Make) -> None:
+    """If it may be asked again, each of them is, alone: only the bad one has no answer."""
+    shop = Shop(make_reader, repeat=True)
+    for number in (1, 2, 3):
+        shop.buy(number)
+    shop.turn()
+    shop.agent.answer(500)
+    for _ in range(3):
+        shop.turn()
+    assert [len(post["requests"]) for post in shop.agent.asked] == [3, 1, 1, 1]
+    shop.answer("one")
+    shop.agent.answer(500)
+    shop.answer("three")
+    shop.turn()
+    assert len(shop.agent.asked) == 4
+    answers = wire.response(1, b'"one"') + wire.response(2, LATE)
+    assert shop.sent() == answers + wire.response(3, b'"three"')
+    assert shop.answering.outcomes["failed"] == 1
+
+
+def test_who_leaves_before_being_asked_alone(make_reader: Make) -> None:
+    """Nobody is asked for him."""
+    shop = Shop(make_reader, repeat=True)
+    shop.buy(1)
+    shop.buy(2)
+    shop.turn()
+    shop.agent.answer(500)
+    shop.reader.connection.lose()
+    shop.turn()
+    assert len(shop.agent.asked) == 1
+    assert shop.answering.waiting == 0
+
+
+def test_answers_of_no_use_are_told(shop: Shop, logged: list[Any]) -> None:
+    """Once a minute, with how many they were and why."""
+    for number in range(5):
+        shop.buy(number + 1)
+        shop.turn()
+        shop.agent.answer(500)
+    shop.clock.advance(60)
+    shop.buy(9)
+    shop.turn()
+    shop.agent.answer(200, b"{")
+    told = [one for one in logged if "of no use" in one["log_format"]]
+    assert [one["count"] for one in told] == [1, 5]
+    assert told[0]["why"] == "answers 500"
+
+
+def test_answers_that_do_not_fit_are_told(make_reader: Make, logged: list[Any]) -> None:
+    """… in the same way."""
+    protos = {"shop.buy": {"required uInt32 code": 1}}
+    shop = Shop(make_reader, {"server_protos": protos})
+    for number in (1, 2):
+        shop.buy(number)
+        shop.turn()
+        shop.answer({"price": 3})
+    [told] = [one for one in logged if "of no use" in one.get("log_format", "")]
+    assert "on shop.buy it can not be sent" in told["why"]
+
+
+def test_a_service_that_is_away_now_and_then(shop: Shop, logged: list[Any]) -> None:
+    """The log has a line a minute about it, not two for each time-out."""
+    for number in range(1, 41):
+        shop.buy(number)
+        shop.turn()
+        if number % 2:
+            shop.clock.advance(5)
+        else:
+            shop.answer("fine")
+    told = [one for one in logged if "answer" in one.get("log_format", "")]
+    assert len(told) == 4
+
+
+def test_one_client_leaves_room_for_others(make_reader: Make) -> None:
+    """He has no more waiting than there are places left, whatever his connections are;
+    and the others do not wait behind him.
+    """
+    shop = Shop(make_reader, waiting=10, batch=4, requests=1)
+    for number in range(1, 21):
+        shop.buy(number)
+    assert shop.answering.outcomes["refused"] == 14
+    shop.sent()
+    other = FakeConnection(Origin("pomelo", "game", "s-9", "192.0.2.2:1"))
+    shop.reader.serve(other)
+    other.deliver(wire.package(wire.HANDSHAKE, b'{"sys":{}}') + wire.package(wire.ACK))
+    other.deliver(wire.request(70, "shop.buy", b"{}") * 3)
+    shop.journal.store_all()
+    assert shop.answering.waiting == 9
+    shop.turn()
+    asked = [one["id"] for one in shop.agent.asked[0]["requests"]]
+    assert asked == [1, 70, 2, 70]
 
 
 def test_compressed_bodies(shop: Shop) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
+import jwt
 import pytest
 from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
 from twisted.web.client import ResponseNeverReceived
 
 from doubles import FakeAgent
+from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.hook import Hook
+from gateway.protocols.pomelo.options import Jwt
+from gateway.testing import FakeConnection
 
 URL = "http://login.test/game"
 ASK = wire.request(1, "a", b"{}")
@@ -161,6 +166,31 @@ def test_many_at_once(make_reader: Callable[..., Any], pomelo: Any) -> None:
     assert login.hook.outcomes["admitted"] == 5
 
 
+def test_one_address_with_many(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """Those who wait take turns by address: nobody waits behind all of another's."""
+    login = Login(make_reader, requests=1)
+    for number in range(6):
+        login.reader.connect()[0].deliver(
+            pomelo.hello(user={"token": f"junk {number}"})
+        )
+    other = FakeConnection(Origin("pomelo", "game", "s-9", "192.0.2.2:1"))
+    login.reader.serve(other)
+    other.deliver(pomelo.hello(user={"token": "alice's"}))
+    login.agent.answer(403)
+    login.agent.answer(403)
+    assert login.agent.asked[-1]["handshake"]["user"] == {"token": "alice's"}
+    login.agent.answer(200, {"uid": "alice"})
+    assert login.reader.listener.registry.user("alice")
+
+
+def test_a_client_who_is_not_waited_for(login: Login, pomelo: Any) -> None:
+    """… is no fault of the service: it is not asked again, and the log has no line."""
+    login.connection.deliver(pomelo.hello())
+    login.connection.lose()
+    assert len(login.agent.asked) == 1
+    assert not login.hook._backend._away
+
+
 def test_who_leaves_meanwhile(login: Login, pomelo: Any) -> None:
     """His question is called off; what he sent is nowhere, nor is his session."""
     login.connection.deliver(pomelo.hello() + ASK)
@@ -199,6 +229,34 @@ def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> No
     connection.deliver(pomelo.hello())
     assert b"no token" in connection.sent
     assert agent.asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "uid", "end"),
+    [
+        ({}, "alice", 60.0),
+        ({"expires_at": 30}, "alice", 30.0),
+        ({"uid": "a-1", "expires_at": 90}, "a-1", 60.0),
+    ],
+)
+def test_what_a_token_proved_stays(
+    make_reader: Callable[..., Any], pomelo: Any, said: Any, uid: str, end: float
+) -> None:
+    """The service may name another uid; whichever of the two ends first, ends it."""
+    reader = make_reader(authenticate=URL, jwt=Jwt(key="k" * 32))
+    agent = FakeAgent()
+    backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
+    reader.listener.hook = Hook(backend)
+    now = round(time.time())
+    token = jwt.encode({"sub": "alice", "exp": now + 60}, "k" * 32)
+    connection, server = reader.connect()
+    connection.deliver(pomelo.hello(user={"token": token, "uid": "mallory"}))
+    if "expires_at" in said:
+        said = said | {"expires_at": now + said["expires_at"]}
+    agent.answer(200, said)
+    origin = connection.origin
+    assert (server.uid, origin.principal, origin.attributes["uid"]) == (uid, uid, uid)
+    assert server._admitted.expires_at == now + end
 
 
 def test_unreachable_says_why() -> None:

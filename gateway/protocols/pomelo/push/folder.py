@@ -56,9 +56,11 @@ class _NotNoted(Exception):
 class File:
     """A file that was taken; its methods block."""
 
-    def __init__(self, name: str, file: BinaryIO, rows: Iterator[Row]) -> None:
+    def __init__(
+        self, name: str, file: BinaryIO, rows: Iterator[Row], written_at: float
+    ) -> None:
         self.name = name
-        self.written_at = os.fstat(file.fileno()).st_mtime
+        self.written_at = written_at
         """Seconds since the epoch: when its pushes began to age."""
         self._file = file
         self._rows = rows
@@ -218,6 +220,7 @@ class Folder:
         inside = path.relative_to(self._path)
         name = identity(inside)
         file = self._open(path)
+        written_at = os.fstat(file.fileno()).st_mtime  # `_finish` changes it
         try:
             if (at := self._pushed.when(name)) is not None:
                 self._pass_over(path, at)
@@ -231,7 +234,7 @@ class Folder:
             file.close()
             raise
         rows = read(file, path.name, self._file_bytes)
-        return File(_shown(str(inside)), file, rows)
+        return File(_shown(str(inside)), file, rows, written_at)
 
     def _pass_over(self, path: Path, at: float) -> None:
         """Move it away unread: a file of its name was pushed."""

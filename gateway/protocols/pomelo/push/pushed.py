@@ -84,8 +84,11 @@ class PushedNames:
             self._file.write([line])
             self._file.sync()
         except OSError:
-            # What a failed sync leaves is in doubt: the next one gets a file of its own.
+            # The line may be on disk, and a start would believe it: write a file without.
+            # If that fails too, the next `add` begins with it.
             self.close()
+            with contextlib.suppress(OSError):
+                self._write_anew()
             raise
         self._lines += 1
         self._names.pop(name, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from twisted.internet.task import Clock
 
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
@@ -63,10 +64,12 @@ def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
     assert registry.outcomes["nobody"] == 1
 
 
+@pytest.mark.parametrize("retention", [0.0, 3600.0])
 def test_a_push_that_waited_too_long(
-    folder: Folder, put: Any, logged: list[dict[str, Any]]
+    open_folder: Any, put: Any, logged: list[dict[str, Any]], retention: float
 ) -> None:
     """… reaches nobody any more; the log and the counters say how many did not."""
+    folder = open_folder(retention=retention)
     registry, reactor = Registry(), OneThread()
     clients = Clients(registry, 1)
     running = Outbox(folder, registry, ManualJournal(), reactor, lambda: 1000.0)

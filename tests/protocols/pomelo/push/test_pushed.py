@@ -76,6 +76,19 @@ def test_a_disk_that_fails(disk: RecordingDisk) -> None:
     assert found.when("b") is None
 
 
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_what_is_not_noted_is_not_noted(disk: RecordingDisk, call: str) -> None:
+    """Its file waits for the next try: a start must not believe that it was pushed."""
+    names = opened(disk)
+    names.add("a")
+    disk.fault = Fault(1, calls=frozenset([call]))
+    with pytest.raises(OSError, match="Errno"):
+        names.add("b")
+    found = opened(RecordingDisk.after_kill(disk.moments[-1]))
+    assert found.when("a") is not None
+    assert found.when("b") is None
+
+
 def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
     """The oldest goes first; what is old goes, at the next start too."""
     clock = Clock()

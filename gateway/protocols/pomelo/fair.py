@@ -1,0 +1,41 @@
+"""A queue whose clients take turns, so that nobody waits behind all that another has put."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["FairQueue"]
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+class FairQueue(Generic[_T]):
+    """In the order of each client; the clients one after another, one item each."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, OrderedDict[_T, None]] = OrderedDict()
+        """Those with something in the queue; the first one's turn is next."""
+
+    def __bool__(self) -> bool:
+        return bool(self._clients)
+
+    def put(self, client: str, item: _T) -> None:
+        """At the end of what this client has."""
+        self._clients.setdefault(client, OrderedDict())[item] = None
+
+    def take(self) -> _T:
+        """The next one.  Raises KeyError if there is none."""
+        client, items = self._clients.popitem(last=False)
+        item, _ = items.popitem(last=False)
+        if items:
+            self._clients[client] = items
+        return item
+
+    def remove(self, client: str, item: _T) -> None:
+        """Not this one, if it is still there."""
+        items = self._clients.get(client, OrderedDict())
+        items.pop(item, None)
+        if not items:
+            self._clients.pop(client, None)

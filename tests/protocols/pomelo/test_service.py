@@ -1,0 +1,39 @@
+"""What the listeners of one daemon share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.protocol import Unusable
+from gateway.protocols.pomelo import protocol
+from gateway.protocols.pomelo.service import PomeloService
+from gateway.testing.plugins import lend, listener_of
+
+
+def service(data_dir: Path, *outboxes: dict[str, Any] | None) -> PomeloService:
+    """Of so many listeners, with these outboxes."""
+    listeners = [
+        listener_of(protocol, data_dir, {"outbox": outbox}, {}) for outbox in outboxes
+    ]
+    found = protocol.service(lend(protocol, data_dir, listeners))
+    assert isinstance(found, PomeloService)
+    return found
+
+
+def test_listeners_that_share_an_outbox(tmp_path: Path) -> None:
+    """… have one: its files are pushed once, and its names are noted in one place."""
+    (tmp_path / "same").symlink_to("outbox", target_is_directory=True)
+    one, other = {"directory": "outbox"}, {"directory": "other"}
+    found = service(tmp_path, one, None, one, {"directory": "same"}, other)
+    assert len(found._outboxes) == 2
+
+
+def test_listeners_that_share_it_and_disagree(tmp_path: Path) -> None:
+    """… are told so: it is unclear which of them is meant."""
+    with pytest.raises(Unusable, match=r"outbox: another listener has outbox with"):
+        service(
+            tmp_path, {"directory": "outbox"}, {"directory": "outbox", "remember": "1d"}
+        )
