@@ -1,0 +1,65 @@
+"""A node that is opened and not started, and what tests do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.event import Batch, Origin, Rows
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.mark import Mark
+from gateway.store.opening import Opened, open_node
+
+
+def split(body: bytes) -> Rows:
+    return Rows(body.split(b","))
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> Directories:
+    return Directories.under(tmp_path)
+
+
+@pytest.fixture
+def start(directories: Directories) -> Callable[..., Opened]:
+    """Opens the node with decoders for some protocols."""
+
+    def start(*protocols: str, remembering: bool = False) -> Opened:
+        decoders = dict.fromkeys(protocols, split)
+        return open_node(
+            "gw", directories, RealDisk(), decoders, remembering=remembering
+        )
+
+    return start
+
+
+def store(opened: Opened, protocol: str, *bodies: bytes, count: int = 1) -> None:
+    """Make batches durable, in a segment of their own."""
+    origin = Origin(protocol, "l", "s-1", "[::1]:9")
+    opened.log.commit([Batch(origin, 1, count, each, len(each)) for each in bodies])
+    opened.log.seal()
+
+
+def public(directories: Directories) -> list[str]:
+    return sorted(path.name for path in directories.spool.iterdir())
+
+
+def publish_all(opened: Opened) -> None:
+    """As the spool's thread does; and the mark."""
+    for sealed in opened.unpublished:
+        opened.publisher.publish(sealed)
+    opened.publisher.close()
+    opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
+
+
+def two_of_three_unpublished(start: Callable[..., Opened]) -> None:
+    """lsn 1 is in a file; 2 and 3 are acknowledged, in a segment of their own."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    opened = start("plain")
+    publish_all(opened)
+    store(opened, "plain", b"b", b"c")
+    opened.marker.write(Mark(3, 3, 1), now=True)

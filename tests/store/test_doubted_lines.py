@@ -1,0 +1,151 @@
+"""Lines of the catalog that are damaged or gone: nothing is published twice, nor removed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from gateway.store.directories import Directories
+from gateway.store.journal import segment
+from gateway.store.mark import Mark
+from gateway.store.opening import Opened
+from gateway.store.spool import file_name
+
+from .conftest import public, publish_all, store
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("remembering", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
+    start: Callable[..., Opened],
+    directories: Directories,
+    number: int,
+    remembering: bool,
+    late: bool,
+) -> None:
+    """Its segment was published, or published as lost: nobody knows.  Put back, it counts
+    as published, and is kept, also if that is a start after the line was mended."""
+    opened = start("plain", remembering=remembering)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(number)
+    whole = path.read_bytes()
+    opened = start("plain", remembering=remembering)
+    publish_all(opened)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    for each in directories.spool.iterdir():
+        each.unlink()  # the job has taken them
+    opened.marker.write(Mark(4, 4, 4), now=True)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    bad = lines[number - 1]
+    lines[number - 1] = bad[:20] + bytes([bad[20] ^ 1]) + bad[21:]
+    (journal / "catalog").write_bytes(b"".join(lines))
+    if late:
+        assert len(start("plain", remembering=remembering).repairs) == 1
+    path.write_bytes(whole)
+    opened = start("plain", remembering=remembering)
+    assert opened.unpublished == []
+    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+        opened.publisher.remove(sealed)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert public(directories) == []
+    assert opened.first_lsn == 5
+
+
+def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
+    start: Callable[..., Opened],
+    directories: Directories,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were older; what they named is kept as well when it is put back."""
+    monkeypatch.setattr("gateway.store.spool.catalog._KEEP", 3)
+    opened = start("plain")
+    for _ in range(10):
+        store(opened, "plain", b"a")
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(2)
+    whole = path.read_bytes()
+    publish_all(start("plain"))
+    shutil.rmtree(directories.spool)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    assert len(lines) < 9
+    lines[0] = b"0" + lines[0][1:] if lines[0][:1] != b"0" else b"1" + lines[0][1:]
+    (journal / "catalog").write_bytes(b"".join(lines))
+    path.write_bytes(whole)
+    opened = start("plain")
+    assert opened.unpublished == []
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert opened.first_lsn == 11
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+@pytest.mark.parametrize("remembering", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_what_a_missing_line_named_is_not_removed_either(
+    start: Callable[..., Opened],
+    directories: Directories,
+    left: int,
+    remembering: bool,
+    late: bool,
+) -> None:
+    """The last lines were cut off, and the job has taken the files."""
+    opened = start("plain", remembering=remembering)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    journal = directories.journal_of("gw")
+    path = journal / segment.name(4)
+    whole = path.read_bytes()
+    opened = start("plain", remembering=remembering)
+    publish_all(opened)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    for each in directories.spool.iterdir():
+        each.unlink()
+    opened.marker.write(Mark(4, 4, 4), now=True)
+    lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    (journal / "catalog").write_bytes(b"".join(lines[:left]))
+    if late:
+        assert len(start("plain", remembering=remembering).repairs) == 1
+    path.write_bytes(whole)
+    opened = start("plain", remembering=remembering)
+    assert opened.unpublished == []
+    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+
+
+@pytest.mark.parametrize("where", ["spool", "archive"])
+def test_a_public_file_behind_a_hole_is_not_written_again(
+    start: Callable[..., Opened], directories: Directories, where: str
+) -> None:
+    """One bad sector took three lines, retention one of their files, and the mark is late:
+    the file's name is there, and its segment was not removed yet."""
+    opened = start("plain", remembering=True)
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    publish_all(start("plain", remembering=True))
+    file = directories.spool / file_name("gw", 4, 4)
+    content = file.read_bytes()
+    (directories.spool / file_name("gw", 3, 3)).unlink()
+    file = file.rename(directories.root / where / file.name)
+    opened.marker.write(Mark(4, 4, 1), now=True)
+    journal = directories.journal_of("gw")
+    for number in (1, 2, 3):
+        (journal / segment.name(number)).unlink()
+    first, *others = (journal / "catalog").read_bytes().splitlines(keepends=True)
+    (journal / "catalog").write_bytes(first + bytes(sum(map(len, others))))
+    opened = start("plain", remembering=True)
+    assert opened.unpublished == []
+    assert any(f"no line names {file.name}" in repair for repair in opened.repairs)
+    publish_all(opened)
+    assert file.read_bytes() == content
+    opened = start("plain", remembering=True)
+    assert (opened.unpublished, opened.repairs, opened.first_lsn) == ([], [], 5)
