@@ -202,7 +202,7 @@ def _judge_sync(seconds: list[float]) -> Look:
 def _together(
     config: Config, device: Callable[[Path], int] = lambda path: path.stat().st_dev
 ) -> Iterator[Look]:
-    """Files move from spool to archive and `poison/` by renaming."""
+    """Files move from spool to archive, `poison/` and `retained/` by renaming."""
     places = Directories.of(config)
     found = {
         name: device(_nearest(path))
@@ -210,6 +210,7 @@ def _together(
             ("spool", places.spool),
             ("archive", places.archive),
             ("poison", places.root / "poison"),
+            ("retained", places.retained),
         )
     }
     if len(set(found.values())) == 1:

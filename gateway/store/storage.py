@@ -30,7 +30,7 @@ from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.lock import Locked, lock, lock_directory
+from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool import Published, Spool
@@ -149,10 +149,12 @@ class Storage:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         threads: Threads | None = None,
+        is_live: Callable[[Path], bool] = lambda _: False,
     ) -> None:
         """*remembering* is whether a protocol that is served has a memory.  *writer* writes
         the spool's files; None: the spool's own thread.  *clock* is the wall clock;
-        *threads* None: the operating system's.
+        *threads* None: the operating system's.  *is_live* says of a journal's directory
+        whether a daemon has it.
 
         The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
         """
@@ -161,6 +163,7 @@ class Storage:
         self._disk = disk
         self._reactor = reactor
         self._in_thread = in_thread
+        self._is_live = is_live
         self._opened = opened = open_node(
             settings.node,
             settings.directories,
@@ -191,7 +194,6 @@ class Storage:
         self.retained = Retained(
             settings.node,
             self.directories.retained_of(settings.node),
-            self.directories.spool,
             self.directories.archive,
             disk,
             settings.spool.compression,
@@ -215,6 +217,7 @@ class Storage:
             on_look=self._mark,
             before_expiry=ExpiredRecord(settings.directories.state, disk).note,
             retained=self.retained,
+            ours=self._is_ours,
             clock=monotonic,
             wall_clock=clock,
             threads=threads,
@@ -265,6 +268,7 @@ class Storage:
             callbacks,
             remembering=remembering,
             writer=_processes(settings, disk, decoders, callbacks.noticed),
+            is_live=is_locked,
         )
         storage.orphans = publish_orphans(
             settings.node,
@@ -276,6 +280,20 @@ class Storage:
             tell=callbacks.damaged,
         )
         return storage
+
+    def _is_ours(self, node: str) -> bool:
+        """Whether this daemon removes that node's files: spool and archive may be shared
+        with others, and each knows only what its own readers need.  In the spool's thread.
+
+        A node that ran here once has left its journal; one that runs has locked it.
+        """
+        if node == self._settings.node:
+            return True
+        journal = self.directories.journal_of(node)
+        try:
+            return self._disk.exists(journal) and not self._is_live(journal)
+        except OSError:
+            return False
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""

@@ -75,3 +75,22 @@ def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
     storage.start()
     assert storage.ready.called
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
+
+
+def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path: Path) -> None:
+    """It removes them itself, and keeps what its streams need.  A node that ran here has
+    left its journal.
+    """
+    storage = opened(tmp_path, RealDisk(), QueuedReactor(), published=False)
+    journal = storage.directories.journal_of
+    for node in ("old", "live", "unreadable"):
+        journal(node).mkdir()
+
+    def is_live(path: Path) -> bool:
+        if path == journal("unreadable"):
+            raise PermissionError(path)
+        return path == journal("live")
+
+    storage._is_live = is_live
+    nodes = ("gw", "old", "live", "unreadable", "elsewhere")
+    assert [node for node in nodes if storage._is_ours(node)] == ["gw", "old"]

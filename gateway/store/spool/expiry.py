@@ -23,7 +23,13 @@ from gateway.store.spool.retained import Retained
 __all__ = ["Expiry"]
 
 _MOST_SECONDS = 60.0  # between two looks
-_NOTED_AT_ONCE = 100
+_AT_ONCE = 100
+_BYTES_AT_ONCE = 64 << 20
+_SECONDS_AT_ONCE = 1.0
+"""A look takes no longer, or little: nothing is published meanwhile."""
+_HELD_SECONDS = 600.0
+_LISTING_SHARE = 20
+"""Listing the archive takes one part in so many of our time, at most."""
 _STEP_SECONDS = 1.0  # a clock that drifts is less off
 
 
@@ -47,6 +53,9 @@ class Expiry:
 
     *retention* in seconds; *most_bytes* None: no limit.  *on_expired* is called when
     files were removed, and *before* with the names of those that are about to be.
+
+    *ours* says of a node whether its files are ours to remove: another daemon may share
+    the archive, which knows what its readers need.
     """
 
     _archive: Path
@@ -58,12 +67,23 @@ class Expiry:
     _wall_clock: Callable[[], float] = time.time
     _before: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
+    _ours: Callable[[str], bool] = lambda _: True
 
     def __attrs_post_init__(self) -> None:
         self._next = self._clock()
         self._offset = self._wall_clock() - self._clock()
+        self._due: list[_File] = []
+        """What is still to be removed of what the last look found."""
+        self._gone: list[int] = []
+        """Sizes of what was removed in this look."""
+        self._known_bytes = 0
+        """The archive's size, which the last look could not help."""
+        self._listed: list[_File] = []
+        """What may make room, the oldest first."""
+        self._next_listing = self._clock()
         self._held: set[Path] = set()
-        """Most of these is needed by readers, as of the last minute."""
+        """Most of these is needed by readers, as of some minutes ago."""
+        self._held_until = self._clock()
         self._unsaid: dict[str, None] = {}
         """What has gone, and there was no room to say so."""
         self._set_forward: list[tuple[float, float]] = []
@@ -78,35 +98,72 @@ class Expiry:
             self._note(())
         now = self._clock()
         most = self._most_bytes
-        if now < self._next and (most is None or archived_bytes <= most):
-            return 0
-        self._next = now + min(_MOST_SECONDS, self._retention)
-        self._held.clear()
+        self._gone.clear()
+        tidied = False
+        try:
+            if not self._due:
+                if now < self._next and (
+                    most is None or archived_bytes <= max(most, self._known_bytes)
+                ):
+                    return 0
+                self._next = now + min(_MOST_SECONDS, self._retention)
+                self._due = self._find_due(now)
+                try:  # what it gives back may be needed for the rest
+                    tidied = self._retained is not None and self._retained.tidy()
+                finally:
+                    self._remove_due()
+            else:
+                self._remove_due()
+        finally:
+            self._known_bytes = archived_bytes - sum(self._gone)
+            if tidied or self._gone:
+                self._on_expired()
+        return sum(self._gone)
+
+    def _find_due(self, now: float) -> list[_File]:
         oldest = self._wall_clock() - self._steps(now) - self._retention
         files = self._oldest_first()
+        most = self._most_bytes
         excess = 0 if most is None else sum(one.bytes for one in files) - most
-        gone = []
+        due = []
         for one in files:
             if one.since >= oldest and excess <= 0:
                 break
             excess -= one.bytes
-            gone.append(one)
-        if gone:
-            self._next = now  # again at once, if it fails
-            gone = self._remove(gone)
-            self._next = now + min(_MOST_SECONDS, self._retention)
-        if (self._retained is not None and self._retained.tidy()) or gone:
-            self._on_expired()
-        return sum(one.bytes for one in gone)
+            due.append(one)
+        return due
+
+    def _remove_due(self) -> None:
+        """As far as there is time."""
+        until = self._clock() + _SECONDS_AT_ONCE
+        while self._due:
+            some = _portion(self._due)
+            noted = self._note([one.path.name for one in some])
+            del self._due[: len(some)]  # what fails now is found again in a minute
+            self._remove(some, noted=noted)
+            if self._clock() >= until:
+                break
 
     def make_room(self, enough: Callable[[], bool]) -> int:
-        """Remove the oldest files until there is *enough* room, or none is left.
+        """Remove the oldest files until there is *enough* room, or none is left, or a
+        second is over.
 
         Returns how many; raises OSError.
         """
-        files = self._oldest_first()
+        now = self._clock()
+        if now >= self._held_until:
+            self._held.clear()
+            self._held_until = now + _HELD_SECONDS
+        if now >= self._next_listing:
+            self._listed = self._oldest_first()
+            ended = self._clock()
+            self._next_listing = ended + _LISTING_SHARE * (ended - now)
+        until = self._clock() + _SECONDS_AT_ONCE
+        files = self._listed
         removed = noted = 0
         while removed < len(files) and not enough():
+            if self._clock() >= until:
+                break
             if not self._frees(files[removed].path):
                 del files[removed]
                 noted -= noted > removed
@@ -118,6 +175,7 @@ class Expiry:
             if noted < removed:  # there may be room for it now
                 self._unsaid[files[removed - 1].path.name] = None
                 noted = self._note_next(files, noted)
+        del files[:removed]
         if removed:
             self._on_expired()
         return removed
@@ -131,7 +189,7 @@ class Expiry:
             if (
                 path not in self._held
                 and retained.frees(path)
-                and retained.keep([path])
+                and list(retained.keep([path]))
             ):
                 return True
         self._held.add(path)
@@ -142,24 +200,23 @@ class Expiry:
 
         Each time costs two syncs of a disk that is full.
         """
-        some = files[noted : noted + _NOTED_AT_ONCE]
+        some = files[noted : noted + _AT_ONCE]
         told = self._note([one.path.name for one in some])
         return noted + len(some) if told else noted
 
-    def _remove(self, files: Sequence[_File]) -> list[_File]:
-        """Returns those that are gone: what can not be read, and is needed, stays."""
-        names = [one.path.name for one in files]
-        noted = self._note(names)
+    def _remove(self, files: Sequence[_File], *, noted: bool) -> None:
+        """What can not be read, and is needed, stays."""
+        sizes = {one.path: one.bytes for one in files}
+        free: Iterable[Path] = sizes
         if self._retained is not None:
-            free = {*self._retained.keep([one.path for one in files])}
-            files = [one for one in files if one.path in free]
-        for one in files:
-            self._disk.unlink(one.path)
+            free = self._retained.keep(list(sizes))
+        for path in free:  # each as soon as it may, which makes room for the next
+            self._disk.unlink(path)
+            self._gone.append(sizes[path])
             if not noted:
-                self._unsaid[one.path.name] = None
+                self._unsaid[path.name] = None
         if self._unsaid:
             self._note(())
-        return list(files)
 
     def _note(self, names: Iterable[str]) -> bool:
         """Say that they go; a disk that is full must not prevent that they do.
@@ -178,9 +235,16 @@ class Expiry:
 
     def _oldest_first(self) -> list[_File]:
         found: list[_File] = []
+        ours: dict[str, bool] = {}
         for name in self._disk.names(self._archive):
             path = self._archive / name
-            if parse_file_name(name) is None:
+            parsed = parse_file_name(name)
+            if parsed is None:
+                continue
+            node = parsed[0]
+            if node not in ours:
+                ours[node] = self._ours(node)
+            if not ours[node]:
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
                 since = self._disk.changed(path)
@@ -196,3 +260,15 @@ class Expiry:
         since = now - self._retention
         self._set_forward = [each for each in self._set_forward if each[0] > since]
         return sum(step for _, step in self._set_forward)
+
+
+def _portion(files: Sequence[_File]) -> list[_File]:
+    """The first of them, as many as are removed at once; one at least."""
+    some: list[_File] = []
+    total = 0
+    for one in files[:_AT_ONCE]:
+        if some and total + one.bytes > _BYTES_AT_ONCE:
+            break
+        some.append(one)
+        total += one.bytes
+    return some

@@ -11,14 +11,21 @@ more goes: a file without needed rows is removed, one that has mostly others is 
 anew, and neighbours that are small become one.  A rewritten range has a higher generation,
 so no name ever has other rows.
 
+Every lsn of a range was looked at: files become one only if no lsn is between theirs, for
+what lies elsewhere, in `poison/` say, may come back and must be kept then.  So that files
+with needed rows stay neighbours, the name of one takes in a range beside it of which
+nothing is needed.
+
 A crash between any two steps leaves rows twice, never in no place: a file gets its name
 when it is on the disk, and then those go that it replaces.  `recover` finishes that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +51,8 @@ _WORTHLESS = 0.5
 """A file of which no more is needed is written anew."""
 _ROUND = 30
 """In so many looks every file is looked at, ten in a look at least."""
+_LOOK_BYTES = 1 << 30
+"""No more files are read in a look when they had so much."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,6 +69,22 @@ def _kept_files(directory: Path, names: Iterable[str]) -> list[_KeptFile]:
     """Those of these names, in order of lsn."""
     found = ((parse_kept_name(name), name) for name in names)
     return sorted(_KeptFile(*each, directory / name) for each, name in found if each)
+
+
+class _Gone(Exception):
+    """A file was removed by somebody else."""
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise _Gone from None
+    except OSError as why:
+        if why.errno != errno.EIO:
+            raise
+        raise Damaged(str(why)) from None
 
 
 @dataclass(slots=True)
@@ -85,7 +110,6 @@ class Retained:
 
     _node: str
     _directory: Path
-    _spool: Path
     _archive: Path
     _disk: Disk
     _compression: str = "zstd"
@@ -106,18 +130,6 @@ class Retained:
             return []
         return _kept_files(self._directory, self._disk.names(self._directory))
 
-    def _not_kept(self) -> list[int]:
-        """The first lsn of each of this node's files that has not left the archive.
-
-        The job may take a later one sooner.
-        """
-        return [
-            parsed[1]
-            for directory in (self._spool, self._archive)  # as files move
-            for name in self._disk.names(directory)
-            if (parsed := parse_file_name(name)) and parsed[0] == self._node
-        ]
-
     def recover(self) -> None:
         """Remove what a crash left over: half-written files, and what was replaced."""
         if not self._disk.exists(self._directory):
@@ -125,10 +137,8 @@ class Retained:
         for name in self._disk.names(self._directory):
             if name.startswith(".kept-"):
                 self._disk.unlink(self._directory / name)
-        kept = self._all()
-        for one in kept:
-            if any(_replaces(other, one) for other in kept):
-                self._disk.unlink(one.path)
+        for one in _replaced(self._all()):
+            self._disk.unlink(one.path)
         kept = self._all()
         for name in self._disk.names(self._archive):
             if self._is_own(Path(name)) and _has(kept, Path(name)):
@@ -137,51 +147,89 @@ class Retained:
 
     # -- files that expire --------------------------------------------------------------
 
-    def keep(self, paths: Sequence[Path]) -> list[Path]:
+    def keep(self, paths: Iterable[Path]) -> Iterator[Path]:
         """Keep what is needed of these files of the archive.
 
-        Returns those that may go now: not those that can not be read.
+        Yields each as soon as it may go: what can not be read may not.  Where some can
+        not be kept for want of room, the others are all the same; raises the first
+        OSError after that.
         """
         if not self.needed:
-            return list(paths)
+            yield from paths
+            return
         kept = self._all()
-        free = [path for path in paths if not self._is_own(path) or _has(kept, path)]
-        own = sorted(set(paths) - set(free), key=lambda path: path.name)
-        for group in self._neighbours(own):
-            free += self._keep_together(group)
-        return free
+        own: list[Path] = []
+        for path in paths:
+            if self._is_own(path) and not _has(kept, path):
+                own.append(path)
+            else:
+                yield path
+        failed: OSError | None = None
+        for group in self._neighbours(sorted(own)):
+            try:
+                free = self._keep_together(group)
+            except OSError as why:
+                failed = failed or why
+            else:
+                yield from free
+        if failed is not None:
+            raise failed
 
     def _is_own(self, path: Path) -> bool:
         parsed = parse_file_name(path.name)
         return parsed is not None and parsed[0] == self._node
 
-    def _neighbours(self, paths: Sequence[Path]) -> Iterable[list[_Source]]:
+    def _neighbours(self, paths: Iterable[Path]) -> Iterator[list[_Source]]:
         """Groups with no lsn between theirs, each of some bytes at most."""
         group: list[_Source] = []
+        total = 0
         for path in paths:
             parsed = parse_file_name(path.name)
             assert parsed is not None
-            if not self._disk.exists(path):
+            try:
+                size = self._disk.size(path)
+            except FileNotFoundError:
                 continue
-            size = self._disk.size(path)
             one = _Source(path, parsed[1], parsed[2], size)
             between = group and group[-1].last + 1 != one.first
-            if between or sum(each.bytes for each in group) + size > _FILE_BYTES:
+            if between or (group and total + size > _FILE_BYTES):
                 yield group
-                group = []
+                group, total = [], 0
             group.append(one)
-        yield group
+            total += size
+        if group:
+            yield group
 
     def _keep_together(self, group: list[_Source]) -> list[Path]:
         """Returns those of *group* that may go."""
         try:
-            self._write(group)
-        except Damaged:
+            if not self._write(group):
+                self._take_in(group[0].first, group[-1].last)
+        except (Damaged, _Gone) as why:
             if len(group) > 1:
                 return [path for one in group for path in self._keep_together([one])]
-            self._tell_damaged(group)
-            return []
+            if isinstance(why, Damaged):
+                self._tell_damaged(group)
+                return []
         return [one.path for one in group]
+
+    def _take_in(
+        self, first: int, last: int, replaced: _KeptFile | None = None
+    ) -> None:
+        """Let a neighbour's name tell that nothing is needed of this range.
+
+        *replaced* is the file that had it.
+        """
+        for one in self._all():
+            beside = one.last + 1 == first or last + 1 == one.first
+            if one == replaced or not beside or one.path.name in self._told:
+                continue
+            generation = one.generation
+            if replaced is not None:
+                generation = 1 + max(generation, replaced.generation)
+            name = kept_name(min(one.first, first), max(one.last, last), generation)
+            self._move(one.path, self._directory / name)
+            return
 
     def _tell_damaged(self, group: Iterable[_Source]) -> None:
         for one in group:
@@ -195,33 +243,55 @@ class Retained:
 
     def frees(self, path: Path) -> bool:
         """Whether the disk has more room when this file leaves the archive."""
-        if not self.needed or not self._is_own(path):
+        if not self.needed or not self._is_own(path) or _has(self._all(), path):
             return True
         try:
             needed, rows = self._count(path)
-        except (Damaged, FileNotFoundError):
+        except (Damaged, _Gone):
             return False
         return 2 * needed <= rows
 
     # -- files that are kept --------------------------------------------------------------
 
     def tidy(self) -> bool:
-        """Look at some of them: remove, write anew, join.  Whether one is gone now."""
+        """Look at some of them: remove, write anew, join.  Whether one is gone now.
+
+        What fails for one is tried for the others; raises the first OSError after that.
+        """
         if not self.needed:
             return False  # nobody knows
         kept = self._all()
-        if not kept:
-            self.files = self.bytes = 0
-            return False
-        changed = self._join(kept)
-        most = max(10, len(kept) // _ROUND)
-        some = [one for one in kept if one.first >= self._next][:most]
-        self._next = some[-1].last + 1 if len(some) == most else 0
-        for one in some:
-            if self._disk.exists(one.path):
+        failed: OSError | None = None
+        changed = False
+        for one in self._some(kept):
+            try:
                 changed = self._drop(one) or changed
-        self._measure(self._all())
+            except OSError as why:
+                failed = failed or why
+        try:
+            changed = self._join(self._all()) or changed
+        except OSError as why:
+            failed = failed or why
+        if kept or self.files:
+            self._measure(self._all())
+        if failed is not None:
+            raise failed
         return changed
+
+    def _some(self, kept: Sequence[_KeptFile]) -> list[_KeptFile]:
+        """Those whose turn it is."""
+        most = max(10, len(kept) // _ROUND)
+        begin = bisect_right(kept, self._next - 1, key=lambda one: one.first)
+        some: list[_KeptFile] = []
+        read = 0
+        for one in kept[begin : begin + most]:
+            if read >= _LOOK_BYTES:
+                break
+            some.append(one)
+            read += self._disk.size(one.path)
+        behind = begin + len(some)
+        self._next = kept[behind].first if behind < len(kept) else 0
+        return some
 
     def _measure(self, kept: Sequence[_KeptFile]) -> None:
         self.files = len(kept)
@@ -229,32 +299,49 @@ class Retained:
 
     def _drop(self, one: _KeptFile) -> bool:
         """Give back what nobody needs of a file; whether that was worth it."""
+        if not self._disk.exists(one.path):
+            return False  # its name has taken in what lay beside it
         source = self._source(one)
         try:
             needed, rows = self._count(one.path)
             if needed > _WORTHLESS * rows:
                 return False
-            self._write([source])
+            if not self._write([source]):
+                self._take_in(one.first, one.last, one)
         except Damaged:
             self._tell_damaged([source])
             return False
+        except _Gone:
+            return True
         self._disk.unlink(one.path)
         return True
 
     def _join(self, kept: Sequence[_KeptFile]) -> bool:
         """Make one of neighbours: each is written again only when it has doubled."""
-        others = self._not_kept()
-        for group in _small(kept, self._disk, others):
+        for group in _small(kept, self._disk, self._told):
             sources = [self._source(one) for one in group]
             try:
-                self._write(sources)
+                written = self._write(sources)
             except Damaged:
-                self._tell_damaged(sources)
+                self._find_damaged(sources)
                 continue
+            except _Gone:
+                continue
+            if not written:
+                continue  # they go one by one
             for one in group:
                 self._disk.unlink(one.path)
             return True
         return False
+
+    def _find_damaged(self, sources: Iterable[_Source]) -> None:
+        for one in sources:
+            try:
+                self._select([one])
+            except Damaged:
+                self._tell_damaged([one])
+            except _Gone:
+                continue
 
     def _source(self, one: _KeptFile) -> _Source:
         size = self._disk.size(one.path)
@@ -262,34 +349,56 @@ class Retained:
 
     # -- rows -----------------------------------------------------------------------------
 
+    def _read(self, path: Path) -> bytes:
+        with _reading():
+            return self._disk.read(path)
+
     def _count(self, path: Path) -> tuple[int, int]:
         """How many rows of a file are needed, and how many it has."""
         if isinstance(self._disk, RealDisk):  # most of the file need not be read
-            with pa.OSFile(str(path)) as file:
+            with _reading(), pa.OSFile(str(path)) as file:
                 return selection.count(file, self.needed)
-        return selection.count(self._disk.read(path), self.needed)
+        return selection.count(self._read(path), self.needed)
 
-    def _write(self, sources: Sequence[_Source]) -> None:
-        """Put what is needed of neighbours into one file; into none if that is nothing."""
-        if not sources:
-            return
+    def _select(self, sources: Iterable[_Source]) -> bytes | None:
+        """A file with what is needed of these, of which one without a byte has nothing."""
+        files = (self._read(one.path) for one in sources if one.bytes)
+        return selection.select(files, self.needed, self._compression)
+
+    def _write(self, sources: Sequence[_Source]) -> bool:
+        """Put what is needed of neighbours into one file; into none if that is nothing.
+
+        Returns whether anything is.
+        """
         first, last = sources[0].first, sources[-1].last
         generation = max(one.generation for one in sources)
         path = self._directory / kept_name(first, last, generation)
         only = sources[0] if len(sources) == 1 else None
         if only is not None and only.bytes >= _MOVED_BYTES and not generation:
             needed, rows = self._count(only.path)
-            if needed >= _MOVED * rows:
-                self._move(only.path, path)
-                return
-        files = (self._disk.read(one.path) for one in sources)
-        data = selection.select(files, self.needed, self._compression)
-        if data is not None:
-            self._disk.make_directory(self._directory)
-            replace_file(self._disk, path, [data]).close()
+            if needed >= _MOVED * rows and self._moved(only.path, path):
+                return True
+        data = self._select(sources)
+        if data is None:
+            return False
+        self._disk.make_directory(self._directory)
+        replace_file(self._disk, path, [data]).close()
+        return True
+
+    def _moved(self, old: Path, new: Path) -> bool:
+        """False if they lie on different file systems."""
+        self._disk.make_directory(self._directory)
+        try:
+            self._move(old, new)
+        except FileNotFoundError:
+            raise _Gone from None
+        except OSError as why:
+            if why.errno != errno.EXDEV:
+                raise
+            return False
+        return True
 
     def _move(self, old: Path, new: Path) -> None:
-        self._disk.make_directory(self._directory)
         self._disk.rename(old, new)
         self._disk.sync_directory(self._directory)
 
@@ -303,38 +412,48 @@ def _has(kept: Sequence[_KeptFile], archived: Path) -> bool:
     return at >= 0 and last <= kept[at].last
 
 
+def _replaced(kept: Iterable[_KeptFile]) -> Iterator[_KeptFile]:
+    """Those in whose place another was written."""
+    around: list[_KeptFile] = []
+    for one in sorted(kept, key=lambda one: (one.first, -one.last, -one.generation)):
+        while around and around[-1].last < one.first:
+            around.pop()
+        if any(_replaces(other, one) for other in around):
+            yield one
+        else:
+            around.append(one)
+
+
 def _replaces(other: _KeptFile, one: _KeptFile) -> bool:
-    """Whether *other* was written in the place of *one*."""
-    return (
-        other is not one
-        and other.generation > one.generation
-        and other.first <= one.first
-        and one.last <= other.last
-    )
+    return other.generation > one.generation and one.last <= other.last
 
 
 def _small(
-    kept: Sequence[_KeptFile], disk: Disk, others: Sequence[int]
-) -> Iterable[list[_KeptFile]]:
-    """Neighbours of which one file should be made.
+    kept: Sequence[_KeptFile], disk: Disk, damaged: Container[str]
+) -> Iterator[list[_KeptFile]]:
+    """Neighbours of which one file should be made, with no lsn between theirs.
 
     None of them is larger than all others together, so that each row is written again
-    only as often as its file has doubled.  *others*: where files begin that are not kept
-    yet, of which none may lie between.
+    only as often as its file has doubled.  *damaged*: names of those that can not be read.
     """
     group: list[_KeptFile] = []
     sizes: list[int] = []
+    total = 0
     for one in kept:
         size = disk.size(one.path)
-        between = group and any(group[-1].last < n < one.first for n in others)
-        if between or sum(sizes) + size > _FILE_BYTES or 2 * size > _FILE_BYTES:
+        fits = 2 * size <= _FILE_BYTES and one.path.name not in damaged
+        if group and not (
+            fits and group[-1].last + 1 == one.first and total + size <= _FILE_BYTES
+        ):
             if _worth(sizes):
                 yield group
-            group, sizes = [], []
-        if 2 * size <= _FILE_BYTES:
+            group, sizes, total = [], [], 0
+        if fits:
             group.append(one)
             sizes.append(size)
-        while len(sizes) > _SMALL and sizes[0] > sum(sizes[1:]):
+            total += size
+        while len(sizes) > _SMALL and 2 * sizes[0] > total:
+            total -= sizes[0]
             del group[0], sizes[0]
     if _worth(sizes):
         yield group

@@ -9,6 +9,7 @@ files (`spool.after: keep`) it moves them to the archive itself.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +69,8 @@ class Spool:
 
     *on_published* is called in the spool's own thread, and so is *on_expired*,
     when the archive has dropped files; *before_expiry* is called with their names
-    before.  *retained* keeps what readers need of those.
+    before.  *retained* keeps what readers need of those; *ours* says of a node whether
+    its files are ours to move and to remove.
 
     *on_done* is called in the reactor's thread for each segment that is published,
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
@@ -94,6 +96,7 @@ class Spool:
     _on_look: Callable[[], None] = lambda: None
     _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
+    _ours: Callable[[str], bool] = lambda _: True
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _threads: Threads = field(factory=RealThreads)
@@ -119,6 +122,7 @@ class Spool:
             self._wall_clock,
             self._before_expiry,
             self._retained,
+            self._ours,
         )
         self._pace = Pace(self._settings.max_bytes)
         self._journal: Journal | None = None
@@ -249,6 +253,8 @@ class Spool:
         self._failing = True
 
     def _check_levels(self) -> None:
+        if self._settings.after == "keep":
+            self._try("files can not be moved to the archive", self._archive_all)
         self._try("spool and archive can not be looked after", self._look)
         self._try("the mark in state/ can not be written", self._on_look)
 
@@ -265,18 +271,21 @@ class Spool:
             self._told.discard(what)
 
     def _look(self) -> None:
-        if self._settings.after == "keep":
-            self._archive_all()
         self._watch()
         removed = self._expiry.run(self.levels.archive.bytes)
         self.levels.left_archive(removed)
 
     def _archive_all(self) -> None:
         disk = self._disk
-        names = [name for name in disk.names(self._directory) if parse_file_name(name)]
-        for name in names:
-            disk.rename(self._directory / name, self._archive / name)
-        if names:
+        moved = False
+        for name in disk.names(self._directory):
+            parsed = parse_file_name(name)
+            if parsed is None or not self._ours(parsed[0]):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # somebody else removed it
+                disk.rename(self._directory / name, self._archive / name)
+                moved = True
+        if moved:
             disk.sync_directory(self._archive)
             disk.sync_directory(self._directory)
 
@@ -298,6 +307,8 @@ class Spool:
         return self.levels.why_no_room(needed) is None
 
     def _make_room(self) -> None:
+        if self._settings.after == "keep":
+            return  # no table has what is in there
         removed = self._expiry.make_room(self._enough_room)
         if removed:
             self._log.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Gone
 from gateway.store.journal import log, segment
-from gateway.store.names import parse_kept_name
+from gateway.store.names import file_name, parse_kept_name
 from gateway.store.opening import open_node
 from gateway.store.spool import columns
 from gateway.store.spool.retained import Retained
@@ -90,7 +91,6 @@ class Places:
         made = Retained(
             "n",
             self.directories.retained_of("n"),
-            self.directories.spool,
             self.directories.archive,
             self.disk,
         )
@@ -616,3 +616,168 @@ def test_files_that_leave_out_of_order(places: Places) -> None:
     retained.recover()
     for name in ("s", "t"):
         assert places.whole(places.history(), name) == places.bytes[name]
+
+
+def away(places: Places, count: int = 3) -> list[Path]:
+    """Files in the archive, filled."""
+    for _ in range(count):
+        fill(places)
+        places.archive()
+    return sorted(places.directories.archive.iterdir())
+
+
+def test_a_file_that_returns_is_kept(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lay in `poison/` while its neighbours expired: no kept file stands for it."""
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
+    paths = away(places)
+    poison = places.root / paths[1].name
+    paths[1].rename(poison)
+    retained = places.retained()
+    places.expire(retained)
+    assert not retained.tidy()
+    poison.rename(paths[1])
+    retained.recover()
+    places.expire(retained)
+    assert retained.tidy()
+    assert len(places.kept()) == 1
+    for name in ("s", "t"):
+        assert places.whole(places.history(), name) == places.bytes[name]
+
+
+def test_files_of_which_nothing_is_needed_part_no_neighbours(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, between and behind those with needed rows, whenever it is that these are
+    not needed any more: the files become one in the end.
+    """
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
+    retained = places.retained()
+    state = places.state
+    for n in range(7):
+        places.append(events(b"%d" % n), "s" if n % 2 else "t")
+        if n % 4 == 0:
+            places.commit(state.truncate("t", state.find("t").length, 0))
+        places.archive()
+        places.expire(retained)
+    places.commit(state.truncate("t", state.find("t").length, 0))
+    for _ in range(4):
+        retained.tidy()
+    [kept] = places.kept()
+    assert pq.read_table(kept)["lsn"].to_pylist() == [2, 4, 6]
+    assert places.whole(places.history(), "s") == places.bytes["s"]
+
+
+def test_one_that_can_not_be_kept_holds_no_other(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room for the rows of one, or with a bad sector in it, all others go as soon
+    as they are kept; so do those that nobody needs.
+    """
+    monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
+    paths = away(places, 4)
+    other = places.directories.archive / file_name("other", 1, 1)
+    other.touch()
+    create, read = places.disk.create, places.disk.read
+
+    def full(path: Path) -> Any:
+        if parse_kept_name(path.name[1:])[0] == 1:  # type: ignore[index]
+            raise OSError(errno.ENOSPC, "no room", str(path))
+        return create(path)
+
+    def bad(path: Path) -> bytes:
+        if path == paths[1]:
+            raise OSError(errno.EIO, "bad sector", str(path))
+        return read(path)
+
+    monkeypatch.setattr(places.disk, "create", full)
+    monkeypatch.setattr(places.disk, "read", bad)
+    with pytest.raises(OSError, match="no room"):
+        places.expire()
+    assert sorted(places.directories.archive.iterdir()) == paths[:2]
+    monkeypatch.setattr(places.disk, "create", create)
+    places.expire()
+    assert [*places.directories.archive.iterdir()] == [paths[1]]
+
+
+def test_a_bad_sector_stops_no_tidying(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other files are looked at, and become one beside it."""
+    monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
+    away(places, 5)
+    retained = places.retained()
+    places.expire(retained)
+    monkeypatch.undo()
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
+    damaged, read = places.kept()[0], places.disk.read
+
+    def bad(path: Path) -> bytes:
+        if path == damaged:
+            raise OSError(errno.EIO, "bad sector", str(path))
+        return read(path)
+
+    monkeypatch.setattr(places.disk, "read", bad)
+    retained.tidy()  # finds it
+    assert retained.tidy()
+    assert len(places.kept()) == 2
+    places.commit(places.state.delete("s", 0))
+    places.commit(places.state.delete("t", 0))
+    assert retained.tidy()
+    assert places.kept() == [damaged]
+
+
+def test_an_empty_file_has_nothing(places: Places) -> None:
+    """Somebody put it in the place of one that is lost."""
+    paths = away(places)
+    paths[1].write_bytes(b"")
+    places.expire()
+    assert not [*places.directories.archive.iterdir()]
+    assert len(places.kept()) == 1
+
+
+def test_kept_on_another_file_system(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that can not be moved there is written there."""
+    monkeypatch.setattr("gateway.store.spool.retained._MOVED_BYTES", 1)
+    archive, rename = places.directories.archive, places.disk.rename
+
+    def across(old: Path, new: Path) -> None:
+        if old.parent == archive:
+            raise OSError(errno.EXDEV, "another file system")
+        rename(old, new)
+
+    monkeypatch.setattr(places.disk, "rename", across)
+    away(places, 1)
+    places.expire()
+    assert not [*archive.iterdir()]
+    assert places.whole(places.history(), "s") == places.bytes["s"]
+
+
+def test_what_is_kept_already_frees_the_disk(places: Places) -> None:
+    """Though all of it is needed."""
+    [path] = away(places, 1)
+    retained = places.retained()
+    assert not retained.frees(path)
+    assert [*retained.keep([path])] == [path]
+    assert retained.frees(path)
+
+
+def test_a_look_reads_so_much_at_most(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the end all were looked at."""
+    monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
+    away(places, 6)
+    retained = places.retained()
+    places.expire(retained)
+    size = places.kept()[0].stat().st_size
+    monkeypatch.setattr("gateway.store.spool.retained._LOOK_BYTES", 1.5 * size)
+    got: list[Path] = []
+    retained._count = lambda path: (got.append(path), (1, 1))[1]  # type: ignore[func-returns-value, method-assign]
+    for n in range(1, 4):
+        retained.tidy()
+        assert len(got) == 2 * n
+    assert {*got} == {*places.kept()}

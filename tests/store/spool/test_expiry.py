@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -232,18 +232,18 @@ class Keeping(Retained):
     """Knows by lsn what readers need: all of a file, or none of it; fails, if it shall."""
 
     def __init__(self, archive: Path) -> None:
-        kept, spool = archive.with_name("kept"), archive.with_name("spool")
-        super().__init__("gw", kept, spool, archive, RealDisk())
+        super().__init__("gw", archive.with_name("kept"), archive, RealDisk())
         self.whole: set[int] = set()
         self.unreadable: set[int] = set()
         self.kept: list[int] = []
         self.asked = 0
 
-    def keep(self, paths: Sequence[Path]) -> list[Path]:
-        lsns = [int(path.stem.split("-")[-1]) for path in paths]
-        self.kept += lsns
-        pairs = zip(paths, lsns, strict=True)
-        return [path for path, lsn in pairs if lsn not in self.unreadable]
+    def keep(self, paths: Iterable[Path]) -> Iterator[Path]:
+        for path in paths:
+            lsn = int(path.stem.split("-")[-1])
+            self.kept.append(lsn)
+            if lsn not in self.unreadable:
+                yield path
 
     def frees(self, path: Path) -> bool:
         self.asked += 1
@@ -282,3 +282,92 @@ def test_room_is_made_of_what_frees_it(keeping: tuple[World, Keeping]) -> None:
     assert retained.asked == 5
     assert world.expiry.make_room(lambda: False) == 0
     assert retained.asked == 5
+
+
+def test_files_go_one_by_one(keeping: tuple[World, Keeping]) -> None:
+    """Each as soon as it is kept, which makes room for what is kept of the next; where
+    there is none for that, those before have gone.
+    """
+    world, retained = keeping
+    seen = []
+
+    def keep(paths: Iterable[Path]) -> Iterator[Path]:
+        for path in sorted(paths)[:3]:
+            yield path
+            seen.append(world.left())
+        raise OSError(errno.ENOSPC, "no room")
+
+    retained.keep = keep  # type: ignore[method-assign]
+    world.monotonic += HOUR + 60
+    world.wall += HOUR + 60
+    with pytest.raises(OSError, match="no room"):
+        world.expiry.run(0)
+    assert seen == [[2, 3, 4, 5], [3, 4, 5], [4, 5]]
+    assert world.told == 1
+
+
+def test_what_is_kept_gives_back_first(keeping: tuple[World, Keeping]) -> None:
+    """There may be no room for more without it; and if that fails, files expire."""
+    world, retained = keeping
+    left = []
+
+    def tidy() -> bool:
+        left.append(world.left())
+        raise OSError(errno.ENOSPC, "no room")
+
+    retained.tidy = tidy  # type: ignore[method-assign]
+    world.monotonic += HOUR + 60
+    world.wall += HOUR + 60
+    with pytest.raises(OSError, match="no room"):
+        world.expiry.run(0)
+    assert left == [[1, 2, 3, 4, 5]]
+    assert world.left() == []
+
+
+def test_a_look_takes_a_second(world: World) -> None:
+    """What is to be removed beyond that goes in the next ones: publishing waits for it.
+    So where room is made.
+    """
+    for lsn in range(1, 501):
+        world.add(lsn)
+    world.monotonic += HOUR + 60
+    world.wall += HOUR + 60
+
+    def slow(_: Iterable[str]) -> None:
+        world.monotonic += 0.6
+
+    world.expiry._before = slow
+    for left in (300, 100, 0):
+        world.expiry.run(0)
+        assert len(world.left()) == left
+    for lsn in range(1, 501):
+        world.add(lsn)
+    world.monotonic += 60
+    assert world.expiry.make_room(lambda: False) < 200
+
+
+def test_other_daemons_files_stay(world: World) -> None:
+    """Whoever shares the archive removes its own, and knows what its readers need."""
+    world.expiry._ours = "gw".__eq__
+    world.add(1)
+    foreign = world.archive / file_name("other", 2, 2)
+    foreign.write_bytes(b"x")
+    os.utime(foreign, (1, 1))
+    assert world.pass_time(HOUR + 120) == [2]
+    assert world.expiry.make_room(lambda: False) == 0
+
+
+def test_too_many_bytes_that_stay_are_looked_at_by_the_minute(tmp_path: Path) -> None:
+    """Not every second, where readers need all of them, or they are others'."""
+    world = World(tmp_path, most_bytes=25)
+    world.expiry._ours = lambda node: False
+    world.add(1, 30)
+    world.expiry.run(30)
+    looks = []
+    world.expiry._oldest_first = lambda: looks.append(1) or []  # type: ignore[method-assign, func-returns-value]
+    for _ in range(59):
+        world.monotonic += 1
+        world.expiry.run(30)
+    assert not looks
+    world.expiry.run(31)
+    assert looks == [1]

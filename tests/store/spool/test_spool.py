@@ -304,3 +304,29 @@ def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
     turns.wait(spool.stop())
     assert not place.public()
     assert journal.holds["spool"] is None
+
+
+def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
+    """Nothing leaves the archive for it: what is there is nowhere else."""
+    place.disk = Full()
+    place.disk.free_bytes = 0
+    (place.archive / file_name("gw", 1, 2)).touch()
+    spool, journal, turns = start(place, after="keep")
+    spool.start(journal, [])
+    turns.run(lambda: bool(journal.holds.get("disk")))
+    turns.wait(spool.stop())
+    assert len(list(place.archive.iterdir())) == 1
+
+
+def test_a_move_that_fails_stops_no_look_at_the_disk(place: Any) -> None:
+    """With `after: keep`: senders are held back all the same, and files expire."""
+    place.disk = Full()
+    place.disk.free_bytes = 0
+    place.disk.fail_renames = 10**9
+    (place.spool / file_name("gw", 1, 2)).touch()
+    spool, journal, turns = start(place, after="keep")
+    looks: list[int] = []
+    spool._expiry.run = lambda size: looks.append(size) or 0  # type: ignore[func-returns-value]
+    spool.start(journal, [])
+    turns.run(lambda: bool(looks and journal.holds.get("disk")))
+    turns.wait(spool.stop())
