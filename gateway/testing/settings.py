@@ -27,6 +27,7 @@ def settings(
     Implements `gateway.protocol.Settings`.
     """
     return SimpleNamespace(
+        name="test",
         limits=Limits.model_construct(**limits or {}),
         options=options_of(kind, **options),
     )
