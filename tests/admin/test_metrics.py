@@ -20,6 +20,7 @@ from gateway.daemon.lake import LakeWatch
 from gateway.plugins import installed
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
+from gateway.testing.settings import settings
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "conf" / "dashboard.json"
@@ -43,7 +44,9 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         section
         for name in ("lumberjack", "pomelo", "pravega", "rsio")
         for protocol in [installed().protocols[name]]
-        for section in protocol.service(lend(protocol, tmp_path)).statistics()
+        for service in [protocol.service(lend(protocol, tmp_path))]
+        for _ in service.ports(settings(protocol.options()))
+        for section in service.statistics()
     ]
     checkpoint: Any = SimpleNamespace(
         names=["x"],
