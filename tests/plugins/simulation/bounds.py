@@ -104,7 +104,7 @@ class CountedJournal:
     def withdraw(self, batch: Batch) -> bool:
         """See `gateway.interfaces.Journal`."""
         withdrawn = self._journal.withdraw(batch)
-        if withdrawn:
+        if withdrawn and id(batch) in self._handed:  # else the stop has refused it
             self._done(None, batch)
         return withdrawn
 
