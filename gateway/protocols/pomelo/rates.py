@@ -5,6 +5,9 @@ overdrawn by what arrives at once, which is then paid back before anything else 
 What is refused is counted in a second bucket of the same size: whoever empties that, by
 sending at twice the rate, has to go.
 
+What a client sends while it is not read arrives at once, and late.  So for that time its
+bucket fills up beyond `burst`: no more is taken than `burst` and what the rate allows.
+
 No I/O, no clock.
 """
 
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-__all__ = ["Bucket", "Rate", "UserBuckets", "Verdict", "judge"]
+__all__ = ["Bucket", "Meter", "Rate", "UserBuckets", "Verdict", "judge"]
 
 _ROUNDING = 1e-6
 """Seconds: twenty tenths are two."""
@@ -60,11 +63,12 @@ class Bucket:
     millionth of a second's worth.
     """
 
-    __slots__ = ("_bytes", "_messages", "_refused", "rate")
+    __slots__ = ("_bytes", "_messages", "_refused", "_unread", "_unread_until", "rate")
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
         self._messages = self._bytes = self._refused = 0.0
+        self._unread = self._unread_until = 0.0
 
     def is_full(self, now: float) -> bool:
         """Nothing is spent: another bucket would do as well."""
@@ -74,13 +78,23 @@ class Bucket:
         """Nothing may be taken."""
         return max(self._messages, self._bytes) - now > self.rate.burst - _ROUNDING
 
+    def unread(self, since: float, now: float) -> None:
+        """Its sender was not read from *since* to *now*: what he sent then comes late.
+
+        He has `burst` to catch up, or until the next pause.
+        """
+        if since > self._unread_until:
+            self._unread = since
+        self._unread_until = now + self.rate.burst
+
     def take(self, now: float, messages: int, size: int) -> None:
         """So many messages of so many bytes together are taken."""
         rate = self.rate
+        full = now if now > self._unread_until else min(self._unread, now)
         if rate.messages is not None:
-            self._messages = max(self._messages, now) + messages / rate.messages
+            self._messages = max(self._messages, full) + messages / rate.messages
         if rate.bytes is not None:
-            self._bytes = max(self._bytes, now) + size / rate.bytes
+            self._bytes = max(self._bytes, full) + size / rate.bytes
 
     def refuse(self, now: float, messages: int, size: int) -> bool:
         """They are refused; false if they are so many that their sender must go."""
@@ -140,3 +154,34 @@ class UserBuckets:
             del kept[uid]
         self._buckets = kept
         self._look_at = min(max(2 * len(kept), _LOOK_AGAIN), self._most)
+
+
+class Meter:
+    """What one connection may send: by a bucket of its own, and by that of its user."""
+
+    __slots__ = ("_own", "_users", "paused_at")
+
+    def __init__(self, rate: Rate | None, users: UserBuckets | None) -> None:
+        self._own = [] if rate is None else [Bucket(rate)]
+        self._users = users
+        self.paused_at = 0.0
+        """When the connection was last paused."""
+
+    def __bool__(self) -> bool:
+        return bool(self._own) or self._users is not None
+
+    def judge(
+        self, uid: str | None, now: float, messages: int, size: int
+    ) -> tuple[Verdict, Rate | None]:
+        """What becomes of these messages, and by which rate."""
+        return judge(self._buckets(uid, now), now, messages, size)
+
+    def unread(self, uid: str | None, now: float) -> None:
+        """The connection was not read since `paused_at`."""
+        for bucket in self._buckets(uid, now):
+            bucket.unread(self.paused_at, now)
+
+    def _buckets(self, uid: str | None, now: float) -> list[Bucket]:
+        if self._users is None or uid is None:
+            return self._own
+        return [*self._own, self._users.of(uid, now)]

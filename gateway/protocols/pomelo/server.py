@@ -23,7 +23,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
-from gateway.protocols.pomelo.rates import Bucket, Verdict, judge
+from gateway.protocols.pomelo.rates import Meter, Verdict
 from gateway.protocols.pomelo.session import (
     HEARTBEAT,
     Opened,
@@ -47,7 +47,6 @@ _GIVE_UP_SECONDS = 7.0
 """Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
 then is answered as not stored, while there is time to say so."""
 
-
 _NOBODY = Admitted()
 _TOO_MANY = "too many messages"
 
@@ -55,9 +54,9 @@ _TOO_MANY = "too many messages"
 class PomeloServer:
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_admitted", "_asking", "_bucket", "_closed", "_connection", "_ending", "_giving_up",
-                 "_left", "_limited", "_listener", "_pending", "_questions", "_reason", "_refusal", "_session",
-                 "_unacknowledged", "_valve", "number", "since")  # fmt: skip
+    __slots__ = ("_admitted", "_asking", "_closed", "_connection", "_ending", "_giving_up", "_left", "_listener",
+                 "_meter", "_pending", "_questions", "_reason", "_refusal", "_session", "_unacknowledged", "_valve",
+                 "number", "since")  # fmt: skip
 
     _log = Logger()
 
@@ -74,8 +73,7 @@ class PomeloServer:
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
-        self._bucket = None if listener.rate is None else Bucket(listener.rate)
-        self._limited = self._bucket is not None or listener.users is not None
+        self._meter = Meter(listener.rate, listener.users)
         self._pending: dict[Ready, tuple[Batch, int]] = {}
         """Batches that are not durable yet, and what they count."""
         self._questions = listener.questions(self, self._reply)
@@ -301,14 +299,16 @@ class PomeloServer:
             told.append({"event": "bound", "uid": admitted.uid, "proven": proven})
         listener.sessions.opened(self._connection, *told)
 
+    @property
+    def _payer(self) -> str | None:
+        """The user whose rate counts."""
+        return self.uid if self.reachable else None
+
     def _too_many(self, ready: Ready) -> bool:
         """Whether these messages are refused: they are more than may come."""
-        listener, uid = self._listener, self.uid
-        now = listener.age
-        buckets = [] if self._bucket is None else [self._bucket]
-        if listener.users is not None and uid is not None and self.reachable:
-            buckets.append(listener.users.of(uid, now))
-        verdict, rate = judge(buckets, now, ready.count, ready.taken_bytes)
+        listener = self._listener
+        size = max(ready.taken_bytes, ready.payload_bytes)  # it may be compressed
+        verdict, rate = self._meter.judge(self._payer, listener.age, ready.count, size)
         if rate is None:
             return False
         listener.too_many += ready.count
@@ -321,7 +321,7 @@ class PomeloServer:
         return True
 
     def _store(self, ready: Ready) -> None:
-        if self._limited and self._too_many(ready):
+        if self._meter and self._too_many(ready):
             return
         listener = self._listener
         body = ready.body(listener.message_bytes)
@@ -426,7 +426,12 @@ class PomeloServer:
         unacknowledged = self._unacknowledged + self._questions.bytes
         if self._session.waits:  # somebody is asked who the client is: it is not read
             unacknowledged = self._listener.unacknowledged_bytes
+        was_paused = self._valve.paused
+        if was_paused and self._meter:
+            self._meter.unread(self._payer, self._listener.age)
         self._valve.regulate(unacknowledged)
+        if self._valve.paused and not was_paused:
+            self._meter.paused_at = self._listener.age
         if self._session.more and not (self._valve.paused or self._ending):
             self._connection.again()
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import errno
 import math
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -110,7 +110,7 @@ class Journal:
         if self._acknowledge_when_published:
             # What waits for its file takes memory: do not wait until there is none.
             self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
-        self._room: dict[Deferred[None], None] = {}
+        self._room: OrderedDict[Deferred[None], None] = OrderedDict()
         """Who waits for some."""
         self._making_room = False
         self._unpublished: deque[_Waiting] = deque()
@@ -332,8 +332,7 @@ class Journal:
         self._making_room = True
         try:
             while self._room and not self.full:
-                waiter = next(iter(self._room))
-                del self._room[waiter]
+                waiter, _ = self._room.popitem(last=False)
                 waiter.callback(None)
         finally:
             self._making_room = False

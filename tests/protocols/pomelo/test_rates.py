@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,24 @@ def test_bytes_count_for_themselves() -> None:
     assert judge([bucket], 1000, 1, 150)[0] is Verdict.TAKEN
     assert judge([bucket], 1000.4, 1, 1)[0] is Verdict.REFUSED
     assert judge([bucket], 1000.6, 1, 1)[0] is Verdict.TAKEN
+
+
+def test_what_comes_late_because_it_was_not_read() -> None:
+    """A pause is made up for, once: no more is taken than a burst and the rate's worth."""
+    for pauses in ([(1000, 1030)], [(1000, 1010), (1011, 1030)]):
+        bucket, taken = Bucket(TEN), 0
+        bucket.take(1000, 20, 0)
+        for since, until in pauses:
+            bucket.unread(since, until)
+        while not bucket.is_empty(1030):
+            bucket.take(1030, 1, 0)
+            taken += 1
+        assert taken == 300
+        bucket.unread(1040, 1041)
+        assert bucket.is_full(1050)
+        for _ in range(20):
+            bucket.take(1050, 1, 0)
+        assert bucket.is_empty(1050)
 
 
 def test_what_is_refused_costs_nobody_else() -> None:
@@ -175,6 +194,42 @@ def test_who_only_claims_to_be_a_user(make_reader: Make, pomelo: Any) -> None:
     mallory.deliver(ask(200, 50))
     assert len(reader.listener.users) == 0
     assert TOO_MANY not in mallory.sent
+
+
+@pytest.mark.parametrize("of", ["connection", "uid"])
+def test_a_full_journal_costs_nobody_his_rate(
+    make_reader: Make, pomelo: Any, of: str
+) -> None:
+    """What a client sent in time, and the gateway did not read, is taken when it does."""
+    reader = make_reader(**rates(**{of: 10}))
+    reader.greet(user={"uid": "alice"})
+    reader.deliver(ask(1, 20))
+    reader.journal.full = True
+    reader.deliver(wire.package(wire.HEARTBEAT))
+    assert reader.connection.paused
+    reader.clock.advance(60)
+    reader.journal.store_all()
+    reader.journal.full = False
+    for number in range(30):
+        reader.deliver(ask(100 + 20 * number, 20))
+    reader.journal.store_all()
+    assert reader.sent.count(OK) == 620
+    reader.connection.clear()
+    reader.deliver(ask(1000))
+    assert reader.sent == wire.response(1000, TOO_MANY)
+
+
+def test_compressed_messages(make_reader: Make) -> None:
+    """They count as many bytes as they inflate to."""
+    limits = Rates(connection=RateOptions(bytes="10KiB"), burst="2s")
+    reader = make_reader(rates=limits, heartbeat=0)
+    reader.greet()
+    package = wire.request(1, "a", zlib.compress(b'"' + b"x" * 30_000 + b'"'))
+    zipped = package[:4] + bytes((package[4] | 0x10,)) + package[5:]
+    reader.deliver(zipped)
+    reader.connection.clear()
+    reader.deliver(zipped)
+    assert reader.sent == wire.response(1, TOO_MANY)
 
 
 def test_over_websocket_and_to_pitaya(make_reader: Make, pomelo: Any) -> None:
