@@ -192,6 +192,8 @@ def keep_connections(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_too_little(patch: pytest.MonkeyPatch) -> None:
+    small_memory(patch)
+
     def let_go(self: Any) -> None:
         self._accounts.clear()
 
@@ -199,6 +201,7 @@ def count_too_little(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_go_of_nobody(patch: pytest.MonkeyPatch) -> None:
+    small_memory(patch)
     patch.setattr(MemoryBudget, "_free", lambda _: None)
 
 

@@ -46,7 +46,8 @@ class Settings:
                 model.Journal,
                 commit_interval=pick((0.0, 0.002, 0.02)),
                 segment_bytes=pick((2_000, 20_000, 1 << 20)),
-                memory_bytes=pick((30_000, 1 << 20)),
+                # Half of it holds the largest message: who sends that would never end.
+                memory_bytes=pick((130_000, 1 << 20)),
             ),
             spool=options_of(
                 model.Spool,
