@@ -78,6 +78,11 @@ class KeptData:
         """The offset of its first byte in the segment."""
         self.data = bytearray(data)
 
+    @property
+    def end(self) -> int:
+        """The offset behind its last byte."""
+        return self.begin + len(self.data)
+
     def add(self, data: bytes) -> None:
         """Append *data*."""
         self.data += data

@@ -456,6 +456,10 @@ class Segments:
             segment.staged.add(bytes(record.data))
             self.staged_bytes += len(record.data)
         elif segment.kept is not None:
+            if record.offset != segment.kept.end:  # what lay between was lost
+                self._count(segment, -1)
+                segment.kept = KeptData(record.offset)
+                self._count(segment, 1)
             segment.kept.add(bytes(record.data))
             self.kept_bytes += len(record.data)
         else:

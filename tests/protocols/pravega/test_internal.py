@@ -247,3 +247,22 @@ def test_what_streams_keep_is_bounded(make_store: Any, block: Block) -> None:
     assert snapshot.restore(snapshot.save(state)).retained == {"s": 80}
     store.peer().ask(DeleteSegment(1, "s"))
     assert (state.retained_bytes, state.retained) == (0, {})
+
+
+def test_what_lies_behind_lost_bytes_has_its_own_offsets() -> None:
+    """An update that a damaged journal lost leaves a gap: what follows is read where it
+    was written, and nothing is read in the gap as if it was.
+    """
+    whole, damaged = Segments(), Segments()
+    bodies = [whole.create(GROUP, 0).body]
+    for number, data in enumerate((b"aaaa", b"bb", b"cccc", b"dd"), 1):
+        last = number - 1 or -(1 << 63)
+        change = whole.append(GROUP, W, number, data, 0, claimed=1, last=last)
+        bodies.append(change.body)
+    for at, body in enumerate(bodies):
+        if at != 2:
+            list(damaged.replay(body, 0, 0))
+    kept = damaged.find(GROUP).kept
+    assert kept is not None
+    assert (kept.begin, kept.read(6, 9)) == (6, b"ccccdd")
+    assert damaged.kept_bytes == 6

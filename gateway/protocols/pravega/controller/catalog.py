@@ -5,7 +5,8 @@ start; after that the state is in memory, and each change of it is put into a ta
 
 Changes become durable in the order in which they are made.  So a stream's segments are
 created before its record is put, and deleted before its record is: after a crash at any
-moment the same call can be repeated, and no segment is left over.
+moment the same call can be repeated, and no segment is left over; but of a stream whose
+creation a crash cut off, if another one is deleted before that is repeated.
 
 Nothing is left of a deleted stream but a number, one for all streams: the first that no
 segment of a deleted stream had.  New streams begin there, so a segment's name, whose rows

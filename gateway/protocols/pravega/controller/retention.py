@@ -14,6 +14,7 @@ deletes: it is durable, and readers see it like anybody's.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -31,7 +32,8 @@ __all__ = ["Retention"]
 _SECONDS = 60.0
 """Between two rounds."""
 _AT_ONCE = 100
-"""Streams, and segments of no stream, in one turn of the event loop."""
+"""Groups, segments and hundreds of marks in one turn of the event loop."""
+_MARKS = 100
 _TIME, _SIZE = 1, 2
 """Kinds of policies, as the protocol numbers them."""
 _NO_LIMIT = (1 << 63) - 1
@@ -52,12 +54,14 @@ class Retention:
     _default: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        self._round: Iterator[object] = iter(())
+        self._round: Iterator[int] = iter(())
         self._next: IDelayedCall | None = None
         self._read: dict[str, list[Mapping[int, int]]] = {}
         """How far each subscriber has read, by stream."""
         self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}
         """What was decoded of each stream's configuration, and of which."""
+        self._told: set[str] = set()
+        """Streams and segments whose retention fails, as the log says."""
 
     def start(self) -> None:
         """Begin with the first round."""
@@ -76,37 +80,78 @@ class Retention:
     def _go_on(self) -> None:
         if self._catalog.container.broken:
             return
-        done = sum(1 for _ in zip(range(_AT_ONCE), self._round, strict=False))
-        if done == _AT_ONCE:
-            self._next = self._clock.callLater(0, self._go_on)
-        else:
-            self._next = self._clock.callLater(_SECONDS, self._begin)
+        more = False
+        try:
+            more = self._turn()
+        except Exception:  # the next round begins anew
+            self._log.failure("Retention of streams fails")
+        finally:
+            seconds, then = (0.0, self._go_on) if more else (_SECONDS, self._begin)
+            self._next = self._clock.callLater(seconds, then)
 
-    def _rounds(self) -> Iterator[object]:
-        """A step for each group, each stream, and each segment that no stream has."""
+    def _turn(self) -> bool:
+        """Whether there is more to do in this round."""
+        done = 0
+        for cost in self._round:
+            done += cost
+            if done >= _AT_ONCE:
+                return True
+        return False
+
+    def _rounds(self) -> Iterator[int]:
+        """A step for each group, each stream, and each segment that no stream has, with
+        what it cost.
+
+        What fails for one stream stops no other's; without all groups nothing is done.
+        """
         catalog = self._catalog
         self._read = {}
         for found in list(catalog.scopes.values()):
             for group in list(found.groups.values()):
                 for name, cut in read_by(group):
                     self._read.setdefault(name, []).append(cut)
-                yield group
+                yield 1
         known: set[str] = set()
         before, self._policies = self._policies, {}
         for scope, found in list(catalog.scopes.items()):
             for name, stream in list(found.streams.items()):
                 if catalog.stream(scope, name) is stream:
                     known.add(f"{scope}/{name}")
-                    self._truncate(scope, name, stream, before.get((scope, name)))
-                    yield stream
+                    with self._telling(f"{scope}/{name}"):
+                        self._truncate(scope, name, stream, before.get((scope, name)))
+                    yield self._cost(scope, name, stream)
         if self._default is None:
             return
         cutoff = self._cutoff(self._default * 1000)
-        for segment in list(catalog.container.state.segments.values()):
+        segments = catalog.container.state.segments
+        for segment in list(segments.values()):
             if segment.name.rpartition("/")[0] not in known:
-                if segment.table is None and segment.staged is None:
-                    self._cut(segment, segment.offset_before(cutoff))
-                yield segment
+                # It may have been deleted in an earlier turn, and made again.
+                is_there = segments.get(segment.name) is segment
+                if is_there and segment.table is None and segment.staged is None:
+                    with self._telling(segment.name):
+                        self._cut(segment, segment.offset_before(cutoff))
+                yield 1
+
+    @contextlib.contextmanager
+    def _telling(self, name: str) -> Iterator[None]:
+        """Log what fails, once until it works."""
+        try:
+            yield
+        except Exception:
+            if name not in self._told:
+                self._told.add(name)
+                self._log.failure("Retention of {name} fails", name=name)
+        else:
+            self._told.discard(name)
+
+    def _cost(self, scope: str, name: str, stream: Stream) -> int:
+        segments = self._catalog.container.state.segments
+        cost = 1
+        for each in self._catalog.segments(scope, name, stream):
+            if (found := segments.get(each)) is not None:
+                cost += 1 + len(found.mark_times or ()) // _MARKS
+        return cost
 
     def _cutoff(self, milliseconds: float) -> int:
         return int(self._catalog.container.now - milliseconds)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.protocols.pravega.controller import retention
 from gateway.protocols.pravega.controller.messages import decode, new
 from gateway.protocols.pravega.controller.names import segment
 
@@ -181,3 +182,87 @@ def test_the_policy_is_given_back(world: World) -> None:
     found = world.stream.call("getStreamConfiguration", world.info())
     policy = decode("StreamConfig", found.SerializeToString()).retention
     assert (policy.kind, policy.param, policy.max) == (TIME, 5, 7)
+
+
+def old_segments(service: Any, *names: str) -> None:
+    """Segments of no stream, with an event each that is older than ten hours."""
+    state = service.container.state
+    for name in names:
+        service.container.submit(state.create(name, service.container.now))
+        change = state.append(
+            name, W, 1, EVENT, service.container.now, claimed=1, last=-(1 << 63)
+        )
+        service.container.submit(change)
+    service.store()
+
+
+def test_one_that_fails_stops_no_other(
+    make_service: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: list[dict[str, Any]],
+) -> None:
+    """Nor the rounds that follow; the log tells it once."""
+    service = make_service(stream_retention=10 * HOUR)
+    state = service.container.state
+    names = [f"plant/{name}/0.#epoch.0" for name in "abc"]
+    old_segments(service, *names)
+    truncate = state.truncate
+
+    def fails(name: str, offset: int, now: int) -> Any:
+        if name == names[1]:
+            raise ValueError("the test says no")
+        return truncate(name, offset, now)
+
+    monkeypatch.setattr(state, "truncate", fails)
+    for _ in range(11 * 60):
+        service.clock.advance(60)
+    assert [state.find(name).start for name in names] == [KIB, 0, KIB]
+    told = [each for each in logged if "Retention" in (each["log_format"] or "")]
+    assert [each["name"] for each in told] == [names[1]]
+    monkeypatch.setattr(state, "truncate", truncate)
+    service.clock.advance(60)
+    assert state.find(names[1]).start == KIB
+
+
+def test_a_round_that_fails_is_not_the_last(
+    make_service: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: list[dict[str, Any]],
+) -> None:
+    """Without knowing what all groups have read nothing is truncated; then it goes on."""
+    service = make_service(stream_retention=10 * HOUR)
+    name = "plant/a/0.#epoch.0"
+    old_segments(service, name)
+
+    def fails(*_: Any) -> Any:
+        raise ValueError("the test says no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(retention.Retention, "_turn", fails)
+        for _ in range(11 * 60):
+            service.clock.advance(60)
+    assert not service.container.state.find(name).start
+    service.clock.advance(60)
+    assert service.container.state.find(name).start == KIB
+    assert any("Retention" in (each["log_format"] or "") for each in logged)
+
+
+def test_one_that_is_made_again_between_two_turns(
+    make_service: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round in many turns: what it began with may be gone, and a new one be there,
+    which is not truncated where the old one was.
+    """
+    monkeypatch.setattr(retention, "_AT_ONCE", 1)
+    service = make_service(stream_retention=10 * HOUR)
+    state = service.container.state
+    names = [f"plant/{name}/0.#epoch.0" for name in "abcd"]
+    old_segments(service, *names)
+    service.clock.advance(11 * HOUR)
+    for name in names[2:]:
+        service.container.submit(state.delete(name, service.container.now))
+    old_segments(service, names[3])
+    for _ in range(9):
+        service.clock.advance(0)
+    starts = [state.find(name).start for name in (*names[:2], names[3])]
+    assert starts == [KIB, KIB, 0]
