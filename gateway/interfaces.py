@@ -219,8 +219,9 @@ class Connection(Protocol):
         when it is this connection's turn again, and nothing is read before that.
         """
 
-    def hold(self, size: int) -> None:
-        """The server keeps *size* bytes of input that it can not use yet.
+    def hold(self, size: int, unsent: int = 0) -> None:
+        """The server keeps *size* bytes of input that it can not use yet, and *unsent*
+        bytes of output that it has not written.
 
         To be called whenever that changes, except at the end of the connection.  When
         all connections of the daemon hold too much, the peer that holds most is told to

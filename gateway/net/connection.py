@@ -60,7 +60,7 @@ class AcceptedConnection(Reading):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_account", "_active_at", "_failed", "_output", "_progress",
+        "__weakref__", "_account", "_active_at", "_failed", "_kept", "_output", "_progress",
         "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unsent", "_unsent_limit",
         "_writing",
     )  # fmt: skip
@@ -80,7 +80,9 @@ class AcceptedConnection(Reading):
         self._account: Account | None = None
         """Its part of the daemon's memory; None: it never held anything."""
         self._output = 0
-        """Bytes of output that it holds, as of late."""
+        """Bytes of output that it holds, as of late, …"""
+        self._kept = 0
+        """… and that its server has not written."""
         self._received = 0
         """Bytes, ever."""
         self._refusing = False
@@ -291,10 +293,10 @@ class AcceptedConnection(Reading):
 
     # Memory
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, unsent: int = 0) -> None:
         """See `interfaces.Connection`."""
-        if size != self._unfinished:
-            self._unfinished = size
+        if size != self._unfinished or unsent != self._kept:
+            self._unfinished, self._kept = size, unsent
             if not size:
                 self._progress = None
             self._count_memory()
@@ -305,7 +307,7 @@ class AcceptedConnection(Reading):
             self._count_memory()
 
     def _count_memory(self) -> None:
-        held = self._unfinished + self._output
+        held = self._unfinished + self._output + self._kept
         if self._transport is NO_TRANSPORT:
             held = 0
         if held or self._account is not None:
@@ -323,7 +325,7 @@ class AcceptedConnection(Reading):
             return
         if self._writing:  # what is written may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
-        elif self._closing or self._output > self._unfinished:
+        elif self._closing or self._output + self._kept > self._unfinished:
             self._listener.reject(self, why, "memory")
             self.abort()
         else:

@@ -70,7 +70,9 @@ class FakeConnection:
         self.turns = 0
         """Turns taken, beyond those that bytes began."""
         self.held_bytes = 0
-        """The last argument of `hold`, until the connection is lost."""
+        """Input, as `hold` was told last, until the connection is lost; …"""
+        self.held_output = 0
+        """… and output."""
         memory = memory or MemoryBudget(lambda _: True)
         self._account = memory.account(self, self.origin.peer)
         self._server: Server | None = None
@@ -209,10 +211,10 @@ class FakeConnection:
                 self.write(why.reply)
         self.close()
 
-    def hold(self, size: int) -> None:
+    def hold(self, size: int, unsent: int = 0) -> None:
         """See `interfaces.Connection`."""
-        self.held_bytes = size
-        self._account.hold(size)
+        self.held_bytes, self.held_output = size, unsent
+        self._account.hold(size + unsent)
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""

@@ -119,6 +119,27 @@ def test_warnings(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "warning:" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("listener", "warns"),
+    [
+        ("listen: tcp:7400", True),
+        ("listen: tcp:7400, options: {tokens: {a: secret}}", False),
+        ("listen: tcp:7400, options: {offsets: false}", False),
+        ("listen: tcp:7400, options: {subscribe: [], publish: [tap]}", False),
+        ("listen: unix:rsio.sock", False),
+    ],
+)
+def test_names_without_tokens(
+    file: Path, capsys: pytest.CaptureFixture[str], listener: str, warns: bool
+) -> None:
+    """A stranger can stop an RS.io sender whose name he knows: that is said."""
+    streams = f"  - {{name: all, protocol: rsio, {listener}}}\nadmin:"
+    file.write_text(GOOD.replace("admin:", streams))
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert ("warning: all: without tokens, whoever may connect" in said) is warns
+
+
 def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The configuration with its defaults is YAML, and shows no secret."""
     assert main(["check", "--effective", str(file)]) == 0

@@ -184,6 +184,21 @@ def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> N
     assert budget.held == READ_BYTES - 10
 
 
+def test_output_that_its_server_keeps_counts(make_net: MakeNet, budget: Budget) -> None:
+    """As what is written does; but nobody waits for more of the peer's bytes."""
+    net = make_net(keywords={"memory": budget.budget})
+    peer = net.peer()
+    peer.connection.hold(0, 60)
+    assert budget.held == 60
+    net.pass_time(2 * PROGRESS_SECONDS)
+    assert not peer.transport.finished
+    peer.connection.hold(10, 20)
+    assert budget.held == 30
+    peer.connection.hold(10, 200)
+    assert peer.transport.disconnected or peer.transport.aborting
+    assert budget.held == 0
+
+
 def test_nothing_stays_counted_for_who_is_gone(
     make_net: MakeNet, budget: Budget
 ) -> None:

@@ -22,7 +22,7 @@ from gateway.protocol import (
 )
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
+    from gateway.config.model import Config, Listener
     from gateway.config.section import Section
     from gateway.event import Decode
     from gateway.protocols.rsio.options import Options
@@ -47,6 +47,17 @@ class _Rsio(Protocol):
     def describe(self, options: Options) -> Iterator[str]:
         if options.publish:
             yield f"publishes {' and '.join(options.publish)}"
+
+    def cautions(self, config: Config) -> Iterator[str]:
+        from gateway.protocols.rsio.options import unproved_names
+
+        for listener in config.listeners:
+            if listener.protocol == self.name and unproved_names(listener):
+                yield (
+                    f"{listener.name}: without tokens, whoever may connect can say the "
+                    "name of an RS.io sender, which is then refused for good (E412); "
+                    "set options.tokens"
+                )
 
     def service(self, context: Context) -> Service:
         return _Service(context)
@@ -119,6 +130,14 @@ class _Service(Service):
                     offsets.fenced,
                     "gateway_rsio_fenced_total",
                     card="fenced senders",
+                    counter=True,
+                ),
+                Statistic(
+                    "forgotten",
+                    "Names of senders that went for others, or found no place.",
+                    offsets.forgotten,
+                    "gateway_rsio_forgotten_names_total",
+                    card="forgotten names",
                     counter=True,
                 ),
             ],

@@ -103,17 +103,22 @@ class Ingest:
         key = Key.of(self._connection.origin, publisher, named=named)
         claim = None
         if key is not None and Extension.OFFSETS in self._session.extensions:
+            offsets = self._listener.offsets
+            forgotten = offsets.forgotten
             try:
-                claim = self._listener.offsets.claim(
+                claim = offsets.claim(
                     key,
                     self._ready,
                     self._evicted,
                     instance=announced.instance if announced else b"",
                     resumed=announced is not None and announced.resumed,
                     named=named,
+                    most=self._listener.most_names(key)[0],
                 )
             except Fenced as why:
                 raise Refusal(f"{FENCED} {why}") from None
+            if offsets.forgotten > forgotten:
+                self._listener.name_forgotten(key)
         if claim is None:
             self._begin(publisher, None, None)
         else:

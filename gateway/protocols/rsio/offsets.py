@@ -18,7 +18,8 @@ are stored: their elements come again, as doubles, rather than be lost.
 A proved name (`options.tokens`, a certificate) and an unproved one are never the same
 sender, even if they are spelled alike.  Who has a token may also say a name (extension
 7): the two together are one sender.  Said names may be any number, so only the latest
-are remembered: of those without a token, and of those with each token.
+are remembered: of those without a token, and of those with each token.  A sender whose
+name is forgotten can not resume; so that is counted.
 """
 
 from __future__ import annotations
@@ -39,11 +40,6 @@ PROTOCOL = "rsio"
 
 SOURCE = "source"
 """The attribute of an event's origin that holds a name that was said."""
-
-_UNPROVED = 1 << 17
-"""Each costs 400 bytes, and the reactor some time in every snapshot."""
-_OF_TOKEN = 1 << 14
-"""Names said with one token."""
 
 Ready: TypeAlias = "Callable[[Claim, int], None]"
 Evicted: TypeAlias = "Callable[[Claim], None]"
@@ -209,19 +205,12 @@ class Offsets:
     def __init__(
         self,
         known: Iterable[tuple[Key, int]] = (),
-        *,
-        most: int = _UNPROVED,
-        most_of_token: int = _OF_TOKEN,
     ) -> None:
-        """At most *most* unproved names are remembered, and *most_of_token* said with
-        each token.  A further one replaces the oldest that is not connected; if all are
-        connected, it can not resume.
-        """
-        self._most = most
-        self._most_of_token = most_of_token
         self._number = 0
         self.fenced = 0
         """Streams ended or refused because a later life of their sender began."""
+        self.forgotten = 0
+        """Names that had to go for others, or found no place, and can not resume."""
         self._load((Key(*key), _Progress(durable)) for key, durable in known)
 
     def _load(self, known: Iterable[tuple[Key, _Progress]]) -> None:
@@ -241,8 +230,12 @@ class Offsets:
         instance: bytes = b"",
         resumed: bool = False,
         named: bool = False,
+        most: int = 1 << 17,
     ) -> Claim | None:
         """The right to publish under *key*; None if there are too many names.
+
+        At most *most* are remembered that share its limit (`Key.limited`).  A further
+        one replaces the oldest that is not connected; if all are, it can not resume.
 
         After `begin`, *ready* is called with the number of stored elements.  *evicted*
         is called if another stream claims the same key.  *instance* is that of the
@@ -252,7 +245,7 @@ class Offsets:
         """
         progress = self._known.get(key)
         if progress is None:
-            if not self._has_place(key):
+            if not self._has_place(key, most):
                 return None
             progress = _Progress(0)
         if resumed and not progress.new and progress.instance != instance:
@@ -358,15 +351,16 @@ class Offsets:
             keys.pop(key, None)
             keys[key] = None
 
-    def _has_place(self, key: Key) -> bool:
+    def _has_place(self, key: Key, most: int) -> bool:
         """Whether there is a place for a new key; forgets the oldest that is not
         connected, if it must.
         """
         if (group := key.limited) is None:
             return True
         keys = self._limited.get(group, {})
-        if len(keys) < (self._most_of_token if group else self._most):
+        if len(keys) < most:
             return True
+        self.forgotten += 1
         for old in keys:
             one = self._known[old]
             if not (one.pending or one.claim):

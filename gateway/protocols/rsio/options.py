@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from gateway.config.endpoint import Unix
 from gateway.config.fields import ByteCount, Count, Secret, Switch, Text
 from gateway.config.section import Section
 from gateway.config.units import Number, Time
 
-__all__ = ["Options"]
+if TYPE_CHECKING:
+    from gateway.config.model import Listener
+
+__all__ = ["Options", "unproved_names"]
 
 _NAME_BYTES = 255
 """Of a publisher's name: docs/rsio-v0.md."""
@@ -55,6 +59,13 @@ class Options(Section):
     offsets: Switch = Field(
         default=True, description="Let named senders resume without doubles"
     )
+    names: Count = Field(
+        default=1 << 17,
+        description="Names without a token that are remembered for that (number)",
+    )
+    token_names: Count = Field(
+        default=1 << 14, description="The same, of each token (number)"
+    )
     compression: Switch = Field(
         default=True, description="Let peers compress what they send"
     )
@@ -74,3 +85,12 @@ class Options(Section):
             if len(name.encode()) > _NAME_BYTES:
                 raise ValueError(f"{name[:20]!r}… is longer than {_NAME_BYTES} bytes")
         return names
+
+
+def unproved_names(listener: Listener) -> bool:
+    """Whether a stranger may say the name of a sender, and so take it from that."""
+    options, tls = listener.options, listener.tls
+    assert isinstance(options, Options)
+    proved = options.tokens or (tls is not None and tls.client_auth == "required")
+    named = options.offsets and options.subscribe
+    return bool(named) and not proved and not isinstance(listener.listen, Unix)

@@ -20,27 +20,29 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.outbound import Outbound
 from gateway.protocols.rsio.streams import Served
 
-__all__ = ["PART_BYTES", "Parts"]
+__all__ = ["BEGUN_BYTES", "PART_BYTES", "Parts"]
 
 PART_BYTES = (1 << 13) - 64
 """Larger elements are sent in parts of this size; two with their heads are 16 KiB."""
 
 _BEGUN = 16
 """Elements that are begun and not finished, at most; …"""
-_BEGUN_BYTES = 8 << 20
+BEGUN_BYTES = 8 << 20
 """… and their size.  A quarter and a half of the limits of docs/rsio-v0.md."""
 
 
 class Parts:
     """Elements of one connection's streams that are not sent, or in part."""
 
-    __slots__ = ("_begun", "_begun_bytes", "_outbound", "_turns")
+    __slots__ = ("_begun", "_begun_bytes", "_outbound", "_turns", "octets")
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
         self._turns: deque[Served] = deque()
         """Streams with unsent elements, in the order of their turns."""
         self._begun = self._begun_bytes = 0
+        self.octets = 0
+        """Of all elements that are here, in memory: those that are begun are whole."""
 
     def __bool__(self) -> bool:
         """Whether anything is unsent."""
@@ -50,7 +52,9 @@ class Parts:
         """Send *elements* when all before them are sent."""
         if not stream.unsent:
             self._turns.append(stream)
-        stream.unsent.extend(elements)
+        for element in elements:
+            stream.unsent.append(element)
+            self.octets += len(element)
 
     def send_next(self) -> tuple[Served | None, int]:
         """Send some KiB of the stream whose turn it is: that stream, and the bytes."""
@@ -76,6 +80,7 @@ class Parts:
             self._turns.remove(stream)
         if stream.sent_octets:
             self._end(stream)
+        self.octets -= sum(map(len, stream.unsent))
         stream.unsent.clear()
 
     def clear(self) -> None:
@@ -94,6 +99,7 @@ class Parts:
         while unsent and size + len(unsent[0]) <= PART_BYTES:
             some.append(unsent.popleft())
             size += len(some[-1]) + 1
+            self.octets -= len(some[-1])
         octets = wire.on_next(stream.id, some, fixed=stream.size > 0)
         self._outbound.send_encoded(octets)
         return len(octets)
@@ -112,10 +118,11 @@ class Parts:
         if last:
             self._end(stream)
             stream.unsent.popleft()
+            self.octets -= size
         return len(part)
 
     def _may_begin(self, size: int) -> bool:
-        few = self._begun < _BEGUN and self._begun_bytes + size <= _BEGUN_BYTES
+        few = self._begun < _BEGUN and self._begun_bytes + size <= BEGUN_BYTES
         return few or not self._begun
 
     def _end(self, stream: Served) -> None:

@@ -3,8 +3,11 @@
 Elements are sent while there is demand, while the transport is writable, and at most
 `_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
 streams of a connection take turns; large elements go out in parts, between which others
-have theirs.  `request`, `take` and `wake` never recurse into each other (3.3): they
-queue the stream, and `pump` feeds what is queued.
+have theirs.  While large elements of `BEGUN_BYTES` wait to be sent in parts, no source
+is asked for more, unless its latest elements were small: those have as much again.
+
+`request`, `take` and `wake` never recurse into each other (3.3): they queue the stream,
+and `pump` feeds what is queued.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from gateway.feeds.publisher import (
     Source,
 )
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.parts import PART_BYTES
+from gateway.protocols.rsio.parts import BEGUN_BYTES, PART_BYTES
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
 
@@ -41,7 +44,8 @@ _MIXED_BYTES = 1 << 14
 class Publishing:
     """Publishes to the subscribers of one connection.
 
-    *flush* writes what the producer has queued, and may call `writable`.
+    *flush* writes what the producer has queued, and may call `writable`.  *turn_over*
+    is called behind each turn: what waits to be sent may be more, or less.
     """
 
     _log = Logger()
@@ -50,9 +54,12 @@ class Publishing:
     _publishers: Publishers
     _origin: Origin
     _flush: Callable[[], None]
+    _turn_over: Callable[[], None]
     _clock: IReactorTime
     _streams: set[Served] = field(factory=set, init=False)
     _ready: deque[Served] = field(factory=deque, init=False)
+    _held_back: deque[Served] = field(factory=deque, init=False)
+    """Streams that are ready, and wait until fewer large elements do."""
     _writable: bool = field(default=True, init=False)
     _pumping: bool = field(default=False, init=False)
     _again: bool = field(default=False, init=False)
@@ -104,6 +111,7 @@ class Publishing:
         """The connection is over."""
         self._closed = True
         self._ready.clear()
+        self._held_back.clear()
         for stream in list(self._streams):
             self.cancelled(stream)
 
@@ -116,15 +124,14 @@ class Publishing:
         self._mixed = False
         try:
             while self._may_send(left, parts):
-                size = self._feed_next()
-                self._mixed = self._mixed or size > 0
-                left -= size
-                if parts > 0:
-                    size = self._send_part()
-                    left, parts = left - size, parts - size
+                if left > 0:
+                    left -= self._feed_next()
+                if parts > 0 and (left > 0 or self._mixed or not self._ready):
+                    parts -= self._send_part()
                 self._flush()
         finally:
             self._pumping = False
+        self._turn_over()
         if self._waits and self._writable and not self._closed:
             self._again = True
             self._clock.callLater(0, self._next_turn)
@@ -139,13 +146,25 @@ class Publishing:
         return _MIXED_BYTES if self._mixed else _PARTS_BYTES
 
     def _may_send(self, left: int, parts: int) -> bool:
-        waits = self._ready or (parts > 0 and self._producer.parts)
-        return bool(waits) and self._writable and left > 0 and not self._closed
+        """*left*: bytes that sources may give; *parts*: those that leave in parts."""
+        if not self._writable or self._closed:
+            return False
+        self._let_in()
+        if left > 0:
+            return bool(self._ready or (parts > 0 and self._producer.parts))
+        others = self._mixed or self._ready  # they have their turn first
+        return parts > 0 and bool(self._producer.parts) and not others
 
     @property
     def _waits(self) -> bool:
         """Something may be there to be sent."""
-        return bool(self._ready or self._producer.parts)
+        return bool(self._ready or self._held_back or self._producer.parts)
+
+    def _let_in(self) -> None:
+        """Those that were held back are ready again, if few enough elements wait."""
+        if self._held_back and self._producer.parts.octets < BEGUN_BYTES:
+            self._ready.extend(self._held_back)
+            self._held_back.clear()
 
     def _feed_next(self) -> int:
         if not self._ready:
@@ -153,6 +172,9 @@ class Publishing:
         stream = self._ready.popleft()
         state = stream.context
         if not isinstance(state, _Feed):
+            return 0
+        if self._producer.parts.octets >= state.most_unsent:
+            self._held_back.append(stream)
             return 0
         state.queued = False
         return self._feed(stream, state)
@@ -168,7 +190,9 @@ class Publishing:
         self.pump()
 
     def _feed(self, stream: Served, state: _Feed) -> int:
-        """Send what a stream's source has, up to its demand; returns the bytes."""
+        """Send what a stream's source has, up to its demand, or leave it to be sent in
+        parts; returns the bytes.
+        """
         if stream.unsent:
             return 0
         most = min(stream.demand.left, _TURN_ELEMENTS)
@@ -186,10 +210,10 @@ class Publishing:
             if not elements:
                 return 0
             self._send(stream, elements)
-            if stream.unsent:  # it is its turn again when that is sent
-                return 0
-            state.queued = True
-            self._ready.append(stream)
+            state.large = bool(stream.unsent)
+            if not state.large:  # else it is its turn again when that is sent
+                self._mixed = state.queued = True
+                self._ready.append(stream)
             return elements.octets + 8 * len(elements)
         self.cancelled(stream)
         return 0
@@ -207,13 +231,20 @@ class Publishing:
 class _Feed:
     """A stream's source, and whether the stream is queued."""
 
-    __slots__ = ("_publishing", "_stream", "queued", "source")
+    __slots__ = ("_publishing", "_stream", "large", "queued", "source")
 
     def __init__(self, serving: Publishing, stream: Served) -> None:
         self._publishing = serving
         self._stream = stream
         self.source: Source | None = None
         self.queued = False
+        self.large = True
+        """Of its latest elements one was large; a new stream's may be."""
+
+    @property
+    def most_unsent(self) -> int:
+        """While so many bytes wait to be sent in parts, its source is not asked."""
+        return BEGUN_BYTES if self.large else 2 * BEGUN_BYTES
 
     def take(self, most: int) -> Elements | None:
         return None if self.source is None else self.source.take(most)

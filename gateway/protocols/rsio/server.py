@@ -115,6 +115,7 @@ class RsioServer:
             listener.publishers,
             connection.origin,
             self._flush,
+            self._count_memory,
             listener.clock,
         )
         self._valve = Valve(
@@ -157,11 +158,17 @@ class RsioServer:
         ingest.submit()
         self._publishing.pump()
         self._flush()
-        self._connection.hold(session.held_bytes)
+        self._count_memory()
         self._check_control()
         self._regulate()
         if session.unread and not (self._valve.paused or self._closed):
             self._connection.again()
+
+    def _count_memory(self) -> None:
+        """Tell what is held: input that is not whole, and elements not written yet."""
+        if not self._closed and self._refusal is None:
+            session = self._session
+            self._connection.hold(session.held_bytes, session.producer.parts.octets)
 
     def _check_control(self) -> None:
         """Refuse a peer that sends messages without end and moves no elements."""
@@ -210,6 +217,7 @@ class RsioServer:
             self._publishing.cancelled(stream)
             self._session.producer.fail(stream, _STOPPING)
         self._flush()
+        self._count_memory()
         self._leave_if_done()
 
     # Signals of the session
@@ -401,6 +409,7 @@ class RsioServer:
             return
         self._refusal = why
         self._ingest.stop_taking()
+        self._publishing.close()
         self._session.discard()
         self._connection.hold(0)
         self._connection.take_no_more()

@@ -256,9 +256,10 @@ class Session:
         self._outbound.send(messages.Compress(_ZLIB))
 
     def discard(self) -> None:
-        """Forget what is buffered: nothing more will be taken."""
+        """Forget what is buffered, and unsent: nothing more will be taken."""
         self._decoder.discard()
         self.consumer.discard()
+        self.producer.parts.clear()
 
     def lost(self) -> None:
         """The transport is gone, or about to be closed: all streams end."""

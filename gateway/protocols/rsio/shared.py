@@ -5,20 +5,26 @@ from __future__ import annotations
 import hmac
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Journal
 from gateway.protocol import Settings
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.offsets import Offsets
+from gateway.protocols.rsio.offsets import Key, Offsets
 from gateway.protocols.rsio.options import Options
 
 __all__ = ["Shared"]
 
+_FORGOTTEN_SECONDS = 60.0
+"""Between two lines of the log about names that are forgotten."""
+
 
 class Shared:
     """See the module's text; the limits are those in force for this listener."""
+
+    _log = Logger()
 
     def __init__(
         self,
@@ -41,6 +47,31 @@ class Shared:
         self.clock = clock
         self.publishers = publishers
         self.offsets = offsets
+        self._logged_at = float("-inf")
+
+    def most_names(self, key: Key) -> tuple[int, str]:
+        """How many names are remembered with this one, and the option that says so."""
+        if key.proved:
+            return self.options.token_names, "options.token_names"
+        return self.options.names, "options.names"
+
+    def name_forgotten(self, key: Key) -> None:
+        """There was no place for *key*, or another name went for it: log it, or not."""
+        now = self.clock.seconds()
+        if now - self._logged_at < _FORGOTTEN_SECONDS:
+            return
+        self._logged_at = now
+        most, option = self.most_names(key)
+        self._log.warn(
+            "names of senders are forgotten, {count} so far: more than {most} "
+            "{whose} ({option}); a sender that comes back can not resume",
+            count=self.offsets.forgotten,
+            most=most,
+            option=option,
+            whose=f"with the token of {key.source!r}"
+            if key.proved
+            else "without token",
+        )
 
     @property
     def offered(self) -> set[Extension]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import formatEvent
 
 from gateway.event import Batch, Origin, Stored
 from gateway.protocols.rsio import _Service, events, messages, wire
@@ -374,16 +375,60 @@ def test_a_year_of_lives() -> None:
 def test_names_of_a_token_are_bounded() -> None:
     """The oldest goes for a new one; other tokens' names and proved ones stay."""
     other = Key("b", "events", proved=True, name="x")
-    offsets = Offsets(
-        [(other, 1), (Key("a", "events", proved=True), 1)], most_of_token=3
-    )
+    offsets = Offsets([(other, 1), (Key("a", "events", proved=True), 1)])
     for n in range(10):
         key = Key("a", "events", proved=True, name=str(n))
-        claim = offsets.claim(key, _nothing, _nothing, instance=b"1", named=True)
+        claim = offsets.claim(
+            key, _nothing, _nothing, instance=b"1", named=True, most=3
+        )
         assert claim is not None
         claim.release()
     assert offsets.names == 5
     assert other in dict(offsets.known)
+
+
+@pytest.mark.parametrize(
+    ("shown", "options", "whose"),
+    [
+        ([], {"names": 2}, "2 without token (options.names)"),
+        (
+            [Token("bearer", b"secret")],
+            {"token_names": 2, "tokens": {"fleet": "secret"}},
+            "2 with the token of 'fleet' (options.token_names)",
+        ),
+    ],
+)
+def test_forgotten_names_are_counted_and_logged(
+    make_gate: Any,
+    read: Any,
+    logged: list[dict[str, Any]],
+    shown: list[Token],
+    options: dict[str, Any],
+    whose: str,
+) -> None:
+    """A line a minute says which option to raise; below it nothing is forgotten."""
+    gate = make_gate(**options)
+
+    def come(name: bytes) -> None:
+        one = Wire(gate, read, HELLO, *shown, Token("name", name))
+        one.say(Announce("events", b"1", resumed=0))
+        one.connection.lose()
+
+    def lines() -> list[str]:
+        said = [formatEvent(one) for one in logged]
+        return [line for line in said if "are forgotten" in line]
+
+    come(b"a")
+    come(b"b")
+    assert (gate.offsets.forgotten, lines()) == (0, [])
+    for name in (b"c", b"d", b"e"):
+        come(name)
+    assert gate.offsets.forgotten == 3
+    [line] = lines()
+    assert f"1 so far: more than {whose}" in line
+    gate.clock.advance(60)
+    come(b"f")
+    assert "4 so far" in lines()[1]
 
 
 def test_ten_thousand_names() -> None:
@@ -406,9 +451,14 @@ def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
     sender(b"1")
     sender(b"2")
     sender(b"1", resumed=1)
+    gate.offsets.forgotten = 3
     [section] = service.statistics()
     assert section.name == "rsio"
-    assert {one.name: one.value for one in section.values} == {"names": 1, "fenced": 2}
+    assert {one.name: one.value for one in section.values} == {
+        "names": 1,
+        "fenced": 2,
+        "forgotten": 3,
+    }
 
 
 # Our clients

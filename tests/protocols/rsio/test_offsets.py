@@ -19,9 +19,11 @@ def _now(done: Deferred[bytes]) -> bytes:
     return found[0]
 
 
-def _begun(offsets: Offsets, key: Key = KEY) -> tuple[Claim, list[int]]:
+def _begun(offsets: Offsets, key: Key = KEY, most: int = 9) -> tuple[Claim, list[int]]:
     told: list[int] = []
-    claim = offsets.claim(key, lambda _, stored: told.append(stored), lambda _: None)
+    claim = offsets.claim(
+        key, lambda _, stored: told.append(stored), lambda _: None, most=most
+    )
     assert claim is not None
     claim.begin()
     return claim, told
@@ -30,27 +32,27 @@ def _begun(offsets: Offsets, key: Key = KEY) -> tuple[Claim, list[int]]:
 def test_a_bound_on_names() -> None:
     """The one that came before all others goes for a new one, if it is not here."""
     old, late, new = (Key(name, "events") for name in ("old", "late", "new"))
-    offsets = Offsets([(late, 5), (old, 7)], most=2)
-    claim, told = _begun(offsets, late)
-    assert told == [5]
-    assert _begun(offsets, new)[1] == [0]
-    assert offsets.known == [(late, 5)]
-    assert offsets.claim(old, lambda *_: None, lambda _: None) is None
+    offsets = Offsets([(late, 5), (old, 7)])
+    claim, told = _begun(offsets, late, 2)
+    assert (told, offsets.forgotten) == ([5], 0)
+    assert _begun(offsets, new, 2)[1] == [0]
+    assert (offsets.known, offsets.forgotten) == ([(late, 5)], 1)
+    assert offsets.claim(old, lambda *_: None, lambda _: None, most=2) is None
     claim.release()
-    assert _begun(offsets, old)[1] == [0]
-    assert offsets.known == []
+    assert _begun(offsets, old, 2)[1] == [0]
+    assert (offsets.known, offsets.forgotten) == ([], 3)
 
 
 def test_proved_names_are_never_forgotten() -> None:
     """There are as many as the operator gave: others take no place from them."""
     proved = [(Key(name, "events", proved=True), 5) for name in "abc"]
-    offsets = Offsets(proved, most=1)
+    offsets = Offsets(proved)
     for name in "xyz":
-        claim, told = _begun(offsets, Key(name, "events"))
+        claim, told = _begun(offsets, Key(name, "events"), 1)
         assert told == [0]
         claim.release()
     assert offsets.known == proved
-    assert _begun(offsets, Key("d", "events", proved=True))[1] == [0]
+    assert _begun(offsets, Key("d", "events", proved=True), 1)[1] == [0]
 
 
 def test_a_name_that_is_said_is_not_one_that_is_proved() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.feeds.publisher import Elements, Fault, Finished, Publishers
 from gateway.feeds.publisher import Request as Asked
+from gateway.interfaces import Refusal
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import (
@@ -143,6 +144,18 @@ def test_a_transport_that_fills_up_while_we_write(gate: Any) -> None:
     assert second[0] == b"%d" % len(first)
 
 
+def _next_turn(gate: Any) -> bool:
+    """Whether there was one; a clock would take all."""
+    now = gate.clock.seconds()
+    for call in gate.clock.getDelayedCalls():
+        if call.getTime() == now:
+            turn = call.func
+            call.cancel()
+            turn()
+            return True
+    return False
+
+
 def test_turns(gate: Any) -> None:
     """An endless stream with endless demand leaves the reactor its time."""
     gate.say(HELLO)
@@ -154,11 +167,7 @@ def test_turns(gate: Any) -> None:
     assert 0 < first < 2_000_000
     heard = gate.heard()
     assert (2, [b"0", b"1"]) not in heard
-    now = gate.clock.seconds()
-    [turn] = [call for call in gate.clock.getDelayedCalls() if call.getTime() == now]
-    feed = turn.func
-    turn.cancel()
-    feed()
+    assert _next_turn(gate)
     heard = gate.heard()
     assert (2, [b"0", b"1"]) in heard
     assert OnComplete(2) in heard, "the other stream had its turn"
@@ -313,6 +322,79 @@ def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
         (1, 1): 0,
         (2, 1): 0,
     }
+
+
+def test_large_elements_of_many_streams(make_gate: Any) -> None:
+    """Taps at different places keep 8 MiB of them and a chunk, which are counted; all
+    arrive, and small elements come between them.
+    """
+    gate = make_gate(streams=201)
+    chunk, small, many = [b"x" * 65_536] * 2, Tap(), 200
+    taps = [Tap() for _ in range(many)]
+    for number, tap in enumerate([small, *taps]):
+        gate.publishers.add(f"tap{number}", tap)
+    gate.say(HELLO, *(Subscribe(f"tap{n}", n, 9) for n in range(many + 1)))
+    gate.server.writable(False)
+    for tap in taps:
+        tap.there = list(chunk)
+        tap.wake()
+    small.there = [b"small"]
+    small.wake()
+    gate.connection.clear()
+    parts = gate.server._session.producer.parts
+    gate.server.writable(True)
+    assert parts.octets <= 3 * 131_072, "as many as are a turn's work"
+    most, came = 0, None
+    while _next_turn(gate):
+        most = max(most, parts.octets)
+        assert gate.connection.held_output == parts.octets
+        if came is None and b"small" in gate.connection.sent:
+            came = parts.octets
+    assert 8 << 20 <= most < (8 << 20) + 2 * 131_072
+    assert came, "it did not wait for all of them"
+    assert gate.connection.held_output == 0
+    size = sum(
+        len(one.data)
+        for one in gate.heard()
+        if isinstance(one, OnNextPart | OnNextLastPart)
+    )
+    assert size == many * 131_072
+
+
+def test_small_elements_beside_as_many_large_ones_as_may_be(gate: Any) -> None:
+    """A stream that had small ones has its turn while others are held back."""
+    small, large = Tap(), [Tap() for _ in range(100)]
+    for number, tap in enumerate([small, *large]):
+        gate.publishers.add(f"tap{number}", tap)
+    gate.say(HELLO, *(Subscribe(f"tap{n}", n, 9) for n in range(101)))
+    small.there = [b"first"]
+    small.wake()
+    for tap in large:
+        tap.there = [b"x" * 131_072]
+        tap.wake()
+    parts = gate.server._session.producer.parts
+    while parts.octets < 8 << 20:
+        assert _next_turn(gate)
+    gate.connection.clear()
+    small.there = [b"second"]
+    small.wake()
+    assert _next_turn(gate)
+    assert (0, [b"second"]) in gate.heard()
+    assert parts.octets > 7 << 20
+
+
+def test_unsent_elements_of_one_who_is_let_go(gate: Any, tap: Tap) -> None:
+    """A connection that holds too much keeps none of them."""
+    gate.say(Subscribe("tap", 1, 99))
+    gate.server.writable(False)
+    tap.there = [b"x" * 1_000_000] * 3
+    gate.server.writable(True)
+    tap.wake()
+    assert gate.connection.held_output > 2_000_000
+    gate.connection.let_go(Refusal("too much"))
+    assert gate.server._session.producer.parts.octets == 0
+    assert gate.connection.held_output == 0
+    assert tap.closed == 1
 
 
 def test_what_may_be_begun_is_bounded(opened: Any, read: Any) -> None:
