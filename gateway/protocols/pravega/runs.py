@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
-from gateway.store.spool.columns import numbers
+from gateway.store.spool.columns import codes, numbers
 
 __all__ = ["RowGroup", "Run", "of_batches"]
 
@@ -89,12 +89,12 @@ class RowGroup:
         """Rows of other protocols are nobody's."""
         names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
         own, protocols = _codes(names["protocol"])
-        codes, channels = _codes(names["channel"])
+        found, channels = _codes(names["channel"])
         number_of = protocols.get(protocol, -1)
         self._lsns = names["lsn"].to_numpy()
-        self._codes = np.where(own == number_of, codes, -1) if number_of >= 0 else None
+        self._codes = np.where(own == number_of, found, -1) if number_of >= 0 else None
         self._channels = channels
-        self._rows = len(codes)
+        self._rows = len(found)
         self._body: tuple[memoryview, _Numbers, _Numbers] | None = None
 
     @property
@@ -132,15 +132,10 @@ def _extend(
         position += size
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[_Numbers, dict[str, int]]:
+def _codes(column: pa.ChunkedArray) -> tuple[_Numbers, dict[str | None, int]]:
     """A name column as numbers, and the number of each name."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, {name: code for code, name in enumerate(array.dictionary.to_pylist())}
+    found, names = codes(column)
+    return found, {name: code for code, name in enumerate(names)}
 
 
 def _body(file: pq.ParquetFile, number: int) -> tuple[memoryview, _Numbers, _Numbers]:

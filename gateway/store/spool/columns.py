@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gateway.event import SCHEMA, Origin, Rows, Stored
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "numbers"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "codes", "numbers"]
 
 GROUP_ROWS = 1 << 15
 GROUP_BYTES = 24 * 2**20
@@ -216,3 +216,14 @@ def _scatter(
     if odd:
         codes[list(odd)] = list(odd.values())
     return codes
+
+
+def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
+    """A name column as numbers, -1 for none, and the names by number."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, array.dictionary.to_pylist()

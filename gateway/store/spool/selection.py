@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.store.spool.columns import codes
 from gateway.store.spool.parquet import open_writer
 
 __all__ = ["Damaged", "Needed", "count", "select"]
@@ -86,8 +87,8 @@ def _mask(file: pq.ParquetFile, number: int, needed: Needed) -> Any:
     except (pa.ArrowException, OSError) as why:
         raise Damaged(str(why)) from None
     lsns = names["lsn"].to_numpy()
-    own, protocols = _codes(names["protocol"])
-    codes, channels = _codes(names["channel"])
+    own, protocols = codes(names["protocol"])
+    places, channels = codes(names["channel"])
     mask = np.zeros(len(lsns), bool)
     for place, protocol in enumerate(protocols):
         asked = needed.get(protocol or "")
@@ -98,7 +99,7 @@ def _mask(file: pq.ParquetFile, number: int, needed: Needed) -> Any:
             first = None if channel is None else asked(channel)
             if first is not None:
                 firsts[code] = first
-        mask |= (own == place) & (lsns >= firsts[codes])
+        mask |= (own == place) & (lsns >= firsts[places])
     return mask
 
 
@@ -112,14 +113,3 @@ def _needed_tables(file: pq.ParquetFile, needed: Needed) -> Iterable[pa.Table]:
         except (pa.ArrowException, OSError, KeyError) as why:
             raise Damaged(str(why)) from None
         yield table.filter(pa.array(mask))
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
-    """A name column as numbers, -1 for none, and the names by number."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, array.dictionary.to_pylist()

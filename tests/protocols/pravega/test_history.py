@@ -630,14 +630,16 @@ def test_a_file_that_returns_is_kept(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lay in `poison/` while its neighbours expired: no kept file stands for it."""
-    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
-    paths = away(places)
-    poison = places.root / paths[1].name
-    paths[1].rename(poison)
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 3)
+    paths = away(places, 5)
+    poison = places.root / paths[2].name
+    paths[2].rename(poison)
     retained = places.retained()
-    places.expire(retained)
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
+        places.expire(retained)
     assert not retained.tidy()
-    poison.rename(paths[1])
+    poison.rename(paths[2])
     retained.recover()
     places.expire(retained)
     assert retained.tidy()
