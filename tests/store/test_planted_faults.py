@@ -41,7 +41,11 @@ from gateway.testing.reactor import QueuedReactor
 LISTENERS = [
     listener("beats", "lumberjack"),
     listener("streams", "pravega"),
-    listener("games", "pomelo", options={"outbox": {"directory": "outbox"}}),
+    listener(
+        "games",
+        "pomelo",
+        options={"outbox": {"directory": "outbox"}, "session_events": False},
+    ),
     listener("reactive", "rsio"),
 ]
 

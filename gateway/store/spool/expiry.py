@@ -100,12 +100,13 @@ class Expiry:
         most = self._most_bytes
         self._gone.clear()
         tidied = False
+        if not self._due:
+            most = archived_bytes if most is None else max(most, self._known_bytes)
+            if now < self._next and archived_bytes <= most:
+                return 0
+        self._known_bytes = 0  # unless it goes well: then more looks would not help
         try:
             if not self._due:
-                if now < self._next and (
-                    most is None or archived_bytes <= max(most, self._known_bytes)
-                ):
-                    return 0
                 self._next = now + min(_MOST_SECONDS, self._retention)
                 self._due = self._find_due(now)
                 try:  # what it gives back may be needed for the rest
@@ -114,8 +115,8 @@ class Expiry:
                     self._remove_due()
             else:
                 self._remove_due()
-        finally:
             self._known_bytes = archived_bytes - sum(self._gone)
+        finally:
             if tidied or self._gone:
                 self._on_expired()
         return sum(self._gone)
