@@ -120,13 +120,14 @@ class _RealFile:
 
     def write(self, chunks: Sequence[bytes]) -> None:
         pending = [memoryview(chunk) for chunk in chunks if chunk]
-        while pending:
-            done = os.writev(self._fd, pending[:_IOV_MAX])
-            while pending and done >= len(pending[0]):
-                done -= len(pending[0])
-                del pending[0]
+        at = 0
+        while at < len(pending):
+            done = os.writev(self._fd, pending[at : at + _IOV_MAX])
+            while at < len(pending) and done >= len(pending[at]):
+                done -= len(pending[at])
+                at += 1
             if done:
-                pending[0] = pending[0][done:]
+                pending[at] = pending[at][done:]
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
