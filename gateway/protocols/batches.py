@@ -29,14 +29,12 @@ from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.control import ControlBudget
-from gateway.protocols.pressure import Valve
+from gateway.protocols.pressure import Valve, batch_bytes
 from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
 
 __all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
 
-#: Memory that a batch takes beside its body, and what each of its events will take, so
-#: that tiny batches and tiny events count too.
-_BATCH_BYTES = 512
+#: Memory that each event of a batch will take, so that tiny events count too.
 _EVENT_BYTES = 16
 
 
@@ -108,6 +106,7 @@ class BatchListener:
     ) -> None:
         """*session* makes that of a new connection, from *settings* and *clock*."""
         self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
+        self.batch_bytes = batch_bytes(self.unacknowledged_bytes)
         self.control_messages = settings.limits.control_messages
         self.journal = journal
         self.clock = clock
@@ -233,9 +232,8 @@ class BatchServer:
     # Batches
 
     def _submit(self, ready: Ready) -> None:
-        held = (
-            len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES + _BATCH_BYTES
-        )
+        held = len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES
+        held += self._listener.batch_bytes
         pending = Pending(ready.ack, held, None)
         if self._pending is None:
             self._pending = deque((pending,))

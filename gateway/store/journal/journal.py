@@ -42,6 +42,7 @@ from gateway.store.threads import RealThreads, Threads
 __all__ = ["Commit", "Journal"]
 
 _GROUP_BYTES = 32 * 2**20
+_GROUP_BATCHES = 4096
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -405,14 +406,15 @@ class Journal:
     def _take(self, limit: int) -> list[_Waiting]:
         """One group: as long as it is below *limit* bytes, and at least one batch.
 
-        After a failure it is one: that may find room where many do not.
+        After a failure it is one: that may find room where many do not.  It has no more
+        batches than the reactor completes in some milliseconds.
         """
         group: list[_Waiting] = []
         size = 0
         with self._condition:
             self._drop_withdrawn()
             for waiting in self._queue:
-                if group and size >= limit:
+                if group and (size >= limit or len(group) == _GROUP_BATCHES):
                     break
                 size += len(waiting.batch.body)
                 waiting.batch.taken = True

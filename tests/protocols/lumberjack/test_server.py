@@ -155,6 +155,18 @@ def test_unacknowledged_bytes(make_reader: Callable[..., Any]) -> None:
     assert reader.server.unacknowledged_bytes == 0
 
 
+def test_a_connection_has_so_many_batches_under_way(
+    make_reader: Callable[..., Any],
+) -> None:
+    """Each takes time in a group commit that others wait for, however small it is."""
+    reader = make_reader(unacknowledged_bytes=32 << 20)
+    while not reader.connection.paused:
+        reader.deliver(_window(1))
+    assert 2000 < len(reader.journal.pending) <= 2048
+    reader.journal.store_all()
+    assert not reader.connection.paused
+
+
 def test_a_window_larger_than_the_debt_limit(make_reader: Callable[..., Any]) -> None:
     """One window may be larger than what may be unacknowledged: it is not stuck."""
     reader = make_reader(unacknowledged_bytes=1000)

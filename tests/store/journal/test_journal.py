@@ -499,3 +499,24 @@ def test_groups_keep_to_the_pace(
     journal.pace = pace
     assert journal._pause(failures=0, size=50_000) == seconds
     assert journal._pause(failures=1, size=50_000) == 1.0
+
+
+def test_a_group_has_a_bounded_number_of_batches(
+    start: Callable[..., Running], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small they are: the reactor completes a group in one turn."""
+    groups: list[int] = []
+    commit = Log.commit
+
+    def counted(log: Log, batches: Sequence[Batch]) -> int:
+        groups.append(len(batches))
+        return commit(log, batches)
+
+    monkeypatch.setattr(Log, "commit", counted)
+    world = start(wait=True)
+    for _ in range(10_000):
+        world.submit(make(b"x"))
+    world.journal.start()
+    world.until_stored(10_000)
+    world.stop()
+    assert groups == [4096, 4096, 1808]
