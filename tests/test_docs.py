@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,3 +68,14 @@ def test_links_lead_somewhere() -> None:
         assert target.exists(), (page.name, link)
         if anchor:
             assert anchor in anchors(target), (page.name, link)
+
+
+def test_guarantees_name_tests_that_are_there() -> None:
+    """Each row of the page can be looked up."""
+    page = (ROOT / "docs" / "guarantees.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 40
+    for file, name in named:
+        tree = ast.parse((ROOT / "tests" / file).read_text())
+        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert name in names, (file, name)

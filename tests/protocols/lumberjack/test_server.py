@@ -82,6 +82,18 @@ def test_refused_at_once_when_nothing_is_owed(reader: Any) -> None:
     assert reader.sent == b""
 
 
+def test_a_window_that_is_sent_again_is_stored_again(reader: Any) -> None:
+    """It says nothing by which to tell that it was here already: docs/guarantees.md."""
+    reader.deliver(_window(1, 2))
+    reader.journal.store()
+    reader.connection.lose()  # The acknowledgement was heard by nobody.
+    again, _ = reader.connect()
+    again.deliver(_window(1, 2))
+    assert sum(batch.count for batch in reader.journal.submitted) == 4
+    reader.journal.store()
+    assert again.sent == wire.ack(_V2, 2)
+
+
 def test_not_stored(reader: Any) -> None:
     """A window that can not be stored, and those behind it, are not acknowledged."""
     reader.deliver(_window(1) + _window(2))

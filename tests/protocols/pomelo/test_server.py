@@ -107,6 +107,22 @@ def test_requests_of_a_client_that_has_left(reader: Any) -> None:
     assert len(reader.journal.submitted) == 1
 
 
+def test_a_request_that_is_asked_again_is_stored_again(reader: Any) -> None:
+    """Ids mean nothing on another connection: docs/guarantees.md."""
+    reader.greet()
+    ask = wire.request(1, "a", b"{}")
+    reader.deliver(ask)
+    reader.journal.store()
+    reader.connection.lose()  # The answer was heard by nobody.
+    again, server = reader.connect()
+    server.received(wire.package(1, b'{"sys":{}}') + wire.package(wire.ACK))
+    again.clear()
+    server.received(ask)
+    reader.journal.store()
+    assert again.sent == wire.response(1, OK)
+    assert sum(batch.count for batch in reader.journal.submitted) == 2
+
+
 def test_notifies_of_a_client_that_has_left(reader: Any) -> None:
     """Nobody sends them again: they are stored and counted; nothing is written."""
     reader.greet()
