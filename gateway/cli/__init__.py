@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Command] = {
         "gateway.cli.audit", "prove that every event is there exactly once"
     ),
     "spark": Command("gateway.cli.spark", "run the Spark job: spool to tables"),
+    "table": Command("gateway.cli.table", "show a table's newest rows"),
 }
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["age", "printable", "size", "table"]
+__all__ = ["age", "printable", "size", "spoken", "table"]
+
+_ERRNO = re.compile(r"^[^:]*: \d+: (\w)(.*?)\.?$", re.DOTALL)
 
 
 def printable(text: str) -> str:
     r"""*text*, with what is not printable spelled as in JSON (`\u001b`)."""
     return text if text.isprintable() else "".join(map(_spell, text))
+
+
+def spoken(trouble: str) -> str:
+    """A failure as people say it: `Connection was refused by other side: 111:
+    Connection refused.` is `connection refused`.
+    """
+    found = _ERRNO.match(trouble)
+    text = found[1].lower() + found[2] if found else trouble.removesuffix(".")
+    return printable(text)
 
 
 def _spell(char: str) -> str:

@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.cli._text import printable
+from gateway.cli._text import printable, spoken
 from gateway.cli.source import Events, Generated, Lines, Sample, source
 from gateway.cli.totals import Totals, progress
 from gateway.protocols.sender import Unacknowledged
@@ -30,6 +30,8 @@ __all__ = ["Feeding", "Sending"]
 
 _READ_AHEAD = 256
 _WATCH_SECONDS = 0.2
+_SILENT_SECONDS = 0.5
+"""Trouble that is over sooner is not worth a word."""
 _CLOSING_SECONDS = 2.0
 
 
@@ -50,6 +52,7 @@ class Sending(ABC):
         self._ended = self._failed = False
         self._due = self._heard = time.monotonic()
         self._acked: TextIO | None = None
+        self._told = ""
 
     def run(self) -> Totals:
         """Send everything; return when it is acknowledged or hopeless."""
@@ -67,6 +70,7 @@ class Sending(ABC):
         totals.seconds = round(time.monotonic() - started, 3)
         whole = self._ended and not self._failed
         totals.complete = whole and totals.sent == totals.acknowledged
+        totals.ended = self._ended
         return totals
 
     # What a protocol does itself
@@ -150,15 +154,31 @@ class Sending(ABC):
         totals = self.totals
         show(totals)
         waiting = totals.sent > totals.acknowledged or not totals.connections
+        if waiting and not self.stopping:
+            self._tell_trouble()
         late = time.monotonic() - self._heard > self.args.patience
         if waiting and late and not self.stopping:
             print(
                 "gateway send: nothing was acknowledged for "
-                f"{self.args.patience:g} s: {printable(self.trouble) or 'no answer'}",
+                f"{self.args.patience:g} s: {spoken(self.trouble) or 'no answer'}",
                 file=sys.stderr,
             )
             self._failed = True
             self.stop()
+
+    def _tell_trouble(self) -> None:
+        """Say once why nothing is acknowledged, while it is tried again."""
+        silent = time.monotonic() - self._heard
+        trouble = spoken(self.trouble)
+        if silent < _SILENT_SECONDS or not trouble or trouble == self._told:
+            return
+        self._told = trouble
+        left = max(self.args.patience - silent, 0)
+        print(
+            f"gateway send: {trouble}, trying again (gives up in {left:.0f} s)",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _done(self, _: None) -> None:
         self._running -= 1

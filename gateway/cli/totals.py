@@ -26,15 +26,27 @@ class Totals:
     seconds: float = 0.0
     complete: bool = False
     """The source ended and everything was acknowledged."""
+    ended: bool = False
+    """The source ended: nothing is left unsent."""
 
     def __str__(self) -> str:
         rate = self.acknowledged / self.seconds if self.seconds else 0.0
-        lost = "" if self.complete else ", NOT all of it"
+        plural = "" if self.connections == 1 else "s"
         return (
             f"{self.acknowledged} of {self.sent} events acknowledged in "
             f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
-            f"{self.connections} connections{lost}"
+            f"{self.connections} connection{plural}{self._missing()}"
         )
+
+    def _missing(self) -> str:
+        """What did not happen, if it did not."""
+        missing = self.sent - self.acknowledged
+        found = [f"{missing} NOT acknowledged"] if missing else []
+        if not self.ended:
+            found.append("stopped before the end of the input")
+        elif not self.complete and not missing:
+            found.append("it failed on the way")
+        return "".join(f"; {each}" for each in found)
 
 
 @contextmanager

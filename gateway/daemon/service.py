@@ -87,6 +87,7 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Read the configuration, so that a mistake in it is a usage error."""
+        _leave_no_pid_file(self.parent)
         try:
             self["loaded"] = config.load(Path(self["config"]))
         except config.Invalid as why:
@@ -94,6 +95,16 @@ class Options(usage.Options):
         if self["check-config"]:
             sys.stdout.write(f"{self['config']}: ok\n")
             sys.exit(0)
+
+
+def _leave_no_pid_file(twistd: Any) -> None:
+    """In the foreground nobody needs twistd.pid: the data directory's lock knows who runs.
+
+    It would need a folder to write to, stay after a crash, and keep a second node of
+    another data directory from starting in the same folder.
+    """
+    if twistd and twistd["nodaemon"] and twistd["pidfile"] == "twistd.pid":
+        twistd["pidfile"] = ""
 
 
 def makeService(options: Options) -> IService:

@@ -12,6 +12,7 @@ import pytest
 
 from gateway import cli
 from gateway.cli.source import Lines
+from gateway.cli.totals import Totals
 
 Make = Callable[..., Any]
 SEGMENT = ("--segment", "a/b/0.#epoch.0")
@@ -109,11 +110,33 @@ def test_lines(listen: Make, send: Make, tmp_path: Path, source: str) -> None:
 
 
 def test_nobody_there(send: Make, free_port: Callable[[], int]) -> None:
-    """When nobody answers it gives up, says why, and exits with 1."""
-    run = send("lumberjack", f"127.0.0.1:{free_port()}", "--patience", "2")
+    """When nobody answers it says so at once, gives up in the end, and exits with 1."""
+    address = f"127.0.0.1:{free_port()}"
+    run = send("lumberjack", address, "--patience", "2", "--generate", 5)
     assert run.returncode == 1
-    assert "refused" in run.stderr
-    assert "NOT all of it" in run.stdout
+    trying, gave_up = run.stderr.splitlines()
+    assert trying.startswith("gateway send: connection refused, trying again (gives up")
+    assert gave_up.endswith("for 2 s: connection refused")
+    assert run.stdout.startswith("0 of 5 events acknowledged in ")
+    assert run.stdout.endswith(" 0 connections; 5 NOT acknowledged\n")
+
+
+@pytest.mark.parametrize(
+    ("totals", "end"),
+    [
+        (Totals(5, 5, connections=1, complete=True, ended=True), " 1 connection"),
+        (Totals(5, 3, connections=2, ended=True), "2 connections; 2 NOT acknowledged"),
+        (Totals(5, 5), "0 connections; stopped before the end of the input"),
+        (
+            Totals(5, 4),
+            "; 1 NOT acknowledged; stopped before the end of the input",
+        ),
+        (Totals(5, 5, ended=True), "0 connections; it failed on the way"),
+    ],
+)
+def test_its_last_words_agree(totals: Totals, end: str) -> None:
+    """They say what was not acknowledged, and what was not sent: and nothing else."""
+    assert str(totals).endswith(end)
 
 
 @pytest.mark.parametrize(

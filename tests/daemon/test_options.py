@@ -1,0 +1,29 @@
+"""`twistd gateway`'s command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from twisted.scripts.twistd import ServerOptions
+
+
+@pytest.mark.parametrize(
+    ("words", "pid_file"),
+    [
+        (["-n"], ""),
+        ([], "twistd.pid"),
+        (["-n", "--pidfile=/run/gw.pid"], "/run/gw.pid"),
+    ],
+)
+def test_the_foreground_leaves_no_pid_file(
+    tmp_path: Path, words: list[str], pid_file: str
+) -> None:
+    """twistd would leave one in whatever folder one is; who names one gets it."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        "listeners: [{name: beats, protocol: lumberjack, listen: 'tcp:127.0.0.1:0'}]"
+    )
+    options = ServerOptions()
+    options.parseOptions([*words, "gateway", "--config", str(file)])
+    assert options["pidfile"] == (pid_file and str(Path(pid_file).absolute()))
