@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
@@ -26,6 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from gateway.admin.freshness import Holder
 from gateway.admin.histogram import BulkHistogram
 from gateway.admin.status import (
     ListenerStatus,
@@ -239,6 +240,7 @@ class _Probed(Collector):
         yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
         yield from _listeners(status.listeners)
         yield from _stores(status)
+        yield from _freshness(status)
         yield from _statistics(status.more)
 
 
@@ -320,6 +322,43 @@ def _stores(status: Status) -> Iterator[Metric]:
     yield _gauge(
         "gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes
     )
+
+
+def _freshness(status: Status) -> Iterator[Metric]:
+    fresh = status.freshness
+    if fresh is None:
+        return
+    if fresh.age_seconds is not None:
+        node = GaugeMetricFamily(
+            "gateway_freshness_seconds",
+            "Age of the oldest event that is in no table, stored or not.",
+            labels=["node"],
+        )
+        node.add_metric([status.node], fresh.age_seconds)
+        yield node
+    each = GaugeMetricFamily(
+        "gateway_listener_freshness_seconds",
+        "The same, of the events of one listener.",
+        labels=["listener"],
+    )
+    for name, age in fresh.listeners.items():
+        if age is not None:
+            each.add_metric([name], age)
+    yield each
+    held = GaugeMetricFamily(
+        "gateway_freshness_held",
+        "1 for what has to act next for the oldest event.",
+        labels=["by"],
+    )
+    for by in get_args(Holder):
+        held.add_metric([by], by == fresh.held_by)
+    yield held
+    if fresh.room_seconds is not None:
+        yield _gauge(
+            "gateway_spool_room_seconds",
+            "Until senders are held back, at the rate of the last minute.",
+            fresh.room_seconds,
+        )
 
 
 def _statistics(sections: Iterable[Statistics]) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway.admin.freshness import Freshness
 from gateway.protocol import Statistics
 
 __all__ = [
@@ -105,6 +106,8 @@ class Status:
     spool: SpoolStatus
     archive: ArchiveStatus
     chain: ChainStatus = ChainStatus()
+    freshness: Freshness | None = None
+    """How old what is in no table is, and what holds it; None while it starts."""
     more: Sequence[Statistics] = ()
     """What else there is to know: of the protocols, of state, of subscribers."""
 
@@ -119,9 +122,15 @@ Probe = Callable[[], Status]
 
 
 def as_json(status: Status) -> bytes:
-    """What `/api/status` answers: every field, `ready`, and the page's `cards`."""
+    """What `/api/status` answers: every field, `ready`, and the page's `cards`.
+
+    `freshness` without its sentence, which comes by itself: `sentence`.
+    """
     fields = msgspec.to_builtins(status)
     del fields["more"]
+    fresh = fields.pop("freshness")
+    if fresh is not None:
+        fields |= {"sentence": fresh.pop("sentence"), "freshness": fresh}
     head = {name: fields.pop(name) for name in ("node", "version")}
     more = {
         section.name: {one.name: one.value for one in section.values}

@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.admin.freshness import Job
+from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.protocol import Statistic, Statistics
 from gateway.store.finder import spool_files
@@ -30,6 +30,7 @@ __all__ = ["LakeWatch"]
 SILENT = 6 * BEAT
 
 _MARKS = 4096
+_MARKS_OF_A_LISTENER = 512
 
 
 class LakeWatch:
@@ -48,12 +49,15 @@ class LakeWatch:
         self._clock = clock
         self._told: Mapping[str, Any] = {}
         self._stamp: tuple[int, int] | None = None
-        # (lsn, time): events up to this lsn, and after the mark before, are not older.
-        self._marks: deque[tuple[int, float]] = deque()
+        self._marks = Marks(_MARKS)
+        self._of_listeners: dict[str, Marks] = {}
+        self._begun_at = 0
+        """The newest lsn at the start: whose events those up to there are is not known."""
 
     def begin(self, durable_lsn: int) -> None:
         """Note how old the events are that were there before us.  Raises OSError."""
         self._read()
+        self._begun_at = durable_lsn
         if durable_lsn <= self.committed_lsn:
             return
         waiting = [
@@ -65,29 +69,31 @@ class LakeWatch:
         for file in waiting[:1]:
             with contextlib.suppress(OSError, pa.ArrowException):
                 at = _oldest(file.path)
-        self._marks.append((durable_lsn, at))
+        self._marks.add(durable_lsn, at, at)
 
     def durable(self, group: list[Stored]) -> None:
         """Note when these events came; they are in order of lsn."""
-        if not group:
+        spans: dict[str, tuple[int, int, int]] = {}
+        for stored in group:
+            batch = stored.batch
+            if not batch.count:  # metadata
+                continue
+            at, name = batch.received_at, batch.origin.listener
+            _, oldest, newest = spans.get(name, (0, at, at))
+            last = stored.lsn + batch.count - 1
+            spans[name] = last, min(oldest, at), max(newest, at)
+        if not spans:
             return
-        last = group[-1].lsn + group[-1].batch.count - 1
-        oldest = min(stored.batch.received_at for stored in group) / 1e6
-        if self._marks and oldest - self._marks[-1][1] < 1.0:
-            self._marks[-1] = last, self._marks[-1][1]
-            return
-        if len(self._marks) >= _MARKS:
-            self._thin_out()
-        self._marks.append((last, oldest))
-
-    def _thin_out(self) -> None:
-        """Let every mark speak for the one after it, too: ages only become greater."""
-        marks = list(self._marks)
-        lasts = [lsn for lsn, _ in islice(marks, 1, None, 2)]
-        times = [at for _, at in islice(marks, 0, None, 2)]
-        self._marks = deque(zip(lasts, times, strict=False))
-        if len(marks) % 2:
-            self._marks.append(marks[-1])
+        for name, (last, oldest, newest) in spans.items():
+            marks = self._of_listeners.get(name)
+            if marks is None:
+                marks = self._of_listeners[name] = Marks(_MARKS_OF_A_LISTENER)
+            marks.add(last, oldest / 1e6, newest / 1e6)
+        self._marks.add(
+            max(last for last, _, _ in spans.values()),
+            min(oldest for _, oldest, _ in spans.values()) / 1e6,
+            max(newest for _, _, newest in spans.values()) / 1e6,
+        )
 
     @property
     def committed_lsn(self) -> int:
@@ -98,15 +104,55 @@ class LakeWatch:
     @property
     def up(self) -> bool:
         """Whether the job has left word lately that it runs."""
-        recent = self._clock() - float(self._told.get("at", 0)) < SILENT
+        recent = self._clock() - (_number(self._told.get("at")) or 0.0) < SILENT
         return recent and self._told.get("state") in ("starting", "running")
+
+    @property
+    def job(self) -> Job:
+        """The job, as it last left word."""
+        told = self._told
+        error, state = told.get("last_error"), told.get("state")
+        return Job(
+            up=self.up,
+            state=str(state or ""),
+            silent_seconds=max(0.0, self._clock() - (_number(told.get("at")) or 0.0)),
+            batch_seconds=_number(told.get("last_batch_seconds")),
+            busy=told.get("busy") is True,
+            holes=len(told.get("holes") or ()),
+            last_error=None if error is None else str(error),
+        )
 
     def lag_seconds(self) -> float:
         """Age of our oldest event that is in no table; 0 if there is none."""
-        committed = self.committed_lsn
-        while self._marks and self._marks[0][0] <= committed:
-            self._marks.popleft()
-        return max(0.0, self._clock() - self._marks[0][1]) if self._marks else 0.0
+        self._marks.forget(self.committed_lsn)
+        return self.age_behind(self.committed_lsn) or 0.0
+
+    def age_behind(self, lsn: int) -> float | None:
+        """Age of our oldest event behind *lsn*; None: there is none."""
+        return self._age(self._marks.oldest_behind(lsn))
+
+    def newest_age(self, lsn: int) -> float | None:
+        """Age of our newest event up to *lsn*; None: none of this run's is known."""
+        return self._age(self._marks.newest_until(lsn))
+
+    def listener_ages(self, lsn: int, names: Iterable[str]) -> dict[str, float | None]:
+        """Age of each listener's oldest event behind *lsn*: 0 if there is none, None
+        while events of the last run are behind it, which may be anybody's.
+        """
+        ages: dict[str, float | None] = {}
+        for name in names:
+            marks = self._of_listeners.get(name)
+            if lsn < self._begun_at:
+                ages[name] = None
+            elif marks is None:
+                ages[name] = 0.0
+            else:
+                marks.forget(lsn)
+                ages[name] = self._age(marks.oldest_behind(lsn)) or 0.0
+        return ages
+
+    def _age(self, at: float | None) -> float | None:
+        return None if at is None else max(0.0, self._clock() - at)
 
     def statistics(self) -> Iterator[Statistics]:
         """Sections `lake` and `spark`."""
@@ -199,6 +245,10 @@ class LakeWatch:
                 told = json.loads(self._path.read_bytes())
                 self._told = told if isinstance(told, dict) else {}
                 self._stamp = stamp
+
+
+def _number(told: object) -> float | None:
+    return float(told) if isinstance(told, (int, float)) else None
 
 
 def _oldest(path: Path) -> float:

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,14 @@ from twisted.python import usage
 from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
 from gateway.admin.connections import Guard
+from gateway.admin.freshness import Freshness, judge
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
 from gateway.admin.site import page_of
 from gateway.admin.status import ListenerStatus, Status
 from gateway.daemon import logs, notify, statistics
 from gateway.daemon.clock import make_monotonic
+from gateway.daemon.facts import Growth, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.protocols import Broken, Protocols
 from gateway.daemon.terminal import Terminal, leave
@@ -68,6 +71,7 @@ __all__ = ["Gateway", "Options", "makeService"]
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
 _CHECK_SECONDS = 1.0
+_SAMPLE_SECONDS = 5.0
 _PUBLISHING = "what the last run left is being published (ack: spool)"
 _STOPPING = "stopping"
 EXIT_DISK = 74
@@ -146,6 +150,7 @@ class Gateway(MultiService):
         self._begun = time.monotonic()
         self._phase: str | None = "starting"
         self._loops: list[LoopingCall] = []
+        self._growth = Growth()
         self.metrics = Metrics(self.status)
         self.protocols = Protocols(
             plugins.installed(), settings.listeners, self.metrics.protocol_failed
@@ -174,6 +179,7 @@ class Gateway(MultiService):
             self._terminal.leave(f"gateway can not start: admin: {why}")
         self.storage.start()
         self._every(_CHECK_SECONDS, self.storage.journal.check)
+        self._every(_SAMPLE_SECONDS, self._note_growth)
         self.lake.begin(self.storage.journal.durable_lsn)
         try:
             self.protocols.start()
@@ -377,6 +383,7 @@ class Gateway(MultiService):
     def status(self) -> Status:
         """The daemon at this moment, for the admin port."""
         stores = statistics.of_storage(self.storage, self.settings.spool.max_bytes)
+        sections = list(self.lake.statistics())  # first: it reads what the job said
         return Status(
             node=self.settings.node,
             version=__version__,
@@ -403,9 +410,30 @@ class Gateway(MultiService):
                 *statistics.of_retained(self.storage.retained),
                 *statistics.of_state(self.storage.checkpoint),
                 statistics.of_feeds(self.live, self._replay),
-                *self.lake.statistics(),
+                *sections,
             ],
+            freshness=self._freshness(),
         )
+
+    def _freshness(self) -> Freshness:
+        stopping = self._phase == _STOPPING
+        return judge(
+            collect(
+                self.settings,
+                self.storage,
+                self.lake,
+                self.listeners,
+                self._growth.rate,
+                phase=None if stopping else self._phase,
+                stopping=stopping,
+                now=datetime.now(UTC),
+            )
+        )
+
+    def _note_growth(self) -> None:
+        spool = self.storage.spool
+        waiting = spool.levels.spool.bytes + spool.backlog_bytes
+        self._growth.note(time.monotonic(), waiting)
 
     def reload(self) -> None:
         """SIGHUP: certificates and definitions are read again.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from ipaddress import IPv6Address
 from typing import Any, cast
 
@@ -135,6 +136,11 @@ class Listener:
     def connections(self) -> int:
         """Open now."""
         return len(self._connections)
+
+    @property
+    def certificate_ends(self) -> datetime | None:
+        """When the certificate in use does (UTC); None without TLS."""
+        return None if self.tls is None else self.tls.ends
 
     @property
     def rejected(self) -> Counter[str]:

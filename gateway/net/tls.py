@@ -9,6 +9,7 @@ only protocols we do not list (`h2`); and it has no deadline for the handshake (
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,11 @@ class ServerTls:
         """See IOpenSSLServerConnectionCreator."""
         return SSL.Connection(self._context, None)
 
+    @property
+    def ends(self) -> datetime:
+        """When the certificate in use does; UTC."""
+        return self._ends
+
     def check(self) -> None:
         """Reload if any of the files changed."""
         if self._stat() != self._stamp:
@@ -153,6 +159,7 @@ class ServerTls:
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
         context.set_verify(_VERIFY[settings.client_auth], _note_why)
+        self._ends = _end_of(Path(certificate))
         return context
 
     def _choose(self, _: SSL.Connection, offered: list[bytes]) -> Any:
@@ -176,6 +183,11 @@ def _note_why(
         why = _UNVERIFIED.get(error, f"is not valid (OpenSSL's error {error})")
         connection.set_app_data(f"{whose} {subject!r} {why}")
     return bool(good)
+
+
+def _end_of(path: Path) -> datetime:
+    """When the first certificate of a file that OpenSSL has taken ends."""
+    return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:

@@ -14,6 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 
+from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
@@ -29,6 +30,19 @@ OPERATIONS = ROOT / "docs" / "operations.md"
 UNITS = ("_seconds", "_bytes", "_files", "_events", "_connections", "_lsn", "_info")
 NOT_BASE = re.compile(
     r"_(ms|millis\w*|micros\w*|minutes|hours|kb|mb|kib|mib|percent)\b"
+)
+
+
+FRESHNESS = judge(
+    Facts(
+        durable_lsn=9,
+        uncommitted=12.5,
+        job=Job(up=True, state="running"),
+        listeners={"beats": 12.5, "games": None},
+        waiting_bytes=100,
+        limit_bytes=1100,
+        growth=10.0,
+    )
 )
 
 
@@ -71,7 +85,8 @@ def everything(daemon: Any, tmp_path: Path) -> None:
             *statistics.of_state(checkpoint),
             statistics.of_feeds(live, replay),
             *watch.statistics(),
-        ]
+        ],
+        freshness=FRESHNESS,
     )
 
 
@@ -170,6 +185,20 @@ def test_plugins_that_fail(metrics: Metrics) -> None:
     metrics.protocol_failed("wires")
     name = "gateway_protocol_failures_total"
     assert value(metrics, name, protocol="wires") == 1
+
+
+def test_freshness(metrics: Metrics, daemon: Any) -> None:
+    """Of the node and of each listener of which it is known, and what holds it."""
+    daemon.change(freshness=FRESHNESS)
+    assert value(metrics, "gateway_freshness_seconds", node="gw-1") == 12.5
+    name = "gateway_listener_freshness_seconds"
+    assert value(metrics, name, listener="beats") == 12.5
+    assert value(metrics, name, listener="games") is None
+    assert value(metrics, "gateway_freshness_held", by="spark") == 1
+    assert value(metrics, "gateway_freshness_held", by="journal") == 0
+    assert value(metrics, "gateway_spool_room_seconds") == 100
+    daemon.change(freshness=None)
+    assert value(metrics, "gateway_freshness_seconds", node="gw-1") is None
 
 
 def test_build_info(metrics: Metrics) -> None:

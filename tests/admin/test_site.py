@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 
+from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.site import AdminRequest, Answer
 
 OPEN = ["/healthz", "/readyz"]
@@ -72,6 +73,34 @@ def test_status_has_the_fixed_fields(port: Any) -> None:
     assert spool.items() <= status["spool"].items()
     assert {"files": 7, "bytes": 7000}.items() <= status["archive"].items()
     assert status["chain"] == {"last_lsn": 40, "link": "5f" * 32}
+
+
+def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
+    """First of all a sentence, then what a program wants to know."""
+    assert "sentence" not in port.ask("/api/status").json()
+    daemon.change(
+        freshness=judge(
+            Facts(
+                durable_lsn=9,
+                uncommitted=90.0,
+                job=Job(state="running", silent_seconds=70),
+                listeners={"beats": 90.0, "games": None},
+            )
+        )
+    )
+    status = port.ask("/api/status").json()
+    assert status["sentence"] == "Spark has been silent for 1 min; 0 B wait."
+    assert status["freshness"] == {
+        "level": "bad",
+        "stands": "spark",
+        "age_seconds": 90.0,
+        "newest_seconds": None,
+        "held_by": "spark",
+        "goal": "table",
+        "waiting_bytes": 0,
+        "room_seconds": None,
+        "listeners": {"beats": 90.0, "games": None},
+    }
 
 
 def test_status_names_the_reason(port: Any, daemon: Any) -> None:

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.admin.freshness import Job
 from gateway.daemon.lake import SILENT, LakeWatch
 from gateway.event import SCHEMA, Batch, Origin, Stored
 from gateway.store.lake import health_path
-
-ORIGIN = Origin("plain", "p", "s", "peer")
 
 
 class World:
@@ -35,9 +34,10 @@ class World:
         new.write_text(json.dumps(told))
         new.replace(self._health)
 
-    def durable(self, first: int, count: int, at: float) -> None:
+    def durable(self, first: int, count: int, at: float, listener: str = "p") -> None:
         """Events become durable that came at this time."""
-        batch = Batch(ORIGIN, int(at * 1e6), count, b"", 0)
+        origin = Origin("plain", listener, "s", "peer")
+        batch = Batch(origin, int(at * 1e6), count, b"", 0)
         self.watch.durable([Stored(batch, first)])
 
     def seen(self) -> dict[str, dict[str, Any]]:
@@ -46,6 +46,12 @@ class World:
             section.name: {one.name: one.value for one in section.values}
             for section in self.watch.statistics()
         }
+
+    @property
+    def job(self) -> Job:
+        """After a look at what it says."""
+        self.seen()
+        return self.watch.job
 
     @property
     def lag(self) -> float:
@@ -84,6 +90,41 @@ def test_the_oldest_event_counts(world: World) -> None:
     assert world.seen()["spark"]["last_batch_at"] == 1009
     world.say(committed_lsn={"gw": 50})
     assert world.lag == 0
+
+
+def test_the_age_of_each_listener(world: World) -> None:
+    """0 where nothing waits; not known while events of the last run are in no table."""
+    world.watch.begin(10)
+    world.durable(11, 5, 1000)
+    world.durable(16, 5, 1004, listener="games")
+    world.now = 1010
+    names = ("p", "games", "idle")
+    ages = world.watch.listener_ages
+    assert ages(9, names) == {"p": None, "games": None, "idle": None}
+    assert ages(10, names) == {"p": 10, "games": 6, "idle": 0}
+    assert ages(15, names) == {"p": 0, "games": 6, "idle": 0}
+    assert ages(20, names) == {"p": 0, "games": 0, "idle": 0}
+    assert world.watch.newest_age(15) == 10
+    assert world.watch.newest_age(20) == 6
+    assert world.watch.age_behind(20) is None
+
+
+def test_what_the_job_says(world: World) -> None:
+    """As far as it makes sense."""
+    assert world.job == Job(silent_seconds=1000)
+    world.say(last_batch_seconds=1.5, busy=True, holes=[{}], last_error="no")
+    world.now += 7
+    assert world.job == Job(
+        up=True,
+        state="running",
+        silent_seconds=7,
+        batch_seconds=1.5,
+        busy=True,
+        holes=1,
+        last_error="no",
+    )
+    world.say(at="x", last_batch_seconds=[], state=3)
+    assert world.job == Job(state="3", silent_seconds=world.now)
 
 
 def test_a_silent_job_is_down(world: World) -> None:

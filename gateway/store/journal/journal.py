@@ -164,10 +164,11 @@ class Journal:
     @property
     def oldest_wait_seconds(self) -> float:
         """How long the oldest batch has waited for its acknowledgement; 0: none waits."""
-        return max(self._waited_for_disk, self._waited_for_file)
+        return max(self.disk_wait_seconds, self._waited_for_file)
 
     @property
-    def _waited_for_disk(self) -> float:
+    def disk_wait_seconds(self) -> float:
+        """How long the oldest batch has waited to be synced; 0: none waits."""
         with self._condition:
             for waiting in self._queue:
                 if not waiting.batch.withdrawn:
@@ -189,12 +190,13 @@ class Journal:
     @property
     def why_full(self) -> str | None:
         """Why nothing is taken, or nothing acknowledged, for `/readyz`; None: all is well."""
-        return next(iter(self._reasons().values()), None)
+        return next(iter(self.reasons.values()), None)
 
-    def _reasons(self) -> dict[str, str]:
-        """Who holds the journal, and why."""
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Who holds the journal (`disk`, `spool`, `commit`, `memory`, `stall`), and why."""
         if self._holds:  # what is slow is slow because of these
-            return self._holds
+            return dict(self._holds)
         if crowded := self._why_crowded():
             return {"memory": crowded}
         if stalled := self._why_stalled():
@@ -219,7 +221,7 @@ class Journal:
     def _why_stalled(self) -> str | None:
         patience = self._settings.stall_after
         limit = f"limit {patience:g} s (journal.stall_after)"
-        waited = self._waited_for_disk
+        waited = self.disk_wait_seconds
         if waited >= patience:
             return f"a batch has waited {waited:.0f} s for the disk, {limit}"
         waited = self._waited_for_file - self._rolls.roll_interval * self.roll_factor
@@ -231,7 +233,7 @@ class Journal:
         """Look whether senders are held back, and tell the log; due every second."""
         if self._crowded and self._crowded_since is None:
             self._crowded_since = self._clock()
-        self._holding_log.update(self._reasons())
+        self._holding_log.update(self.reasons)
 
     def hold(self, who: str, why: str | None) -> None:
         """Take no more while *why* is not None (spool at its limit, disk full, …)."""

@@ -49,6 +49,8 @@ class Levels:
     def __attrs_post_init__(self) -> None:
         self.spool = Level()
         self.archive = Level()
+        self.free_bytes: int | None = None
+        """On their disk; None before the first look."""
         self._next_count = 0.0
 
     def measure(self) -> None:
@@ -77,7 +79,7 @@ class Levels:
 
     def why_no_room(self, needed: int) -> str | None:
         """Why the disk takes no more, if it has less than *needed* bytes free."""
-        free = self._disk.free(self._directory)
+        self.free_bytes = free = self._disk.free(self._directory)
         if free >= needed:
             return None
         return (

@@ -1,0 +1,373 @@
+"""Freshness: how old the oldest event is that is in no table, what holds it, and one
+sentence that says so to whoever is awake at night.
+
+    senders → listeners → journal → spool → spark → tables
+
+Everything here is a function of `Facts`, which the daemon collects: no clock, no I/O.
+Of several faults the sentence names the one to mend first: what stops events from being
+taken comes before what keeps taken ones from the tables, and that before what is about
+to go wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.admin.spoken import duration, size
+
+__all__ = ["Facts", "Freshness", "Holder", "Job", "Level", "Stage", "judge"]
+
+Stage = Literal["senders", "listeners", "journal", "spool", "spark", "tables"]
+Holder = Literal["sender", "journal", "spool", "spark", "commit"]
+Level = Literal["good", "warning", "bad"]
+
+_LATE_SECONDS = 10.0
+"""Beyond `spool.roll_interval`: a spool file that takes so long is not being written."""
+_BEHIND_SECONDS = 60.0
+"""The alert GatewayLakeLags has the same."""
+_BEHIND_BATCHES = 3
+"""So many batches of the job's an event may wait, however long they take."""
+_ENDS_SOON_SECONDS = 14 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The Spark job, as it last left word."""
+
+    up: bool = False
+    """It has left word lately that it starts or runs."""
+    state: str = ""
+    """`starting`, `running`, `stopped`, `failed`; empty: it never left word."""
+    silent_seconds: float = 0.0
+    """Since its last word."""
+    batch_seconds: float | None = None
+    """What its last batch took."""
+    busy: bool = False
+    """A batch is on its way into the tables."""
+    holes: int = 0
+    """Spool files that it could not read and moved aside."""
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the daemon knows; times are ages in seconds, None where there is nothing."""
+
+    phase: str | None = None
+    """Why the daemon takes nothing yet, or any more: a line for people."""
+    stopping: bool = False
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Who holds senders back (`disk`, `commit`, `stall`, `memory`, `spool`), and why."""
+    disk_wait: float = 0.0
+    """How long the oldest batch has waited to be synced; 0: none waits."""
+    stall_after: float = 5.0
+    """`journal.stall_after`."""
+    roll_seconds: float = 1.0
+    """How long events may wait in an open segment before they become a spool file."""
+    unpublished: float | None = None
+    """Age of the oldest durable event in no spool file."""
+    uncommitted: float | None = None
+    """Age of the oldest durable event in no table."""
+    newest: float | None = None
+    """Age of the newest event in a table; without a job: in the spool."""
+    listeners: Mapping[str, float | None] = field(default_factory=dict)
+    """Age of each listener's oldest event in no table (without a job: in no spool file):
+    0 if none waits, None if that is not known yet."""
+    durable_lsn: int = 0
+    connections: int = 0
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Of the listeners, by name."""
+    waiting_bytes: int = 0
+    """In the spool, and in sealed segments."""
+    limit_bytes: int | None = None
+    """`spool.max_bytes`."""
+    free_bytes: int | None = None
+    """Of the disk, for more of that."""
+    growth: float | None = None
+    """Bytes a second by which `waiting_bytes` grows."""
+    job: Job | None = None
+    """None: no job is to come (`spool.after: keep`)."""
+    certificates: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that each listener's certificate is still valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The judgement."""
+
+    sentence: str
+    """What to know first, for people; ends with a full stop."""
+    level: Level
+    stands: Stage | None
+    """Where events stand, or will; None if they go on."""
+    age_seconds: float | None
+    """Of the oldest event in no table; 0 if none waits; None if it is not known."""
+    newest_seconds: float | None
+    """Of the newest event in a table; None if there is none since the start."""
+    held_by: Holder
+    """What has to act next for the oldest event; `sender`: none waits in here."""
+    goal: Literal["table", "spool"]
+    """What is meant by table; `spool` where no job is to come."""
+    waiting_bytes: int = 0
+    room_seconds: float | None = None
+    """Until senders are held back, at the rate of the last minute; None: not in sight."""
+    listeners: Mapping[str, float | None] = field(default_factory=dict)
+    """As `age_seconds`, by listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    sentence: str
+    level: Level
+    stands: Stage | None = None
+
+
+def judge(facts: Facts) -> Freshness:
+    """The freshness of a node with these facts."""
+    found = next(_findings(facts))
+    waits = facts.unpublished if facts.job is None else facts.uncommitted
+    return Freshness(
+        sentence=found.sentence,
+        level=found.level,
+        stands=found.stands,
+        age_seconds=max(waits or 0.0, facts.disk_wait),
+        newest_seconds=facts.newest,
+        held_by=_holder(facts),
+        goal=_goal(facts),
+        waiting_bytes=facts.waiting_bytes,
+        room_seconds=_room_seconds(facts),
+        listeners=facts.listeners,
+    )
+
+
+def _goal(facts: Facts) -> Literal["table", "spool"]:
+    return "spool" if facts.job is None else "table"
+
+
+def _holder(facts: Facts) -> Holder:
+    job, unpublished = facts.job, facts.unpublished
+    published = unpublished is None or unpublished < (facts.uncommitted or 0.0)
+    if job is not None and facts.uncommitted is not None and published:
+        return "commit" if job.up and job.busy else "spark"
+    if unpublished is not None:
+        return "spool" if unpublished > facts.roll_seconds else "journal"
+    return "journal" if facts.disk_wait else "sender"
+
+
+def _room_seconds(facts: Facts) -> float | None:
+    if not facts.growth or facts.growth <= 0:
+        return None
+    rooms = [] if facts.free_bytes is None else [facts.free_bytes]
+    if facts.limit_bytes is not None and facts.job is not None:
+        rooms.append(facts.limit_bytes - facts.waiting_bytes)
+    return max(0, min(rooms)) / facts.growth if rooms else None
+
+
+def _findings(facts: Facts) -> Iterator[_Finding]:
+    """What there is to say, the most urgent first."""
+    yield from _phase(facts)
+    yield from _held(facts)
+    yield from _ended_certificates(facts)
+    yield from _late_files(facts)
+    yield from _job(facts)
+    yield from _warnings(facts)
+    yield _well(facts)
+
+
+def _phase(facts: Facts) -> Iterator[_Finding]:
+    if facts.stopping:
+        yield _Finding(
+            "The gateway is stopping: it takes nothing more, and writes what it has "
+            "acknowledged to the spool.",
+            "bad",
+            "listeners",
+        )
+    elif facts.phase is not None:
+        yield _Finding(
+            f"The gateway is not ready, senders wait: {facts.phase}.",
+            "bad",
+            "listeners",
+        )
+
+
+def _held(facts: Facts) -> Iterator[_Finding]:
+    """Senders are held back, and nothing new is acknowledged."""
+    reasons = facts.reasons
+    if why := reasons.get("disk"):
+        yield _Finding(
+            f"Senders wait, because {why}; make room elsewhere on that disk, and delete "
+            "nothing in journal/, spool/ or state/.",
+            "bad",
+            "journal",
+        )
+    if why := reasons.get("commit"):
+        yield _Finding(
+            f"Senders wait, because {why}; look at that disk's room and permissions, and "
+            "at dmesg.",
+            "bad",
+            "journal",
+        )
+    if facts.disk_wait >= facts.stall_after:
+        yield _Finding(
+            "Senders wait, because the disk does not answer: a batch has waited "
+            f"{duration(facts.disk_wait)} to be synced; dmesg says more about the disk.",
+            "bad",
+            "journal",
+        )
+    if why := reasons.get("stall"):
+        yield _Finding(
+            f"Senders wait, because {why}; the log says what fails.", "bad", "spool"
+        )
+    if why := reasons.get("memory"):
+        yield _Finding(
+            f"Senders wait, because they are faster than the disk: {why}; it goes on by "
+            "itself.",
+            "bad",
+            "journal",
+        )
+    if "spool" in reasons:
+        limit = size(facts.limit_bytes or facts.waiting_bytes)
+        yield _Finding(
+            f"Senders wait, because the spool is full ({limit}, spool.max_bytes): "
+            f"{_why_the_job_is_behind(facts.job or Job())}.",
+            "bad",
+            "spool",
+        )
+    for why in reasons.values():
+        yield _Finding(f"Senders wait, because {why}.", "bad", "journal")
+
+
+def _why_the_job_is_behind(job: Job) -> str:
+    if not job.up:
+        return f"{_silence(job)}; start it, and it catches up by itself"
+    if job.batch_seconds is None:
+        return f"Spark is {job.state or 'running'} and has committed nothing yet"
+    return (
+        f"Spark runs and is too slow, its last batch took {duration(job.batch_seconds)}"
+    )
+
+
+def _silence(job: Job) -> str:
+    since = duration(job.silent_seconds)
+    if not job.state:
+        return "no Spark job has ever left word here"
+    if job.state == "stopped":
+        return f"the Spark job was stopped {since} ago"
+    if job.state == "failed":
+        why = f" ({job.last_error})" if job.last_error else ""
+        return f"the Spark job failed {since} ago{why}"
+    return f"Spark has been silent for {since}"
+
+
+def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
+    for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
+        if left <= 0:
+            yield _Finding(
+                f"The certificate of listener {name} ended {duration(-left)} ago, and "
+                "senders refuse it: put a new one in its place, it is read by itself.",
+                "bad",
+                "listeners",
+            )
+
+
+def _late_files(facts: Facts) -> Iterator[_Finding]:
+    late = facts.roll_seconds + _LATE_SECONDS
+    if facts.unpublished is not None and facts.unpublished > late:
+        yield _Finding(
+            "No spool file is being written: the oldest event has waited for one for "
+            f"{duration(facts.unpublished)}; it is safe in the journal, and the log says "
+            "what fails.",
+            "bad",
+            "spool",
+        )
+
+
+def _job(facts: Facts) -> Iterator[_Finding]:
+    job = facts.job
+    if job is None or not facts.durable_lsn:
+        return
+    age = facts.uncommitted
+    if not job.up:
+        silence = _silence(job)
+        told = silence[0].upper() + silence[1:]
+        much = _how_much(facts) if age is not None else "nothing waits for it"
+        ended = job.state in ("", "stopped", "failed")
+        advice = "; start it with gateway spark" if ended else ""
+        yield _Finding(
+            f"{told}; {much}{advice}.", "bad" if age is not None else "warning", "spark"
+        )
+    elif age is not None and age > _patience(job):
+        what = "is starting" if job.state == "starting" else "runs and is behind"
+        yield _Finding(
+            f"Spark {what}: the oldest event that is in no table is "
+            f"{duration(age)} old; {_how_much(facts)}.",
+            "warning",
+            "spark",
+        )
+
+
+def _patience(job: Job) -> float:
+    return max(_BEHIND_SECONDS, _BEHIND_BATCHES * (job.batch_seconds or 0.0))
+
+
+def _how_much(facts: Facts) -> str:
+    room = _room_seconds(facts)
+    left = "" if room is None else f", room for {duration(room)}"
+    return f"{size(facts.waiting_bytes)} wait{left}"
+
+
+def _warnings(facts: Facts) -> Iterator[_Finding]:
+    """What is about to go wrong, or went wrong and stands nowhere."""
+    for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
+        if left < _ENDS_SOON_SECONDS:
+            yield _Finding(
+                f"The certificate of listener {name} ends in {duration(left)}: put a new "
+                "one in its place, it is read by itself.",
+                "warning",
+                "listeners",
+            )
+    if facts.job is not None and facts.job.holes:
+        files = "file" if facts.job.holes == 1 else "files"
+        yield _Finding(
+            f"Spark could not read {facts.job.holes} spool {files}: the reason lies "
+            "beside each in poison/; all the rest is in the table.",
+            "warning",
+            "tables",
+        )
+
+
+def _well(facts: Facts) -> _Finding:
+    goal = _goal(facts)
+    waits = facts.unpublished if facts.job is None else facts.uncommitted
+    if not facts.durable_lsn:
+        return _Finding(_nothing_yet(facts), "good")
+    if waits is None and not facts.disk_wait:
+        came = (
+            "none has come since the start"
+            if facts.newest is None
+            else f"the newest came {duration(facts.newest)} ago"
+        )
+        return _Finding(f"All well: every event is in the {goal}; {came}.", "good")
+    if facts.newest is None:
+        waited = duration(max(waits or 0.0, facts.disk_wait))
+        return _Finding(
+            f"All well: the oldest event on its way to the {goal} is {waited} old.",
+            "good",
+        )
+    return _Finding(
+        f"All well: the newest event in the {goal} is {duration(facts.newest)} old.",
+        "good",
+    )
+
+
+def _nothing_yet(facts: Facts) -> str:
+    if facts.connections:
+        senders = "sender is" if facts.connections == 1 else "senders are"
+        return (
+            f"Nothing has ever come: {facts.connections} {senders} connected and sent no "
+            "event yet."
+        )
+    where = ", ".join(f"{name} on {at}" for name, at in facts.addresses.items())
+    return f"Nothing has ever come, and nobody is connected; listening: {where}."

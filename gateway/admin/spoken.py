@@ -1,0 +1,35 @@
+"""Durations and sizes as people say them: `1.8 s`, `4 min`, `1.2 GiB`.
+
+For sentences and tables; programs get seconds and bytes.
+"""
+
+from __future__ import annotations
+
+__all__ = ["duration", "size"]
+
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def duration(seconds: float) -> str:
+    """To two digits below ten seconds, else whole: `0.4 s`, `45 s`, `4 min`, `3 h`.
+
+    Rounded down, so that what is left is never more than it says.
+    """
+    seconds = max(0.0, seconds)
+    for unit, name in _UNITS:
+        if seconds >= 2 * unit or (name == "min" and seconds >= 60):
+            return f"{int(seconds // unit)} {name}"
+    if seconds < 10:
+        return f"{int(seconds * 10) / 10:.1f} s"
+    return f"{int(seconds)} s"
+
+
+def size(count: float) -> str:
+    """*count* bytes: `512 B`, `1.2 GiB`, `340 MiB`."""
+    step = 0
+    while count >= 1024 and step < len(_SIZES) - 1:
+        count /= 1024
+        step += 1
+    digits = 1 if step and count < 10 else 0
+    return f"{count:.{digits}f} {_SIZES[step]}"

@@ -1,0 +1,300 @@
+"""The first sentence: whoever reads nothing else knows what stands, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.admin.freshness import Facts, Freshness, Holder, Job, judge
+
+GiB = 2**30
+RUNNING = Job(up=True, state="running", batch_seconds=0.9)
+SILENT = Job(state="running", silent_seconds=250, batch_seconds=0.9)
+
+
+def judged(**facts: Any) -> Freshness:
+    """Of a node that took events, with a job that runs, but for what is given."""
+    usual = {"durable_lsn": 100, "job": RUNNING, "newest": 1.84, "connections": 3}
+    return judge(Facts(**{**usual, **facts}))
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "the Spark job is dead": (
+        {
+            "job": SILENT,
+            "uncommitted": 251,
+            "waiting_bytes": int(1.25 * GiB),
+            "limit_bytes": 20 * GiB,
+            "free_bytes": 900 * GiB,
+            "growth": 1.75e6,
+        },
+        "Spark has been silent for 4 min; 1.2 GiB wait, room for 3 h.",
+        "bad",
+        "spark",
+    ),
+    "the Spark job was never started": (
+        {"job": Job(), "uncommitted": 40, "waiting_bytes": 5000},
+        (
+            "No Spark job has ever left word here; 4.9 KiB wait; start it with gateway "
+            "spark."
+        ),
+        "bad",
+        "spark",
+    ),
+    "the Spark job gave up": (
+        {
+            "job": Job(state="failed", silent_seconds=90, last_error="no Java"),
+            "uncommitted": 95,
+            "waiting_bytes": 5000,
+        },
+        (
+            "The Spark job failed 1 min ago (no Java); 4.9 KiB wait; start it with gateway "
+            "spark."
+        ),
+        "bad",
+        "spark",
+    ),
+    "the Spark job is too slow": (
+        {"uncommitted": 400, "waiting_bytes": 3 * GiB},
+        (
+            "Spark runs and is behind: the oldest event that is in no table is 6 min old; "
+            "3.0 GiB wait."
+        ),
+        "warning",
+        "spark",
+    ),
+    "the spool is full": (
+        {
+            "reasons": {
+                "spool": "the spool holds 99 bytes, limit 99 (spool.max_bytes)"
+            },
+            "job": SILENT,
+            "uncommitted": 400,
+            "limit_bytes": 20 * GiB,
+        },
+        (
+            "Senders wait, because the spool is full (20 GiB, spool.max_bytes): Spark has "
+            "been silent for 4 min; start it, and it catches up by itself."
+        ),
+        "bad",
+        "spool",
+    ),
+    "the disk is full": (
+        {
+            "reasons": {
+                "disk": "the disk of /data/spool is full: 9 bytes free, 12 needed for "
+                "what is already acknowledged",
+                "commit": "the journal can not be written: [Errno 28] No space",
+            },
+            "disk_wait": 30,
+        },
+        (
+            "Senders wait, because the disk of /data/spool is full: 9 bytes free, 12 needed "
+            "for what is already acknowledged; make room elsewhere on that disk, and delete "
+            "nothing in journal/, spool/ or state/."
+        ),
+        "bad",
+        "journal",
+    ),
+    "the disk hangs": (
+        {"reasons": {"stall": "a batch has waited 12 s"}, "disk_wait": 12.3},
+        (
+            "Senders wait, because the disk does not answer: a batch has waited 12 s to be "
+            "synced; dmesg says more about the disk."
+        ),
+        "bad",
+        "journal",
+    ),
+    "the disk refuses": (
+        {
+            "reasons": {
+                "commit": "the journal can not be written: [Errno 30] read-only"
+            },
+            "disk_wait": 9,
+        },
+        (
+            "Senders wait, because the journal can not be written: [Errno 30] read-only; "
+            "look at that disk's room and permissions, and at dmesg."
+        ),
+        "bad",
+        "journal",
+    ),
+    "no spool file can be written": (
+        {"unpublished": 47, "uncommitted": 47},
+        (
+            "No spool file is being written: the oldest event has waited for one for 47 s; "
+            "it is safe in the journal, and the log says what fails."
+        ),
+        "bad",
+        "spool",
+    ),
+    "memory is full": (
+        {
+            "reasons": {
+                "memory": "9 bytes wait in memory, limit 9 (journal.memory_bytes)"
+            }
+        },
+        (
+            "Senders wait, because they are faster than the disk: 9 bytes wait in memory, "
+            "limit 9 (journal.memory_bytes); it goes on by itself."
+        ),
+        "bad",
+        "journal",
+    ),
+    "a certificate ends": (
+        {"certificates": {"beats": 3.2 * 86400, "other": 80 * 86400}},
+        (
+            "The certificate of listener beats ends in 3 d: put a new one in its place, it "
+            "is read by itself."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "a certificate has ended": (
+        {"certificates": {"beats": -7200.0}, "job": SILENT, "uncommitted": 300},
+        (
+            "The certificate of listener beats ended 2 h ago, and senders refuse it: put a "
+            "new one in its place, it is read by itself."
+        ),
+        "bad",
+        "listeners",
+    ),
+    "a spool file is damaged": (
+        {"job": Job(up=True, state="running", holes=2)},
+        (
+            "Spark could not read 2 spool files: the reason lies beside each in poison/; "
+            "all the rest is in the table."
+        ),
+        "warning",
+        "tables",
+    ),
+    "nothing has ever come": (
+        {
+            "durable_lsn": 0,
+            "connections": 0,
+            "job": Job(),
+            "addresses": {"beats": "tcp:5044"},
+        },
+        "Nothing has ever come, and nobody is connected; listening: beats on tcp:5044.",
+        "good",
+        "",
+    ),
+    "senders come and send nothing": (
+        {"durable_lsn": 0, "connections": 1},
+        "Nothing has ever come: 1 sender is connected and sent no event yet.",
+        "good",
+        "",
+    ),
+    "it stops": (
+        {"stopping": True, "job": SILENT},
+        (
+            "The gateway is stopping: it takes nothing more, and writes what it has "
+            "acknowledged to the spool."
+        ),
+        "bad",
+        "listeners",
+    ),
+    "it starts": (
+        {"phase": "what the last run left is being published (ack: spool)"},
+        (
+            "The gateway is not ready, senders wait: what the last run left is being "
+            "published (ack: spool)."
+        ),
+        "bad",
+        "listeners",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_in_one_sentence(fault: str) -> None:
+    """With what waits, how long it may, and what to do; and where on the way it is."""
+    facts, sentence, level, stands = FAULTS[fault]
+    found = judged(**facts)
+    assert found.sentence == sentence
+    assert (found.level, found.stands or "") == (level, stands)
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"uncommitted": 2.2}, "All well: the newest event in the table is 1.8 s old."),
+        (
+            {"newest": 250},
+            "All well: every event is in the table; the newest came 4 min ago.",
+        ),
+        (
+            {"newest": None},
+            "All well: every event is in the table; none has come since the start.",
+        ),
+        (
+            {"newest": None, "uncommitted": 3.0},
+            "All well: the oldest event on its way to the table is 3.0 s old.",
+        ),
+        (
+            {"job": None, "unpublished": 0.5},
+            "All well: the newest event in the spool is 1.8 s old.",
+        ),
+    ],
+)
+def test_all_is_well(facts: dict[str, Any], sentence: str) -> None:
+    """Then the first number is how old the newest event in the table is."""
+    found = judged(**facts)
+    assert found.sentence == sentence
+    assert (found.level, found.stands) == ("good", None)
+
+
+def test_what_stops_senders_comes_first() -> None:
+    """All faults at once: they are told in the order in which they are to be mended."""
+    all_of_it: dict[str, Any] = {}
+    for facts, _, _, _ in FAULTS.values():
+        reasons = {**all_of_it.get("reasons", {}), **facts.get("reasons", {})}
+        all_of_it |= {**facts, "reasons": reasons}
+    all_of_it |= {"stopping": False, "phase": None, "durable_lsn": 9, "job": SILENT}
+    assert "full: 9 bytes free" in judged(**all_of_it).sentence
+    del all_of_it["reasons"]["disk"]
+    assert "can not be written" in judged(**all_of_it).sentence
+    all_of_it |= {"reasons": {}, "disk_wait": 0.0}
+    assert "certificate" in judged(**all_of_it).sentence
+    all_of_it |= {"certificates": {}, "unpublished": 90}
+    assert "No spool file" in judged(**all_of_it).sentence
+    all_of_it |= {"unpublished": None}
+    assert "silent" in judged(**all_of_it).sentence
+
+
+@pytest.mark.parametrize(
+    ("facts", "holder"),
+    [
+        ({}, "sender"),
+        ({"disk_wait": 0.1}, "journal"),
+        ({"unpublished": 0.5, "uncommitted": 0.5}, "journal"),
+        ({"unpublished": 2.5, "uncommitted": 2.5}, "spool"),
+        ({"unpublished": 0.5, "uncommitted": 2.5}, "spark"),
+        ({"uncommitted": 2.5}, "spark"),
+        ({"uncommitted": 2.5, "job": Job(up=True, busy=True)}, "commit"),
+        ({"uncommitted": 2.5, "job": Job(up=False, busy=True)}, "spark"),
+        ({"unpublished": 0.5, "job": None}, "journal"),
+        ({"job": None}, "sender"),
+    ],
+)
+def test_what_holds_the_oldest_event(facts: dict[str, Any], holder: Holder) -> None:
+    """Whoever has to act next for it."""
+    assert judged(**facts).held_by == holder
+
+
+def test_the_age_counts_from_the_oldest() -> None:
+    """Whether it is stored already or waits to be."""
+    assert judged().age_seconds == 0
+    assert judged(uncommitted=4.0, disk_wait=1.0).age_seconds == 4
+    assert judged(uncommitted=4.0, disk_wait=9.0).age_seconds == 9
+
+
+def test_room_is_that_of_whatever_ends_first() -> None:
+    """Spool or disk; what does not grow lasts for ever."""
+    limits = {"waiting_bytes": 100, "limit_bytes": 1100, "growth": 10.0}
+    assert judged(**limits, free_bytes=5000).room_seconds == 100
+    assert judged(**limits, free_bytes=500).room_seconds == 50
+    assert judged(**{**limits, "growth": -1.0}).room_seconds is None
+    assert judged(**{**limits, "growth": None}).room_seconds is None
+    assert judged(**{**limits, "limit_bytes": 50}).room_seconds == 0
