@@ -66,13 +66,16 @@ class _Span:
 class Lake:
     """The tables below a directory, as far as they have been read."""
 
+    #: Whether nothing is read, and the job's ledger is believed.
+    told = False
+
     def __init__(self, directory: Path, *, node: str | None, first: int) -> None:
         """Events of other nodes, and those before lsn *first*, are left out."""
         self.nodes: dict[str, Counts] = {}
         self.problems: list[Problem] = []
-        self._directory = directory
-        self._node = node
-        self._first = first
+        self.directory = directory
+        self.node = node
+        self.first = first
         self._read: dict[Path, _Identity] = {}
         self._spans: dict[Path, dict[str, _Span]] = {}
 
@@ -85,7 +88,7 @@ class Lake:
         there = {
             path: identity
             for table in TABLES
-            for path, identity in visible(self._directory / table)
+            for path, identity in visible(self.directory / table)
         }
         if self.problems or not self._read.items() <= there.items():
             self._forget()
@@ -115,12 +118,12 @@ class Lake:
 
     def _count(self, path: Path) -> None:
         for node, lsns in columns(path):
-            if self._node not in (None, node):
+            if self.node not in (None, node):
                 continue
             low, high = int(lsns.min()), int(lsns.max())
             span = self._spans.setdefault(path, {}).setdefault(node, _Span(low, high))
             span.first, span.last = min(span.first, low), max(span.last, high)
-            wanted = lsns if low >= self._first else lsns[lsns >= self._first]
+            wanted = lsns if low >= self.first else lsns[lsns >= self.first]
             self.nodes.setdefault(node, Counts()).add(wanted)
 
     @staticmethod

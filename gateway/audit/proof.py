@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal, runs_in
 from gateway.audit.incarnations import Incarnations
-from gateway.audit.lake import Lake, Problem, Unusable
+from gateway.audit.lake import Problem, Unusable
 from gateway.audit.ranges import Ranges
+from gateway.audit.sinks import lake_of
 from gateway.store import mark
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
@@ -100,6 +101,8 @@ class Report:
     """By node; the first of them with all that is known."""
     doubles: dict[str, list[Double]] = field(default_factory=dict)
     looks: int = 1
+    told: bool = False
+    """Whether what is in the tables is only what the job's ledger says."""
 
     @property
     def events(self) -> int:
@@ -152,7 +155,7 @@ class _View:
         self._served = served
         self._node = node
         self._first = first
-        self._lake = Lake(directories.lake, node=node, first=first)
+        self._lake = lake_of(directories.lake, node=node, first=first)
         self._journal: dict[str, JournalContent] = {}
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
@@ -177,7 +180,7 @@ class _View:
         nodes = [
             self._judge(name, problems, marked.get(name, 0)) for name in sorted(names)
         ]
-        return Report(nodes, problems)
+        return Report(nodes, problems, told=self._lake.told)
 
     def _marked(self) -> dict[str, int]:
         """How far each node had come at least, by its mark."""

@@ -119,6 +119,11 @@ def _run(args: argparse.Namespace) -> int:
         raise WrongUse(
             f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
         )
+    if report.told and (args.content or args.acknowledged):
+        raise WrongUse(
+            "--content and --acknowledged read tables; a function of your own took the"
+            " batches (spark.sink), and only it knows where they are"
+        )
     searched = None
     if args.acknowledged:
         from gateway.audit.acknowledged import search
@@ -191,6 +196,11 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         for node in report.nodes
     ]
     print(table((*head, "holes", "doubles"), rows))
+    if report.told:
+        print(
+            "note: a function of your own took the batches (spark.sink), so no table was"
+            " read: in lake is what the job's ledger says"
+        )
     faults = [*_faults(report), *_searched_faults(searched)]
     for line in faults[:_SHOWN]:
         print(printable(line))
@@ -299,6 +309,7 @@ def _plain(
         "complete": _complete(report, searched, parts),
         "events": report.events,
         "looks": report.looks,
+        "told": report.told,
         "nodes": [
             {
                 "node": node.node,

@@ -76,6 +76,8 @@ def _compact(args: argparse.Namespace) -> int:
     from gateway.spark.lakedisk import Lake
 
     config = load(args.config)
+    if config.spark.sink != "parquet":
+        raise WrongUse(f"spark.sink: {config.spark.sink} has no folders to compact")
     today = datetime.now(UTC).date()
     before = min(args.before or today, today)
     try:

@@ -40,6 +40,7 @@ __all__ = [
     "NodeName",
     "Seconds",
     "Secret",
+    "SinkName",
     "SparkValue",
     "Switch",
     "Text",
@@ -162,6 +163,18 @@ def _jvm_memory(value: object) -> str:
     raise ValueError(f"must be like 512m or 2g, not {value!r}")
 
 
+#: The kinds of tables that the Spark job makes by itself.
+SINKS = ("parquet",)
+
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def _sink(value: object) -> str:
+    if value in SINKS or _FUNCTION.fullmatch(_text(value)):
+        return _text(value)
+    raise ValueError(f"must be {', '.join(SINKS)} or module:function, not {value!r}")
+
+
 def default_node() -> str:
     """The host name, with everything that no node name may have made dashes."""
     name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower())
@@ -232,5 +245,12 @@ WebOrigin = Annotated[str, PlainValidator(_origin), _TEXT]
 UrlPath = Annotated[str, PlainValidator(_url_path), _TEXT]
 Name = Annotated[str, PlainValidator(_name), _TEXT]
 JvmMemory = Annotated[str, PlainValidator(_jvm_memory), _TEXT]
+SinkName = Annotated[
+    str,
+    PlainValidator(_sink),
+    WithJsonSchema(
+        {"type": "string", "pattern": rf"^({'|'.join(SINKS)}|[\w.]+:[\w.]+)$|\$\{{"}
+    ),
+]
 NodeName = Annotated[str, PlainValidator(_node), _TEXT]
 SparkValue = Annotated[str, PlainValidator(_spark_value), _SCALAR]

@@ -43,6 +43,7 @@ from gateway.config.fields import (
     NodeName,
     Seconds,
     Secret,
+    SinkName,
     SparkValue,
     Switch,
     Text,
@@ -339,7 +340,10 @@ class Spark(Section):
     trigger: Annotated[float, Time("0s", "24h")] = Field(
         default=1.0, description="A micro-batch at most this often (time)"
     )
-    sink: Literal["parquet"] = Field(default="parquet", description="Kind of tables")
+    sink: SinkName = Field(
+        default="parquet",
+        description="Kind of tables: parquet, or module:function of your own",
+    )
     body: Literal["json", "variant", "both"] = Field(
         default="json",
         description="Column body: the JSON as text, as VARIANT, or both",
@@ -370,6 +374,11 @@ class Spark(Section):
     conf: dict[str, SparkValue] = Field(
         default={}, repr=False, description="More of Spark's settings, by their names"
     )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """What its keys must agree on."""
+        if self.sink != "parquet" and self.deduplicate:
+            yield ("deduplicate",), f"needs spark.sink: parquet, not {self.sink}"
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,10 @@
     columns      those that are taken out of the JSON or the channel
     times        instants that senders write, as timestamps
     stats        counts per window, of the files of a batch
-    sinks        how a micro-batch becomes files of tables, once (adr/0002)
+    sink         what the job asks of whatever takes its micro-batches
+    sinks        the one that the configuration names
+    parquet      a micro-batch becomes files of tables, once (adr/0002)
+    handover     a micro-batch goes to a function of the user's own
     query        the streaming query and its checkpoint, which is renewed
     checkpoint   what Spark has promised and committed, read from its own logs
     ledger       what the sink has committed, by lsn

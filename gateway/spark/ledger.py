@@ -109,6 +109,23 @@ class Ranges:
                 both.add(node, max(first, start), min(last, end))
         return both
 
+    def minus(self, other: Ranges) -> Ranges:
+        """The events that *other* does not have."""
+        left = Ranges()
+        for node, first, last in self:
+            at = first
+            for start, end in other._spans.get(node, []):
+                if end < at:
+                    continue
+                if start > last:
+                    break
+                if start > at:
+                    left.add(node, at, start - 1)
+                at = end + 1
+            if at <= last:
+                left.add(node, at, last)
+        return left
+
     def last(self) -> dict[str, int]:
         """The greatest lsn of each node."""
         return {node: spans[-1][1] for node, spans in self._spans.items()}
@@ -176,10 +193,15 @@ class Ledger:
         """An empty one if there is no file.  Raises `Broken`, OSError."""
         if not disk.exists(path):
             return cls()
+        return cls.parse(disk.read(path), str(path))
+
+    @classmethod
+    def parse(cls, text: str | bytes, where: str) -> Ledger:
+        """What `text` gave.  Raises `Broken`, which names *where* it was found."""
         try:
-            kept = json.loads(disk.read(path))
+            kept = json.loads(text)
             if kept["format"] not in (1, _FORMAT):
-                raise Broken(f"{path}: written by another version of gateway")
+                raise Broken(f"{where}: written by another version of gateway")
             # The first format knew no more; its tables had a VARIANT.
             first = kept["format"] == 1
             return cls(
@@ -192,7 +214,7 @@ class Ledger:
                 {"body": "variant"} if first else kept["types"],
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
-            raise Broken(f"{path}: {why!r}") from None
+            raise Broken(f"{where}: {why!r}") from None
 
     def after(self, query: str | None, batch: int, took: Ranges) -> Ledger:
         """This, once *batch* of *query* is in the tables."""
@@ -215,9 +237,21 @@ class Ledger:
             holes=holes,
         )
 
+    def with_hole(self, hole: Hole) -> Ledger:
+        """This, and the events of one more file in no table."""
+        others = tuple(one for one in self.holes if one.file != hole.file)
+        return replace(self, holes=(*others, hole))
+
     def save(self, disk: Disk, path: Path) -> None:
         """Durably.  Raises OSError."""
-        content = {
+        write_json(disk, path, self._plain())
+
+    def text(self) -> str:
+        """All of it in a line, for the words of a table's commit."""
+        return json.dumps(self._plain(), separators=(",", ":"))
+
+    def _plain(self) -> dict[str, Any]:
+        return {
             "format": _FORMAT,
             "query": self.query,
             "batch": self.batch,
@@ -227,4 +261,3 @@ class Ledger:
             "holes": [asdict(hole) for hole in self.holes],
             "types": dict(self.types),
         }
-        write_json(disk, path, content)

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.event import SCHEMA, SCHEMA_VERSION_KEY
+from gateway.event import SCHEMA
+from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
-from gateway.spark.sinks import LakeDisk, Sink
+from gateway.spark.sink import Sink
 
-__all__ = ["Poison", "flaw_of", "version_of"]
+__all__ = ["Poison", "flaw_of"]
 
 _ROWS = 1 << 15
 
@@ -51,14 +52,6 @@ def flaw_of(path: Path, file: SpoolFile) -> str | None:
     except Exception as why:  # damaged bytes make pyarrow raise anything
         return f"it can not be read: {' '.join(str(why).split())[:300]}"
     return None
-
-
-def version_of(path: Path) -> int:
-    """The form that a spool file says it has, the first if it says nothing.
-
-    Raises what pyarrow raises.
-    """
-    return int((pq.read_metadata(path).metadata or {}).get(SCHEMA_VERSION_KEY, b"1"))
 
 
 def _odd_columns(found: pa.Schema) -> str | None:

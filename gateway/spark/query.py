@@ -9,19 +9,17 @@ so, too, where batches should be limited otherwise, as Spark asks for that only 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from gateway.event import SCHEMA_VERSION
 from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Broken, SpoolFile
-from gateway.spark.poison import version_of
-from gateway.spark.sinks import Plan, Sink
-from gateway.spark.source import gateway_stream, url
+from gateway.spark.ledger import Broken
+from gateway.spark.sink import Plan, Sink, check_versions
+from gateway.spark.source import SCHEMA_DDL, gateway_stream, url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from gateway.spark.columns import Columns
 
-__all__ = ["LOG_BYTES", "Query", "stream_of", "writer"]
+__all__ = ["LOG_BYTES", "Query", "reader", "stream_of", "writer"]
 
 #: About ten thousand files: Spark reads them all again every tenth batch.
 LOG_BYTES = 1 << 20
@@ -164,22 +162,26 @@ def stream_of(
     return stream
 
 
-def check_versions(spool: Path, files: Sequence[SpoolFile]) -> None:
-    """Raise `Broken` if files have a form that this job does not know.
+def reader(
+    spark: SparkSession, spool: Path, body: str, columns: Columns
+) -> Callable[[Plan], DataFrame]:
+    """What reads a batch's files by itself, for sinks that need the rows as a plan.
 
-    A node's first and last file are looked at: a gateway does not go to and fro.
+    Those of the stream are computed whole, whichever columns are asked for.  A file that
+    is gone is an error here.
     """
-    for node in {file.node for file in files}:
-        mine = sorted(
-            (file for file in files if file.node == node), key=lambda file: file.first
-        )
-        for file in dict.fromkeys([mine[0], mine[-1]]):
-            version = version_of(spool / file.name)
-            if version > SCHEMA_VERSION:
-                raise Broken(
-                    f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}:"
-                    " a newer gateway wrote it. Install the same version here"
-                )
+    most = max(1, int(spark.sparkContext.defaultParallelism))
+
+    def read(plan: Plan) -> DataFrame:
+        check_versions(spool, plan.files)
+        paths = [spool / file.name for file in plan.files]
+        size = sum(path.stat().st_size for path in paths)
+        found = spark.read.schema(SCHEMA_DDL).parquet(*[url(path) for path in paths])
+        tasks = min(most, 1 + size // _TASK_BYTES)
+        fresh = tables.without(found, plan.without).coalesce(tasks)
+        return tables.events(fresh, body, columns).drop("table")
+
+    return read
 
 
 def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan], None]:

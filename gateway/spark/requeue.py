@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from gateway.spark import stats
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Ledger, SpoolFile, write_json
+from gateway.spark.parquet import publishing
 from gateway.spark.poison import flaw_of
-from gateway.spark.sinks import publishing
 from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:

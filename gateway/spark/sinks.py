@@ -1,338 +1,97 @@
-"""How a micro-batch becomes files of tables, once: two phases on a file system.
+"""The sink that the configuration names: what `spark.sink` may say, and makes.
 
-Spark runs a batch again after a crash, and its own Parquet sink leaves half-written
-and doubled files that only Spark knows to skip.  Here a file under lake/<table>/ is
-whole and counted from the moment it has its name, for any reader:
+    parquet            folders of Parquet files below `data_dir/lake`
+    delta, iceberg     tables in the format that the company reads, anywhere
+    module:function    batches for a function of one's own
 
-    lake/.gateway/staging/events/<batch>/data/…    Spark writes here; nobody reads it
-    lake/.gateway/staging/events/<batch>/manifest  which file gets which name: once
-                                                   this is there the batch *will* be
-    lake/<table>/protocol=…/date=…/part-…          one rename each
-    lake/.gateway/events.json                      the ledger: the batch is done
-    (staging/events/<batch> goes)
-
-A crash before the manifest leaves only staging, which is wiped, and Spark runs the
-batch again.  A crash after it leaves names to be given, which `recover` does before
-Spark starts.  Names say which commit and query they are of, so giving one twice
-changes nothing.  Everything is synced before what rests on it.
-
-What it does not hide: while the renames of one batch are under way a reader may see
-some of its files and not yet the others.  `reading.files` leaves those out.
+A data_dir has one sink for good: its ledger is with its tables.  `lake/.gateway/sink.json`
+names it, and where the tables are, for those who look for them without Spark.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-from attrs import define
-
+from gateway.spark import handover, parquet, query, stats
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake, LakeDisk, sync
-from gateway.spark.ledger import (
-    Broken,
-    Hole,
-    Ledger,
-    Ranges,
-    SpoolFile,
-    write_json,
-)
-from gateway.spark.stats import Counted
-from gateway.store.lake import INTERNAL
+from gateway.spark.columns import Columns
+from gateway.spark.lakedisk import LakeDisk
+from gateway.spark.ledger import Broken, Ranges, write_json
+from gateway.spark.sink import Committed, Sink
+from gateway.store.lake import INTERNAL, sink_of
 
-__all__ = ["Committed", "Lake", "LakeDisk", "Plan", "Sink", "publishing"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-#: Tables that hold events, each in one of them.
-_TABLES = ("events", "quarantine")
+__all__ = ["claim", "make"]
 
 
-@dataclass(frozen=True)
-class Committed:
-    """A batch that is in the tables now."""
-
-    batch: int
-    rows: int
-    """In its tables, all together."""
-    files: int
-    """That it took from the spool."""
-    misfits: int = 0
-    """Rows with a value that did not fit its column."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a batch is to be written."""
-
-    files: Sequence[SpoolFile] = ()
-    """What it takes from the spool."""
-    without: Ranges = field(default_factory=Ranges)
-    """Events that are in the tables already."""
-    resent: Ranges = field(default_factory=Ranges)
-    """Events that their sender sent twice."""
-
-
-@contextmanager
-def publishing(lake: Path) -> Iterator[None]:
-    """Held, by one process at a time, while names below the tables change."""
-    fd = os.open(
-        lake / INTERNAL / "publishing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640
+def make(
+    config: Any,
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    disk: LakeDisk,
+    *,
+    done: Callable[[Committed], None],
+    find_resent: Callable[[list[Path]], Ranges] | None = None,
+) -> Sink:
+    """The sink of this configuration.  Raises `Broken` where it can not be."""
+    lake, spool = config.data_dir / "lake", config.data_dir / config.spool.directory
+    name = config.spark.sink
+    if name == "parquet":
+        claim(lake, disk, {"sink": name})
+        parquet.check_shared(lake, spark)
+        window = timedelta(seconds=config.spark.stats_window)
+        return parquet.ParquetSink(
+            lake,
+            checkpoint,
+            disk,
+            write=query.writer(spark, spool),
+            count=lambda files: stats.count(files, window),
+            find_resent=find_resent,
+            done=done,
+        )
+    columns = Columns(config.spark.columns)
+    read = query.reader(spark, spool, config.spark.body, columns)
+    function = handover.function_of(name)
+    claim(lake, disk, {"sink": "function"})
+    return handover.HandOver(
+        lake, spool, checkpoint, disk, read=read, function=function, done=done
     )
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
-@define(eq=False, slots=False)
-class Sink:
-    """Takes the batches of the query: what `foreachBatch` calls.
+def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
+    """Make this lake that of a sink, or see that it is.  Raises `Broken`, OSError.
 
-    After any exception the query must end, and `recover` comes before the next start.
-
-    *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
-    *count* makes rows of `stats` of the files; *find_resent* says which events in
-    them were there before; *point* is called at each step of a commit, by name.
+    *wanted* has `sink` and, where there is a choice, `table`.
     """
-
-    name = "events"
-
-    _lake: Path
-    _checkpoint: Checkpoint
-    _disk: LakeDisk
-    _write: Callable[[Any, Path, Plan], None]
-    _count: Callable[[list[tuple[str, Path]]], Counted] | None = None
-    _find_resent: Callable[[list[Path]], Ranges] | None = None
-    _done: Callable[[Committed], None] = lambda committed: None
-    _point: Callable[[str], None] = lambda name: None
-
-    def __attrs_post_init__(self) -> None:
-        self.ledger = Ledger()
-        self.failure: Exception | None = None
-        """Why the last batch failed, as we know it (Spark wraps it in Java)."""
-        self.busy = False
-        """Whether a batch is on its way into the tables right now."""
-        self.batch_files: list[SpoolFile] = []
-        """What the last batch took, failed or not."""
-        self.seconds = 0.0
-        """How long the last batch took."""
-        self.types: Mapping[str, str] = {}
-        """Columns that the next batch has; see `Ledger.types`."""
-        self._path = self._lake / INTERNAL / f"{self.name}.json"
-        self._staging = self._lake / INTERNAL / "staging" / self.name
-
-    def recover(self) -> None:
-        """Finish what a crash has left, and get ready for the query's start.
-
-        After this the tables are whole.  Raises `Broken`, OSError.
-        """
-        self._disk.make_directory(self._staging)
-        if not self._disk.exists(self._path):
-            if self._any_rows():
-                raise Broken(
-                    f"{self._lake} has tables, but {self._path} is gone: what is in"
-                    " them is not known. Restore it from a backup, or rebuild the tables"
-                )
-            # From here on a file of a table without a ledger is a fault.
-            Ledger().save(self._disk, self._path)
-        self.ledger = Ledger.load(self._disk, self._path)
-        for name in self._disk.names(self._staging):
-            manifest = self._staging / name / "manifest"
-            if self._disk.exists(manifest):
-                self._publish(json.loads(self._disk.read(manifest)))
-            self._disk.remove_tree(self._staging / name)
-        self.failure = None
-        self._check_behind()
-
-    def __call__(self, rows: Any, batch: int) -> None:
-        """Put a batch into the tables, or see that it is there already."""
-        self.busy = True
-        try:
-            self._take(rows, batch)
-        except Exception as why:
-            self.failure = why
-            raise
-        finally:
-            self.busy = False
-
-    def note(self, hole: Hole) -> None:
-        """Write down, durably, that the events of a file will be in no table."""
-        others = tuple(one for one in self.ledger.holes if one.file != hole.file)
-        self.ledger = replace(self.ledger, holes=(*others, hole))
-        self.ledger.save(self._disk, self._path)
-
-    def _take(self, rows: Any, batch: int) -> None:
-        begun = time.monotonic()
-        self._point("begun")
-        query = self._checkpoint.query
-        files = self.batch_files = self._checkpoint.batch_files(batch)
-        took = Ranges.of(files)
-        if query == self.ledger.query and batch <= self.ledger.batch:
-            self._check_repeated(batch, took)
-            return
-        plan = Plan(files, without=took.common(self.ledger.committed))
-        staged = self._staging / str(batch)
-        moves, counted = self._stage(rows, staged, plan)
-        self._check_complete(batch, len(took) - len(plan.without), counted.rows)
-        # Which files this batch is must survive whatever the manifest survives.
-        first, last = (self._checkpoint.offset(n) for n in (batch - 1, batch))
-        self._checkpoint.sync(range(batch, batch + 1), range(first + 1, last + 1))
-        self._point("logs synced")
-        manifest = {
-            "query": query,
-            "batch": batch,
-            "sequence": self.ledger.sequence + 1,
-            "took": took.plain(),
-            "moves": moves,
-            "types": {**self.ledger.types, **self.types},
-        }
-        write_json(self._disk, staged / "manifest", manifest)
-        self._point("decided")
-        self._publish(manifest)
-        self._disk.remove_tree(staged)
-        self._point("done")
-        self.seconds = time.monotonic() - begun
-        self._done(Committed(batch, counted.rows, len(files), counted.misfits))
-
-    def _stage(
-        self, rows: Any, staged: Path, plan: Plan
-    ) -> tuple[list[tuple[str, str]], _Staged]:
-        """Have the rows written and synced: (number, goal) of each file; what it is."""
-        made = self._written(rows, staged, plan)
-        if self._find_resent is not None:
-            events = [path for path, inside in made if inside[0] == "table=events"]
-            resent = self._find_resent(events)
-            if resent:
-                # Rare, so that writing the batch once more costs nothing to speak of.
-                made = self._written(rows, staged, replace(plan, resent=resent))
-        self._point("written")
-        total = _Staged()
-        moves: list[tuple[str, str]] = []
-        for path, inside in made:
-            total.rows += pq.read_metadata(path).num_rows
-            folder = "/".join(inside[:-1]).removeprefix("table=")
-            moves.append(self._numbered(path, folder, staged, len(moves)))
-        self._point("synced")
-        if self._count is not None:
-            moved = {goal: staged / number for number, goal in moves}
-            counted = self._count(
-                [(Path(goal).parts[1], path) for goal, path in moved.items()]
-            )
-            total.misfits = counted.misfits
-            for partition, table in sorted(counted.tables.items()):
-                path = staged / "stats.parquet"
-                pq.write_table(table, path, compression="zstd")
-                moves.append(
-                    self._numbered(path, f"stats/{partition}", staged, len(moves))
-                )
-        self._disk.sync_directory(staged)
-        self._point("staged")
-        return moves, total
-
-    def _written(
-        self, rows: Any, staged: Path, plan: Plan
-    ) -> list[tuple[Path, tuple[str, ...]]]:
-        """Files with rows, and their places: (table=…, protocol=…, date=…, name)."""
-        self._disk.remove_tree(staged)
-        self._disk.make_directory(staged)
-        data = staged / "data"
-        self._write(rows, data, plan)
-        found = []
-        for path in self._disk.tree(data):
-            inside = path.relative_to(data).parts
-            hidden = any(part.startswith((".", "_")) for part in inside)
-            if not hidden and self._disk.size(path) and pq.read_metadata(path).num_rows:
-                found.append((path, inside))
-        return found
-
-    def _numbered(
-        self, path: Path, folder: str, staged: Path, number: int
-    ) -> tuple[str, str]:
-        """Sync a file and give it a number; all in one folder, so one is to sync."""
-        sync(self._disk, path)
-        self._disk.rename(path, staged / str(number))
-        sequence = f"{self.ledger.sequence + 1:010d}"
-        query = str(self._checkpoint.query)[:8]
-        return str(number), f"{folder}/part-{sequence}-{query}-{number}.parquet"
-
-    def _publish(self, manifest: dict[str, Any]) -> None:
-        """Give the files their names and write it down; may be done again."""
-        query, batch = manifest["query"], manifest["batch"]
-        if query == self.ledger.query and batch <= self.ledger.batch:
-            return
-        folders = set()
-        staged = self._staging / str(batch)
-        with publishing(self._lake):
-            for number, goal in manifest["moves"]:
-                source, target = staged / number, self._lake / goal
-                if target.parent not in folders:
-                    self._disk.make_directory(target.parent)
-                    folders.add(target.parent)
-                if self._disk.exists(source):
-                    self._disk.rename(source, target)
-                elif not self._disk.exists(target):
-                    raise Broken(
-                        f"{target}: neither there nor in staging; someone else writes"
-                        f" to {self._lake}"
-                    )
-                self._point("named")
-            for folder in sorted(folders):
-                self._disk.sync_directory(folder)
-        self._point("published")
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
-        types = manifest.get("types", self.ledger.types)
-        self.ledger = replace(after, types=types)
-        self.ledger.save(self._disk, self._path)
-        self._point("in ledger")
-
-    def _any_rows(self) -> bool:
-        return any(
-            path.suffix == ".parquet"
-            for table in _TABLES
-            for path in self._disk.tree(self._lake / table)
-        )
-
-    def _check_behind(self) -> None:
-        """Every batch that Spark has committed was in the ledger before."""
-        query, batch = self._checkpoint.query, self._checkpoint.committed
-        if batch < 0 or (query == self.ledger.query and batch <= self.ledger.batch):
-            return
+    path = lake / INTERNAL / "sink.json"
+    there = sink_of(lake)
+    if there is None:
+        if wanted["sink"] != "parquet":
+            disk.make_directory(path.parent)
+            write_json(disk, path, wanted)
+        return
+    if any(there.get(key) != wanted.get(key) for key in ("sink", "table")):
         raise Broken(
-            f"{self._lake} is older than {self._checkpoint.path}: that is at batch"
-            f" {batch}, the tables have"
-            f" {self.ledger.batch if query == self.ledger.query else 'none of it'}. If"
-            " they were deleted or restored, remove the checkpoint too and put what is"
-            " missing from archive back into spool"
+            f"{lake} is that of spark.sink: {_spelled(there)}, not of"
+            f" {_spelled(wanted)}; its ledger counts what is there. To begin with"
+            " another sink, wait until the spool is empty, stop the job and the gateway,"
+            " and move lake and checkpoint away"
         )
 
-    def _check_repeated(self, batch: int, took: Ranges) -> None:
-        """Spark repeats its last batch and no other, with the same files."""
-        if batch != self.ledger.batch or took != self.ledger.latest:
-            raise Broken(
-                f"{self._checkpoint.path} is older than the tables: it is at batch"
-                f" {batch}, they have {self.ledger.batch}. Remove it; nothing will"
-                " be doubled"
-            )
 
-    def _check_complete(self, batch: int, expected: int, count: int) -> None:
-        """Spark skips a file that is gone, and says nothing."""
-        if count != expected:
-            raise Broken(
-                f"batch {batch} of {self.name}: the names of its spool files promise"
-                f" {expected} events, Spark made {count} rows of them. Is a file"
-                " missing from the spool?"
-            )
+def settle(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
+    """Write down where readers without Spark find the table now."""
+    path = lake / INTERNAL / "sink.json"
+    if not disk.exists(path) or json.loads(disk.read(path)) != wanted:
+        write_json(disk, path, wanted)
 
 
-@dataclass
-class _Staged:
-    rows: int = 0
-    misfits: int = 0
+def _spelled(sink: Mapping[str, str]) -> str:
+    table = sink.get("table")
+    return f"{sink['sink']} ({table})" if table else sink["sink"]

@@ -12,14 +12,25 @@ from __future__ import annotations
 
 import secrets
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.fields import TEXT, function
 from gateway.spark.ledger import Ranges
 
-__all__ = ["BODIES", "PARTITIONS", "RESENT", "events", "is_json", "resent", "without"]
+__all__ = [
+    "BODIES",
+    "PARTITIONS",
+    "RESENT",
+    "counted",
+    "events",
+    "is_json",
+    "ranges",
+    "resent",
+    "within",
+    "without",
+]
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
@@ -144,17 +155,17 @@ def is_json(rows: DataFrame) -> Column:
     return f.expr(f"coalesce({found}, false)")
 
 
-def without(rows: DataFrame, ranges: Ranges) -> DataFrame:
-    """*rows* without the events of *ranges*."""
-    for node, first, last in ranges:
+def without(rows: DataFrame, left_out: Ranges) -> DataFrame:
+    """*rows* without the events of *left_out*."""
+    for node, first, last in left_out:
         rows = rows.where(~_inside(node, first, last))
     return rows
 
 
-def resent(rows: DataFrame, ranges: Ranges) -> DataFrame:
-    """*rows* with the events of *ranges* in quarantine, as sent twice."""
+def resent(rows: DataFrame, again: Ranges) -> DataFrame:
+    """*rows* with the events of *again* in quarantine, as sent twice."""
     found = f.lit(False)
-    for node, first, last in ranges:
+    for node, first, last in again:
         found = found | _inside(node, first, last)
     mine = found & (f.col("table") == "events")
     return rows.withColumns(
@@ -167,3 +178,44 @@ def resent(rows: DataFrame, ranges: Ranges) -> DataFrame:
 
 def _inside(node: str, first: int, last: int) -> Column:
     return (f.col("node") == node) & f.col("lsn").between(first, last)
+
+
+def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
+    """The events of *wanted* among *rows*."""
+    found = f.lit(False)
+    for node, first, last in wanted:
+        found = found | _inside(node, first, last)
+    return rows.where(found)
+
+
+def ranges(rows: DataFrame) -> Ranges:
+    """Which events are in *rows*: their lsns, by node."""
+    numbered = rows.select("node", "lsn").distinct()
+    order = Window.partitionBy("node").orderBy("lsn")
+    runs = numbered.withColumn("run", f.col("lsn") - f.row_number().over(order))
+    spans = runs.groupBy("node", "run").agg(f.min("lsn"), f.max("lsn"))
+    found = Ranges()
+    for node, _, first, last in spans.collect():
+        found.add(node, first, last)
+    return found
+
+
+def counted(rows: DataFrame, window: float) -> DataFrame:
+    """Rows of `stats` for events of a batch; a window has *window* seconds."""
+    width = round(window * 1e6)
+    start = f"timestamp_micros(unix_micros(received_at) div {width} * {width})"
+    keyed = rows.withColumn("window_start", f.expr(start))
+    keyed = keyed.withColumn(
+        "window_end", f.expr(f"timestamp_micros(unix_micros(window_start) + {width})")
+    )
+    keyed = keyed.withColumn("date", f.expr("cast(window_start AS date)"))
+    keys = ("window_start", "window_end", "listener", "channel", "protocol", "date")
+    sums = {
+        "events": "count(*)",
+        "payload_bytes": "cast(sum(payload_bytes) AS bigint)",
+        "flawed": "count(flaw)",
+    }
+    grouped = keyed.groupBy(*keys).agg(
+        *(f.expr(sql).alias(name) for name, sql in sums.items())
+    )
+    return grouped.coalesce(1).select(*keys[:4], *sums, *keys[4:])

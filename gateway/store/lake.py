@@ -1,6 +1,7 @@
 """The files beside the tables that others than the Spark job read, too.
 
 lake/.gateway/events.json    the job's ledger: what is in the tables, and what not
+lake/.gateway/sink.json      whose tables they are, unless they are folders of Parquet
 lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
 """
 
@@ -11,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BEAT", "INTERNAL", "KnownHole", "committed", "health_path", "known_holes"]
+__all__ = [
+    "BEAT",
+    "INTERNAL",
+    "KnownHole",
+    "committed",
+    "health_path",
+    "known_holes",
+    "sink_of",
+]
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
@@ -62,6 +71,22 @@ def committed(lake: Path) -> dict[str, list[tuple[int, int]]]:
         }
     except (TypeError, AttributeError) as why:
         raise ValueError(f"no ledger: {why!r}") from None
+
+
+def sink_of(lake: Path) -> dict[str, str] | None:
+    """The sink whose tables these are, by `spark.sink`; None before there are any.
+
+    Beside `sink` there may be `table` and `metadata`: its name or place, and the file
+    that describes it.  Raises OSError, and ValueError for a file that is damaged.
+    """
+    try:
+        found = json.loads((lake / INTERNAL / "sink.json").read_bytes())
+    except FileNotFoundError:
+        written = (lake / INTERNAL / "events.json").exists()
+        return {"sink": "parquet"} if written else None
+    if not isinstance(found, dict) or not isinstance(found.get("sink"), str):
+        raise ValueError("sink.json: not the job's")  # noqa: TRY004 - as the others
+    return found
 
 
 def _ledger(lake: Path) -> Any:

@@ -16,7 +16,7 @@ import pytest
 from gateway.audit import audit
 from gateway.spark.compact import Busy, Compactor, compact
 from gateway.spark.lakedisk import Lake
-from gateway.spark.sinks import publishing
+from gateway.spark.parquet import publishing
 from gateway.store.finder import Directories
 
 BEFORE = date(2026, 3, 2)

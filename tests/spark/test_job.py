@@ -345,18 +345,18 @@ def test_a_vanished_file_stops_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody has it: the job says so, and goes on once it is back."""
-    from gateway.spark import sinks
+    from gateway.spark import parquet
 
     path = spool.events("gw", 1, 10)
     spool.events("gw", 11, 10)
     content = path.read_bytes()
-    taken = sinks.Sink._take
+    taken = parquet.ParquetSink._take
 
     def vanish(self: Any, rows: Any, batch: int) -> None:
         path.unlink()
         taken(self, rows, batch)
 
-    monkeypatch.setattr(sinks.Sink, "_take", vanish)
+    monkeypatch.setattr(parquet.ParquetSink, "_take", vanish)
     with pytest.raises(job.Failed):
         run_once()
     monkeypatch.undo()
@@ -364,6 +364,34 @@ def test_a_vanished_file_stops_the_job(
     path.write_bytes(content)
     run_once()
     assert lake_events(config.data_dir / "lake") == spool.produced
+
+
+def test_batches_for_a_function_of_ones_own(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table_rows: Rows,
+) -> None:
+    """It gets the rows of a batch, flawed ones too, and the number to keep them under."""
+    (tmp_path / "warehouse_of_ours.py").write_text(
+        "def put(batch, context):\n"
+        "    kept = batch.select('node', 'lsn', 'host', 'flaw', 'protocol', 'date')\n"
+        f"    kept.write.parquet(f'file://{tmp_path}/ours/{{context.batch}}')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config.spark.sink = "warehouse_of_ours:put"
+    spool.events("gw", 1, 10)
+    spool.put("gw", 11, [b"{"], flaws={0: "invalid-json"})
+    run_once()
+    spool.events("gw", 12, 5)
+    run_once()
+    rows = table_rows(tmp_path / "ours")
+    assert Counter((row["node"], row["lsn"]) for row in rows) == spool.produced
+    assert [row["flaw"] for row in rows if row["lsn"] == 11] == ["invalid-json"]
+    assert {path.name for path in (tmp_path / "ours").iterdir()} == {"1", "2"}
+    assert spool.names() == []
 
 
 def test_files_of_a_later_form_stop_the_job(

@@ -1,6 +1,6 @@
 """Killed at every named point of a commit, with a reader that looks all the while.
 
-The process is real and so is kill -9; Spark is played by `test_sinks.py`'s rules: it
+The process is real and so is kill -9; Spark is played by `test_parquet.py`'s rules: it
 writes files, and after a kill repeats the batch that it has not committed.  Java and
 all are killed in test_kill.py.
 """
@@ -39,7 +39,8 @@ from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
 from gateway.spark import stats
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.sinks import Lake, Sink
+from gateway.spark.lakedisk import Lake
+from gateway.spark.parquet import ParquetSink
 
 data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 SIZE, log = 10, data / "checkpoint" / "events"
@@ -80,7 +81,7 @@ def point(step):
 if not (log / "metadata").exists():
     put("metadata", json.dumps({"id": "0badcafe-0000-4000-8000-000000000001"}))
 checkpoint = Checkpoint(log, Lake())
-sink = Sink(data / "lake", checkpoint, Lake(), write=write, point=point,
+sink = ParquetSink(data / "lake", checkpoint, Lake(), write=write, point=point,
             count=lambda files: stats.count(files, timedelta(minutes=1)))
 sink.recover()
 for batch in range(checkpoint.committed + 1, batches):

@@ -1,0 +1,443 @@
+"""Two phases on a file system: never a hole, never a double, wherever it stops.
+
+Spark is played by this file: it writes a batch into staging and, after a crash,
+repeats the last batch that it has not committed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.parquet import ParquetSink
+from gateway.spark.reading import files
+from gateway.spark.sink import Committed, Plan
+
+SIZE = 10
+
+
+class PowerCut(BaseException):
+    """Nothing after this happens; no handler may swallow it."""
+
+
+@dataclass
+class Fuse(Lake):
+    """A disk that is cut off before its *left*th call changes anything."""
+
+    left: int = 10**9
+    calls: int = 0
+    publishing: int | None = None
+    """How many calls came before the first file got its name."""
+
+    def _count(self) -> None:
+        self.calls += 1
+        if self.calls > self.left:
+            raise PowerCut
+
+    def create(self, path: Path) -> Any:
+        self._count()
+        return super().create(path)
+
+    def open(self, path: Path) -> Any:
+        self._count()
+        return super().open(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if "protocol=" in str(new) and self.publishing is None:
+            self.publishing = self.calls
+        self._count()
+        super().rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        self._count()
+        super().unlink(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self._count()
+        super().sync_directory(path)
+
+    def make_directory(self, path: Path) -> None:
+        self._count()
+        super().make_directory(path)
+
+    def remove_tree(self, path: Path) -> None:
+        """Even a tree goes file by file."""
+        for file in reversed(self.tree(path)):
+            self._count()
+            file.unlink()
+        self._count()
+        super().remove_tree(path)
+
+
+def name(batch: int) -> str:
+    """The spool file of a batch."""
+    return f"events-gw-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
+
+
+def write(batch: int, folder: Path) -> None:
+    """What Spark leaves of a batch: rows, and all that is not rows."""
+    lsns = range(batch * SIZE + 1, (batch + 1) * SIZE + 1)
+    for table, mine in (("events", lsns[1:]), ("quarantine", lsns[:1])):
+        for date in ("2026-03-01", "2026-03-02"):
+            place = folder / f"table={table}/protocol=lumberjack/date={date}"
+            place.mkdir(parents=True)
+            half = mine[::2] if date.endswith("1") else mine[1::2]
+            rows = pa.table({"node": ["gw"] * len(half), "lsn": list(half)})
+            pq.write_table(rows, place / "part-00000-x.zstd.parquet")
+            (place / ".part-00000-x.zstd.parquet.crc").write_bytes(b"crc")
+            (place / "part-00001-x.zstd.parquet").touch()
+    (folder / "_SUCCESS").touch()
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "part-00002.parquet").write_bytes(b"PAR1 half")
+
+
+@dataclass
+class World:
+    """A lake, a checkpoint and a Spark that plays by its rules."""
+
+    data: Path
+    logs: Any
+    written: list[int] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    done: list[Committed] = field(default_factory=list)
+
+    def sink(self, disk: Fuse | None = None, **options: Any) -> ParquetSink:
+        using = disk or Fuse()
+
+        def tracked(batch: int, folder: Path, plan: Plan) -> None:
+            self.written.append(batch)
+            self.plans.append(plan)
+            write(batch, folder)
+
+        return ParquetSink(
+            self.data / "lake",
+            Checkpoint(self.logs.path, using),
+            using,
+            write=tracked,
+            done=self.done.append,
+            **options,
+        )
+
+    def without_checkpoint(self) -> ParquetSink:
+        """The sink after its checkpoint was lost: Spark begins a new query."""
+        shutil.rmtree(self.logs.path)
+        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
+        sink = self.sink()
+        sink.recover()
+        # Spark makes the new id when the query starts, after `recover`.
+        self.logs.begin()
+        return sink
+
+    def run(self, disk: Fuse, batches: int) -> None:
+        """Start, go on after the last commit, commit what the sink has taken."""
+        sink = self.sink(disk)
+        sink.recover()
+        done = Checkpoint(self.logs.path, Lake()).committed
+        for batch in range(done + 1, batches):
+            self.logs.source(batch, [name(batch)])
+            self.logs.offset(batch, batch)
+            sink(batch, batch)
+            self.logs.commit(batch)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pulls a real plug here, so nothing need reach a real disk."""
+    monkeypatch.setattr("os.fdatasync", lambda fd: None)
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+
+
+@pytest.fixture
+def world(tmp_path: Path, logs: Callable[[str], Any]) -> World:
+    """Before the first batch."""
+    made = World(tmp_path / "data", logs("events"))
+    made.logs.begin()
+    return made
+
+
+Lakeful = Callable[[Path], Counter[tuple[str, int]]]
+
+
+def empty(world: World) -> None:
+    """Back to the beginning."""
+    shutil.rmtree(world.data)
+    world.logs.begin()
+
+
+def publishing(world: World) -> int:
+    """How many changes to the disk come before the first file has its name."""
+    counter = Fuse()
+    world.run(counter, 1)
+    assert counter.publishing is not None
+    return counter.publishing
+
+
+def whole(batches: int) -> Counter[tuple[str, int]]:
+    """Every event of these batches once."""
+    return Counter(("gw", lsn) for lsn in range(1, batches * SIZE + 1))
+
+
+def test_any_reader_sees_the_rows(world: World, lake_events: Lakeful) -> None:
+    """Plain Parquet files with rows under the table's name, and nothing else there."""
+    world.run(Fuse(), 3)
+    assert lake_events(world.data / "lake") == whole(3)
+    names = [
+        path.relative_to(world.data / "lake")
+        for table in ("events", "quarantine")
+        for path in Lake().tree(world.data / "lake" / table)
+    ]
+    assert len(names) == 3 * 3
+    assert names[0].parts == (
+        "events",
+        "protocol=lumberjack",
+        "date=2026-03-01",
+        "part-0000000001-0badcafe-0.parquet",
+    )
+
+
+def test_a_reader_can_ask_for_whole_batches(world: World) -> None:
+    """At every step of a commit it gets all files of a batch or none of them."""
+    seen: list[int] = []
+    sink = world.sink(
+        point=lambda step: seen.append(len(files(world.data / "lake", "events")))
+    )
+    sink.recover()
+    for batch in range(2):
+        world.logs.source(batch, [name(batch)])
+        world.logs.offset(batch, batch)
+        sink(batch, batch)
+        world.logs.commit(batch)
+    assert sorted(set(seen)) == [0, 2, 4]
+    assert seen == sorted(seen)
+
+
+def test_it_tells_what_it_committed(world: World) -> None:
+    """Rows and spool files of each batch, for the job's progress."""
+    world.run(Fuse(), 1)
+    assert world.done == [Committed(0, SIZE, 1)]
+
+
+@pytest.mark.slow
+def test_a_crash_at_any_step_leaves_whole_batches(
+    world: World, lake_events: Lakeful, tmp_path: Path
+) -> None:
+    """Cut off before every single change to the disk, then started again.
+
+    After `recover` the tables hold whole batches only; after Spark has repeated what
+    it must, they hold every event once.
+    """
+    counter = Fuse()
+    world.run(counter, 2)
+    assert counter.calls > 60
+    for cut in range(counter.calls):
+        empty(world)
+        with pytest.raises(PowerCut):
+            world.run(Fuse(left=cut), 2)
+        world.sink().recover()
+        seen = lake_events(world.data / "lake")
+        assert seen == whole(len(seen) // SIZE), f"after a cut at {cut}"
+        world.run(Fuse(), 2)
+        assert lake_events(world.data / "lake") == whole(2), f"after a cut at {cut}"
+        staging = world.data / "lake" / ".gateway" / "staging" / "events"
+        assert list(staging.iterdir()) == []
+
+
+def test_a_crash_during_recovery_leaves_whole_batches(
+    world: World, lake_events: Lakeful
+) -> None:
+    """Cut off twice: while a batch gets its names, and anywhere in the next start."""
+    first = publishing(world)
+    for second in range(1000):
+        empty(world)
+        with pytest.raises(PowerCut):
+            world.run(Fuse(left=first + 1), 1)
+        try:
+            world.run(Fuse(left=second), 1)
+        except PowerCut:
+            world.run(Fuse(), 1)
+            assert lake_events(world.data / "lake") == whole(1), second
+        else:
+            break
+    assert second > 15
+
+
+def test_a_crash_while_spark_writes_leaves_nothing(
+    world: World, lake_events: Lakeful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a batch in staging is wiped and written again."""
+
+    def dies(batch: int, folder: Path, plan: Plan) -> None:
+        write(batch, folder)
+        raise PowerCut
+
+    sink = world.sink()
+    sink.recover()
+    monkeypatch.setattr(sink, "_write", dies)
+    world.logs.source(0, [name(0)])
+    world.logs.offset(0, 0)
+    with pytest.raises(PowerCut):
+        sink(0, 0)
+    assert lake_events(world.data / "lake") == Counter()
+    world.run(Fuse(), 1)
+    assert lake_events(world.data / "lake") == whole(1)
+
+
+def test_a_repeated_batch_is_not_written(world: World) -> None:
+    """Spark had no time to commit: it repeats its batch, which is there already."""
+    world.run(Fuse(), 1)
+    (world.logs.path / "commits" / "0").unlink()
+    world.run(Fuse(), 1)
+    assert world.written == [0]
+
+
+def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
+    """A new query knows which events the tables have, so that it can leave them out."""
+    world.run(Fuse(), 2)
+    sink = world.without_checkpoint()
+    world.logs.source(0, [name(2)])
+    world.logs.offset(0, 0)
+    sink(2, 0)
+    kept = Ledger.load(Lake(), world.data / "lake" / ".gateway" / "events.json")
+    assert kept.query == world.logs.query
+    assert kept.committed == Ranges({"gw": [(1, 3 * SIZE)]})
+    assert kept.sequence == 3
+
+
+def test_what_is_in_the_tables_is_left_out(world: World) -> None:
+    """A batch that brings events again, under whatever name, is told which."""
+    world.run(Fuse(), 2)
+    sink = world.without_checkpoint()
+    again = f"events-gw-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
+    world.logs.source(0, [again])
+    world.logs.offset(0, 0)
+    with pytest.raises(Broken, match="promise 5 events, Spark made 10 rows"):
+        sink(2, 0)  # this file's Spark leaves nothing out
+    assert world.plans[-1].without == Ranges({"gw": [(SIZE + 6, 2 * SIZE)]})
+
+
+def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) -> None:
+    """A batch that was decided is published even if the checkpoint is gone since."""
+    decided = publishing(world)
+    empty(world)
+    with pytest.raises(PowerCut):
+        world.run(Fuse(left=decided), 1)
+    assert lake_events(world.data / "lake") == Counter()
+    shutil.rmtree(world.logs.path)
+    sink = world.sink()
+    sink.recover()
+    assert lake_events(world.data / "lake") == whole(1)
+    assert sink.ledger.committed == Ranges({"gw": [(1, SIZE)]})
+
+
+@pytest.mark.parametrize("other", ["older", "same number, other files"])
+def test_a_checkpoint_from_a_backup_is_refused(world: World, other: str) -> None:
+    """It would take other files for a batch that the tables have: better stop."""
+    world.run(Fuse(), 2)
+    sink = world.sink()
+    sink.recover()
+    batch = 0 if other == "older" else 1
+    if other != "older":
+        world.logs.source(1, [name(7)])
+    with pytest.raises(Broken, match="older than the tables"):
+        sink(batch, batch)
+    assert sink.failure is not None
+
+
+def test_a_batch_that_lost_a_file_is_refused(
+    world: World, lake_events: Lakeful
+) -> None:
+    """Spark says nothing of a spool file that vanished; counting does."""
+    sink = world.sink()
+    sink.recover()
+    world.logs.source(0, [name(0), name(1)])
+    world.logs.offset(0, 0)
+    with pytest.raises(Broken, match="promise 20 events, Spark made 10 rows"):
+        sink(0, 0)
+    assert lake_events(world.data / "lake") == Counter()
+
+
+def test_a_batch_without_files_counts_too(world: World) -> None:
+    """Spark may run one; it has no rows then."""
+    sink = world.sink()
+    sink.recover()
+    world.logs.offset(0, -1)
+    sink._write = lambda rows, folder, plan: None
+    sink(0, 0)
+    assert sink.ledger.batch == 0
+    assert world.done == [Committed(0, 0, 0)]
+
+
+def test_tables_without_their_ledger_are_refused(world: World) -> None:
+    """Nobody would know what is in them, and a new query would double it."""
+    world.run(Fuse(), 1)
+    shutil.rmtree(world.data / "lake" / ".gateway")
+    with pytest.raises(Broken, match=r"events\.json is gone"):
+        world.sink().recover()
+
+
+@pytest.mark.parametrize("lost", ["all tables", "the last batch"])
+def test_tables_behind_their_checkpoint_are_refused(world: World, lost: str) -> None:
+    """Spark would never read again what was in them."""
+    world.run(Fuse(), 1)
+    ledger = world.data / "lake" / ".gateway" / "events.json"
+    before = ledger.read_bytes()
+    world.run(Fuse(), 2)
+    if lost == "all tables":
+        shutil.rmtree(world.data / "lake")
+    else:
+        ledger.write_bytes(before)
+    with pytest.raises(Broken, match=r"is older than .*checkpoint"):
+        world.sink().recover()
+
+
+def test_a_hole_is_noted_once(world: World) -> None:
+    """It survives, and a file that fails again does not make a second one."""
+    sink = world.sink()
+    sink.recover()
+    for why in ("it is empty", "it is still empty"):
+        sink.note(Hole("gw", 1, SIZE, name(0), why, 1.0))
+    again = world.sink()
+    again.recover()
+    assert [hole.why for hole in again.ledger.holes] == ["it is still empty"]
+
+
+def test_types_are_kept_with_the_batch(world: World) -> None:
+    """Also if only `recover` finishes it."""
+    decided = publishing(world)
+    empty(world)
+    sink = world.sink(Fuse(left=decided))
+    sink.recover()
+    sink.types = {"status": "int"}
+    world.logs.source(0, [name(0)])
+    world.logs.offset(0, 0)
+    with pytest.raises(PowerCut):
+        sink(0, 0)
+    again = world.sink()
+    again.recover()
+    assert again.ledger.types == {"status": "int"}
+
+
+def test_someone_elses_hand_in_the_lake_is_noticed(world: World) -> None:
+    """A decided file that is nowhere would be a hole: it is said, not skipped."""
+    decided = publishing(world)
+    empty(world)
+    with pytest.raises(PowerCut):
+        world.run(Fuse(left=decided + 1), 1)
+    staging = world.data / "lake" / ".gateway" / "staging"
+    for place in (staging, world.data / "lake" / "events"):
+        for path in Lake().tree(place):
+            if path.name != "manifest":
+                path.unlink()
+    with pytest.raises(Broken, match="neither there nor in staging"):
+        world.sink().recover()
