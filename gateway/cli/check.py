@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gateway import config
 from gateway.config.problems import spell
+from gateway.config.units import format_size
 from gateway.plugins import failure, installed
 
 HELP = """\
@@ -89,13 +91,26 @@ def _summary(loaded: config.Config) -> list[str]:
 
 
 def _warnings(loaded: config.Config) -> list[str]:
-    found: list[str] = []
+    found = [*_of_memory(loaded)]
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
             found += installed().protocols[name].cautions(loaded)
         except Exception as why:
             found.append(failure(name, "cautions", why))
     return found
+
+
+def _of_memory(loaded: config.Config) -> Iterator[str]:
+    """Messages that no sender can bring to their end (see `net.memory`)."""
+    most = loaded.journal.memory_bytes // 2
+    for listener in loaded.listeners:
+        allowed = listener.limits.message_bytes
+        if allowed > most:
+            yield (
+                f"{listener.name}: limits.message_bytes allows {format_size(allowed)}, "
+                f"and a connection with more than {format_size(most)} of an unfinished "
+                "message is closed: raise journal.memory_bytes to twice as much"
+            )
 
 
 def _about(listener: config.Listener) -> list[str]:

@@ -152,3 +152,14 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     """`gateway schema` prints the JSON Schema."""
     assert main(["schema"]) == 0
     assert "listeners" in json.loads(capsys.readouterr().out)["properties"]
+
+
+@pytest.mark.parametrize(("memory", "warns"), [("32MiB", False), ("31MiB", True)])
+def test_a_message_that_never_fits(
+    file: Path, capsys: pytest.CaptureFixture[str], memory: str, warns: bool
+) -> None:
+    """Its sender would send it for ever: `gateway check` says which key to raise."""
+    file.write_text(GOOD + f"journal: {{memory_bytes: {memory}}}\n")
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert ("raise journal.memory_bytes" in said) is warns
