@@ -17,7 +17,8 @@ old one's tail.
                    the next group opens `<first lsn>[.attempt]`
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
-    new segment:   create → write header → sync → sync directory → first group
+    new segment:   create → write header → sync → sync directory → first group, which
+                   says how far the segment before was synced
 """
 
 from __future__ import annotations
@@ -154,6 +155,8 @@ class Log:
         first = lsn = self.next_lsn
         chunks: list[bytes] = []
         payload_bytes = 0
+        if current.empty and self.synced.name:
+            chunks = current.encoder.before(self.synced.name, self.synced.bytes, lsn)
         for batch in batches:
             chunks += current.encoder.batch(batch, lsn, current.bytes)
             lsn += batch.count

@@ -7,8 +7,9 @@
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
     3. the mark (`gateway.store.mark`) says how far the journal reached at least, in lsns
-       and in bytes of the newest segment, and the next segment's name how far the one
-       before it: what an open segment lacks of that is no torn tail
+       and in bytes of the newest segment, and the next segment how far the one before it,
+       in lsns by its name and in bytes by its first record: what a segment without a seal
+       lacks of that is no torn tail
     4. what was acknowledged and can not be read is reported, lsn by lsn: so is a segment
        that is missing before another one
 
@@ -32,7 +33,7 @@ Of what a file may hold only the format of another version stops the start
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -81,7 +82,14 @@ class Recovered:
     losses: list[Loss] = field(default_factory=list)
     protocols: dict[Path, set[str]] = field(default_factory=dict)
     """Whose batches each segment has."""
+    told: dict[str, int] = field(default_factory=dict, compare=False)
+    """How many bytes of a segment, by name, the one behind it calls synced."""
     _steps: list[Callable[[], None]] = field(default_factory=list, compare=False)
+
+    @property
+    def too_short(self) -> bool:
+        """Some segment lacks what the one behind it calls synced."""
+        return any(one.bytes < self.told.get(one.path.name, 0) for one in self.segments)
 
     def settle(self) -> Recovered:
         """Make the files agree with what was found; returns it.  Raises OSError.
@@ -113,7 +121,23 @@ def examine(
     *synced* is what must be there of one segment, unless it was published.  The lsns that
     earlier starts have *left_out* get no place, whether something is missing there or not.
     """
-    synced = synced or Synced()
+    read = partial(
+        _examine, directory, disk, given, durable, synced or Synced(), left_out
+    )
+    found = read({})
+    return read(found.told) if found.too_short else found
+
+
+def _examine(
+    directory: Path,
+    disk: Disk,
+    given: int,
+    durable: int,
+    synced: Synced,
+    left_out: Sequence[range],
+    told: Mapping[str, int],
+) -> Recovered:
+    """As `examine`; *told*: see `Recovered.told`."""
     found = Recovered(next_lsn=given + 1)
     there = disk.names(directory)
     names = [name for name in there if disk.is_file(directory / name)]
@@ -133,7 +157,8 @@ def examine(
         marked, proven = (
             end if end > given else 0 for end in (min(durable, stop - 1), stop - 1)
         )
-        ends = _Ends(given, marked, proven, synced.bytes if name == synced.name else 0)
+        marked_bytes = synced.bytes if name == synced.name else 0
+        ends = _Ends(given, marked, proven, max(marked_bytes, told.get(name, 0)))
         try:
             _examine_one(path, first, before, ends, disk, found, aside, left_out)
         except segment.OtherFormat:
@@ -192,7 +217,7 @@ class _Ends:
     count, and goes on behind what a damaged segment may have held.
     """
     synced: int
-    """So many bytes were synced, says the mark."""
+    """So many bytes were synced, says the mark, or the segment behind it."""
 
 
 def _examine_one(
@@ -218,6 +243,8 @@ def _examine_one(
         data, mended = repaired, True
         scan = read(data, durable=ends.marked)
         found.losses.append(Loss(path, first, 0, f"{why}, and was mended"))
+    if (before_it := scan.of_before()) is not None:
+        found.told.update([before_it])
     scan.survey()
     torn = readable and not scan.sealed and scan.end < len(data)
     if torn and scan.next_lsn <= ends.proven:

@@ -22,8 +22,8 @@ was written.  It tells a torn tail from damage:
   loss is reported (`Damage`), and reading goes on behind it.
 - A bad record that no later one calls synced was never acknowledged: the segment ends
   before it.  A reader may know better (`Scan`, *durable* and *synced*): the mark beside
-  the journal, and the name of the next segment, say more than a segment does that was not
-  sealed.
+  the journal, and the name and the first record of the next segment, say more than a
+  segment does that has lost its end.
 - So does a good record that does not follow from those before it: its lsn is not the
   next one, or its origin is not there.  It is left of a write that failed and was cut
   off, where the cut did not survive a power cut.
@@ -33,6 +33,8 @@ was written.  It tells a torn tail from damage:
              is used once
     batch    origin number u32 | received_at µs i64 | payload bytes u64 | body
     seal     nothing; the segment was closed in good order
+    before   msgpack of [name, bytes]: how much was synced of the segment before this one,
+             without its seal; the first record, where there was one in this run
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ _SUMS = struct.Struct("<II")
 _RECORD = struct.Struct("<IBBHIIqQII")
 _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
-_ORIGIN, _BATCHED, _SEAL = 1, 2, 3
+_ORIGIN, _BATCHED, _SEAL, _BEFORE = 1, 2, 3, 4
 
 _crc = google_crc32c.extend
 
@@ -231,6 +233,11 @@ class Encoder:
         """The last record: everything before *lsn* is durable, in *synced* bytes."""
         return self._record(_SEAL, lsn, 0, synced, b"", b"")
 
+    def before(self, name: str, synced: int, lsn: int) -> list[bytes]:
+        """The first record: *synced* bytes of the segment *name* must be there."""
+        told = msgspec.msgpack.encode([name, synced])
+        return self._record(_BEFORE, lsn, 0, HEADER_BYTES, told, b"")
+
     def forget(self, batch: Batch) -> None:
         """The origin record went with a failed write; write it again next time.
 
@@ -310,6 +317,14 @@ class Scan:
             if record.kind == _BATCHED:
                 yield self._batch(record)
         self._origins.clear()
+
+    def of_before(self) -> tuple[str, int] | None:
+        """Name and synced bytes of the segment before, if the first record tells them."""
+        record = self._record(HEADER_BYTES)
+        if record is None or record.kind != _BEFORE:
+            return None
+        name, synced = msgspec.msgpack.decode(self._data[record.start : record.end])
+        return name, synced
 
     def survey(self) -> Scan:
         """Read without keeping batches; for recovery."""

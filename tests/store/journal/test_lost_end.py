@@ -343,6 +343,25 @@ def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
         assert again.segments == found.segments
 
 
+def test_the_segment_behind_it_tells_of_metadata_that_was_cut_off(
+    directory: Path, make: Make
+) -> None:
+    """No lsn tells of it, its seal is gone with it, and the mark names a later one."""
+    log, path = remembering(directory, make)
+    log.seal()
+    sealed = path.read_bytes()
+    metadata_only = log.synced.bytes
+    log.commit([make(b"p" * 30, 0)])
+    log.seal()
+    log.commit([make(b"q" * 30)])
+    for size in range(segment.HEADER_BYTES, len(sealed) + 1):
+        path.write_bytes(sealed[:size])
+        found = examine(directory, RealDisk(), durable=3, synced=log.synced)
+        assert bool(found.losses) == (size < metadata_only), size
+        assert sorted(lost(found) + served(found)) == [1, 2, 3], size
+        assert bodies(found).endswith(b"pq")
+
+
 @pytest.mark.parametrize("size", [None, 0, 20, segment.HEADER_BYTES, 150])
 def test_a_segment_of_metadata_alone_that_is_gone_is_told(
     directory: Path, make: Make, size: int | None
