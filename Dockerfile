@@ -13,6 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY gateway ./gateway
 COPY twisted ./twisted
 COPY rsio-check ./rsio-check
+COPY conf ./conf
 RUN pip install --no-cache-dir . \
  && twistd --help > /dev/null
 # That made Twisted's list of plugins, which nobody may write later.

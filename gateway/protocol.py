@@ -52,6 +52,7 @@ __all__ = [
     "Statistic",
     "Statistics",
     "Unusable",
+    "tcp",
 ]
 
 _Options_co = TypeVar("_Options_co", covariant=True)
@@ -256,6 +257,11 @@ class Command:
     """One line for `gateway --help`."""
 
 
+def tcp(host: str, port: int) -> str:
+    """As `listen` takes it: `tcp:5044` where *host* is empty, `tcp:127.0.0.1:5044`."""
+    return f"tcp:{host}:{port}" if host else f"tcp:{port}"
+
+
 class Protocol:
     """A wire format.  A plug-in makes one object of a subclass; it holds no state."""
 
@@ -277,6 +283,15 @@ class Protocol:
         `gateway.config.fields`; configuration errors and the JSON Schema follow.
         """
         return None
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        """A listener to begin with, as in the file, for `gateway init`.
+
+        *host* is where it is to listen: `127.0.0.1`, or empty for all addresses; it may
+        trust whoever is on this machine.  `{"name": "beats", "listen": "tcp:5044"}`;
+        `tcp` makes such addresses.
+        """
+        return {"name": self.name, "listen": tcp(host, 7000)}
 
     def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
         """What its listeners, by their place in the file, must agree on and do not.

@@ -198,6 +198,7 @@ def test_hooks_of_the_protocol(
     places = [place for place, _ in plugin.misfits(dict(enumerate(listeners)))]
     assert places == [("listeners", n, "options", "timezone") for n in (0, 1)]
     assert plugin.decoder(())(b"a\nb").count == 2
+    assert plugin.starter("") == gateway_syslog.protocol.starter("")
     assert list(plugin.describe(listeners[1].options)) == ["times in Europe/Oslo"]
     service = plugin.service(lend(plugin, tmp_path, listeners))
     assert [type(port) for port in service.ports(listeners[0])] == [protocol.Port]

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Command] = {
     "demo": Command(
         "gateway.cli.demo", "the whole path on this machine, and the proof"
     ),
+    "init": Command("gateway.cli.init", "write a configuration to begin with"),
     "check": Command("gateway.cli.check", "validate a configuration"),
     "doctor": Command(
         "gateway.cli.doctor",
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "spark": Command("gateway.cli.spark", "run the Spark job: spool to tables"),
     "table": Command("gateway.cli.table", "show a table's newest rows"),
+    "completion": Command("gateway.cli.completion", "completion for bash, zsh, fish"),
 }
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
-import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,8 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, listener
-from deadlines import ROOT, run
+from deadlines import ROOT
+from wheels import Environment, clean, wheel
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,52 +27,12 @@ pytestmark = [
 OPTIONS = {"timezone": "Europe/Oslo"}
 
 
-class Environment:
-    """A virtual environment that has the two packages, and borrows all others."""
-
-    def __init__(self, home: Path) -> None:
-        self.python = home / "bin" / "python"
-        venv.create(home, symlinks=True)
-        [site] = home.glob("lib/python*/site-packages")
-        (site / "borrowed.pth").write_text("\n".join(filter(_is_site, sys.path)))
-
-    def run(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """Run a program of this environment, away from the source."""
-        return run(*words, cwd=self.python.parent, env=clean())
-
-    def gateway(self, *words: object) -> subprocess.CompletedProcess[str]:
-        return self.run(self.python.with_name("gateway"), *words)
-
-    def install(self, *packages: object) -> None:
-        pip(
-            "--python", self.python, "install", "--no-deps", "--no-build-isolation",
-            *packages,
-        )  # fmt: skip
-
-
-def _is_site(path: str) -> bool:
-    return path.endswith(("site-packages", "dist-packages"))
-
-
-def clean() -> dict[str, str]:
-    """Our environment without the source tree."""
-    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-
-
-def pip(*words: object) -> None:
-    done = run(sys.executable, "-m", "pip", "--disable-pip-version-check", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     home = tmp_path_factory.mktemp("plugin")
     found = Environment(home / "venv")
     source = shutil.copytree(ROOT / "examples" / "syslog", home / "syslog")
-    wheels = home / "wheels"
-    pip("wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT)
-    found.install(*wheels.glob("*.whl"))
-    found.install(source)
+    found.install(wheel(home / "wheels"), source)
     return found
 
 

@@ -197,9 +197,7 @@ hypothesis.settings.load_profile("gateway")
 @pytest.fixture
 def gateway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `gateway …` to its end."""
-    return lambda *words, **more: run(
-        sys.executable, "-m", "gateway.cli", *words, **more
-    )
+    return lambda *words, **more: run(sys.executable, "-m", "gateway", *words, **more)
 
 
 @pytest.fixture(name="eventually")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Service, SinglePort
+from gateway.protocol import Context, Protocol, Service, SinglePort, tcp
 
 if TYPE_CHECKING:
     from gateway.config.section import Section
@@ -26,6 +26,9 @@ class Syslog(Protocol):
         from gateway_syslog.options import Options
 
         return Options
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        return {"name": "syslog", "listen": tcp(host, 6514)}
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway_syslog.messages import decode

@@ -6,10 +6,10 @@ and which events have a flaw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Sender, Service, SinglePort
+from gateway.protocol import Context, Protocol, Sender, Service, SinglePort, tcp
 
 if TYPE_CHECKING:
     from gateway.config.section import Section
@@ -25,6 +25,9 @@ class _Lumberjack(Protocol):
         from gateway.protocols.lumberjack.options import Options
 
         return Options
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        return {"name": "beats", "listen": tcp(host, 5044)}
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway.protocols.lumberjack.events import decode

@@ -6,10 +6,10 @@ which clients are known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gateway.protocol import Context, Protocol, Sender, Service
+from gateway.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
     from gateway.config.section import Section
@@ -27,6 +27,9 @@ class _Pomelo(Protocol):
         from gateway.protocols.pomelo.options import Options
 
         return Options
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        return {"name": "game", "listen": tcp(host, 3010)}
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway.protocols.pomelo.events import decode

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Sender, Service
+from gateway.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
     from gateway.config.model import Config, Listener
@@ -36,6 +36,10 @@ class _Pravega(Protocol):
         from gateway.protocols.pravega.options import misfits
 
         return misfits(listeners)
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        options = {"controller": tcp(host, 9090)}
+        return {"name": "streams", "listen": tcp(host, 12345), "options": options}
 
     def decoder(self, options: Sequence[Options]) -> Decode:
         from gateway.protocols.pravega.options import Options

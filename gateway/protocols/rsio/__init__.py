@@ -7,7 +7,7 @@ docs/rsio-v0.md is the protocol, byte by byte.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gateway.protocol import (
     Command,
@@ -19,6 +19,7 @@ from gateway.protocol import (
     Settings,
     Statistic,
     Statistics,
+    tcp,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ class _Rsio(Protocol):
         from gateway.protocols.rsio.options import Options
 
         return Options
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        # Who may connect may watch all events: not for strangers.
+        published = ["tap", "events"] if host else []
+        options = {"publish": published}
+        return {"name": "reactive", "listen": tcp(host, 7400), "options": options}
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway.protocols.rsio.events import decode

@@ -1,0 +1,208 @@
+"""`gateway init`: writes a commented configuration, and what starts the processes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from gateway import __version__
+from gateway.cli import WrongUse
+from gateway.plugins import installed
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = """\
+Write a configuration for the protocols that you name: gateway.yaml, with every key, its
+meaning and its default as comments.  Nothing that is there is overwritten.
+
+  --systemd   also units for the daemon and the Spark job.  They find the programs of
+              this Python environment, and the configuration in /etc/gateway
+  --compose   also a compose.yaml with both as containers, of images that `docker build`
+              makes of the source
+
+Example:
+  gateway init PROTOCOL
+  gateway init PROTOCOL PROTOCOL --directory first
+  gateway init PROTOCOL --systemd --node gw-1
+
+Exit status: 0 written; 2 wrong use, or something is there already.
+"""
+
+_STATE = "/var/lib/gateway"
+_LOOPBACK = "127.0.0.1"
+_COMPOSE = """\
+# docker compose up -d: the daemon and its Spark job.  The images come from the source:
+#   docker build -t gateway:{version} .
+#   docker build -t gateway-spark:{version} --target spark .
+#
+# What arrived:  docker compose exec spark gateway table --config /etc/gateway/gateway.yaml
+# The proof:     docker compose exec spark gateway audit --config /etc/gateway/gateway.yaml
+services:
+  gateway:
+    image: gateway:{version}
+    hostname: {node}
+    # Those of the listeners in gateway.yaml.
+    ports: {ports}
+    volumes: &volumes
+      - data:/var/lib/gateway
+      - ./gateway.yaml:/etc/gateway/gateway.yaml:ro
+    # Longer than it takes to answer and publish what was taken.
+    stop_grace_period: 60s
+    restart: unless-stopped
+  spark:
+    image: gateway-spark:{version}
+    volumes: *volumes
+    depends_on:
+      gateway: {{condition: service_healthy}}
+    stop_grace_period: 60s
+    restart: unless-stopped
+volumes:
+  data:
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    known = tuple(installed().protocols)
+    parser.add_argument(
+        "protocols", nargs="+", metavar="PROTOCOL", choices=known,
+        help=f"{', '.join(known)}",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--directory", type=Path, default=Path(), metavar="DIR",
+        help="where to write; it is made (default: here)")  # fmt: skip
+    add("--node", metavar="NAME",
+        help="this gateway's name in every event, for ever (default: the host name)")  # fmt: skip
+    add("--data-dir", metavar="DIR",
+        help="where all that is kept lies (default: data, beside the file; "
+        f"with --systemd or --compose {_STATE})")  # fmt: skip
+    add("--all-addresses", action="store_true",
+        help=f"listen on all addresses (default: {_LOOPBACK} only, but with --compose)")  # fmt: skip
+    add("--systemd", action="store_true", help="write units for systemd, too")
+    add("--compose", action="store_true", help="write a compose.yaml, too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    folder: Path = args.directory
+    files = dict(_files(args))
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise WrongUse(f"{folder / there[0]} is there already; it is left as it is")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            _write(folder / name, text)
+    except OSError as why:
+        raise WrongUse(f"{why.filename or folder}: {why.strerror}") from None
+    for name in files:
+        print(f"{folder / name} written")
+    print("\n".join(_next(args, folder / "gateway.yaml")))
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Once and whole; a configuration only if it is one."""
+    from gateway import config
+
+    with path.open("x") as new:
+        new.write(text)
+    if path.name != "gateway.yaml":
+        return
+    try:
+        config.load(path)
+    except config.Invalid:
+        path.unlink()
+        raise
+
+
+def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    from gateway.config.commented import commented
+
+    settings = _settings(args)
+    limits = {name: each.limits for name, each in installed().protocols.items()}
+    yield "gateway.yaml", commented(settings, limits)
+    if args.systemd:
+        for template in templates().iterdir():
+            if template.name.endswith((".service", ".socket")):
+                yield template.name, _unit(template.read_text())
+    if args.compose:
+        ports = [f"{port}:{port}" for port in _ports(settings["listeners"])]
+        yield (
+            "compose.yaml",
+            _COMPOSE.format(
+                version=__version__,
+                node=settings["node"],
+                ports="[" + ", ".join(f'"{each}"' for each in ports) + "]",
+            ),
+        )
+
+
+def templates() -> Traversable:
+    """The folder `conf`: in the wheel beside the code, in a clone beside `gateway/`."""
+    inside = resources.files("gateway") / "conf"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "conf"
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What is not left to the defaults."""
+    from gateway.config.fields import default_node
+
+    host = "" if args.all_addresses or args.compose else _LOOPBACK
+    kept = _STATE if args.systemd or args.compose else "data"
+    listeners = []
+    for name in dict.fromkeys(args.protocols):
+        starter = dict(installed().protocols[name].starter(host))
+        listeners.append(
+            {"name": starter.pop("name", name), "protocol": name, **starter}
+        )
+    return {
+        "node": args.node or default_node(),
+        "data_dir": args.data_dir or kept,
+        "listeners": listeners,
+        "admin": {"listen": f"tcp:{_LOOPBACK}:8080"},
+    }
+
+
+def _ports(value: Any) -> Iterator[str]:
+    """The TCP ports in it, as they are written: `tcp:5044`, `tcp:127.0.0.1:5044`."""
+    match value:
+        case dict():
+            for each in value.values():
+                yield from _ports(each)
+        case list():
+            for each in value:
+                yield from _ports(each)
+        case str() if found := re.fullmatch(r"tcp:(?:.*:)?(\d+)", value):
+            yield found[1]
+
+
+def _unit(text: str) -> str:
+    """With the programs of this environment."""
+    programs = Path(sys.executable).parent
+    if not (programs / "gateway").exists():
+        return text
+    return text.replace("/opt/gateway/bin/", f"{programs}{os.sep}")
+
+
+def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
+    yield ""
+    if args.compose:
+        yield "Next: read compose.yaml, build the two images, docker compose up -d"
+        return
+    if args.systemd:
+        yield "Next: copy gateway.yaml to /etc/gateway, the units to /etc/systemd/system;"
+        yield "gateway.service says how to make the user, and how to start it"
+        return
+    yield "Next, each in a terminal of its own:"
+    yield f"  twistd -n gateway --config {file}"
+    yield f"  gateway spark --config {file}"
+    yield f"  gateway send {args.protocols[0]} --help"
+    yield f"  gateway table --config {file}"

@@ -1,0 +1,135 @@
+"""`gateway init`: the configuration, the units and the compose file that it writes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway import cli, config
+from gateway.config import json_schema
+from gateway.plugins import installed
+
+PROTOCOLS = tuple(installed().protocols)
+
+
+def init(folder: Path, *words: str) -> Path:
+    assert cli.main(["init", *words, "--directory", str(folder)]) == 0
+    return folder / "gateway.yaml"
+
+
+@pytest.mark.parametrize("words", [*([name] for name in PROTOCOLS), PROTOCOLS])
+def test_a_configuration(tmp_path: Path, words: list[str]) -> None:
+    """Of one protocol, of all: it is valid, reachable from this machine only, and all
+    that is kept lies beside it.
+    """
+    loaded = config.load(init(tmp_path / "first", *words))
+    assert [each.protocol for each in loaded.listeners] == list(words)
+    assert all("127.0.0.1" in str(each.listen) for each in loaded.listeners)
+    assert loaded.data_dir == tmp_path / "first" / "data"
+
+
+def test_all_addresses(tmp_path: Path) -> None:
+    """Who opens it to the world says so; then nobody may watch what others send."""
+    words = ["rsio", "--all-addresses", "--node", "gw-1", "--data-dir", "/srv/gw"]
+    loaded = config.load(init(tmp_path, *words))
+    assert (loaded.node, loaded.data_dir) == ("gw-1", Path("/srv/gw"))
+    [listener] = loaded.listeners
+    assert str(listener.listen) == "tcp:7400"
+    assert config.dump(loaded)["listeners"][0]["options"]["publish"] == []
+
+
+def keys(value: Any, definitions: dict[str, Any]) -> set[str]:
+    """All keys of a section and of those below it."""
+    found: set[str] = set()
+    for name, each in value.get("properties", {}).items():
+        found.add(name)
+        for kind in (each, *each.get("anyOf", ()), each.get("items", {})):
+            if "$ref" in kind:
+                inside = definitions[kind["$ref"].rpartition("/")[2]]
+                # Lists of sections are shown as such.
+                if kind is not each.get("items") or name == "listeners":
+                    found |= keys(inside, definitions)
+    return found
+
+
+def test_every_key_is_there(tmp_path: Path) -> None:
+    """With its meaning above it: that of the types, so none can be forgotten."""
+    text = init(tmp_path, *PROTOCOLS).read_text()
+    shown = set(re.findall(r"^ *(?:- )?#?(\w+):", text, re.MULTILINE))
+    schema = json_schema()
+    options = [
+        case["then"]["properties"]["options"]
+        for case in schema["$defs"]["Listener"]["allOf"]
+    ]
+    wanted = keys(schema, schema["$defs"])
+    for each in options:
+        wanted |= keys({"properties": {"options": each}}, schema["$defs"])
+    assert wanted - {"Column"} <= shown
+
+
+def test_what_is_shown_are_the_defaults(tmp_path: Path) -> None:
+    """Whoever uncomments a section has changed nothing."""
+    file = init(tmp_path, "pomelo", "--node", "gw-1")
+    before = config.dump(config.load(file))
+    text, on = "", False
+    for line in file.read_text().splitlines():
+        section = re.match(r"( *)#(\w+):$", line)
+        if section:
+            on = section[2] in ("limits", "journal", "spool", "logging", "spark")
+            depth = 6 if len(section[1]) == 4 else 2
+        elif on and not line.startswith(" " * depth):
+            on = False
+        text += re.sub(r"^( *)#(\w)", r"\1\2", line) + "\n" if on else line + "\n"
+    assert text.count("\n#") < file.read_text().count("\n#")
+    file.write_text(text)
+    assert config.dump(config.load(file)) == before
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If one of its files is there, it writes none."""
+    (tmp_path / "compose.yaml").write_text("mine")
+    words = ["init", "lumberjack", "--compose", "--directory", str(tmp_path)]
+    assert cli.main(words) == 2
+    assert f"{tmp_path}/compose.yaml is there already" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["compose.yaml"]
+
+
+def test_a_name_that_can_not_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the daemon would refuse is not left behind."""
+    words = ["init", "lumberjack", "--node", "GW 1", "--directory", str(tmp_path)]
+    assert cli.main(words) == 2
+    assert "lower case letters" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_units(tmp_path: Path) -> None:
+    """For both processes, with the programs of this environment."""
+    loaded = config.load(init(tmp_path, "lumberjack", "--systemd"))
+    assert loaded.data_dir == Path("/var/lib/gateway")
+    programs = Path(sys.executable).parent
+    for unit, program in (
+        ("gateway", "twistd"),
+        ("gateway-spark", "gateway spark"),
+    ):
+        text = (tmp_path / f"{unit}.service").read_text()
+        assert f"\nExecStart={programs}/{program} " in text
+        assert "--config /etc/gateway/gateway.yaml\n" in text
+
+
+def test_compose(tmp_path: Path) -> None:
+    """Both processes share the data; the ports are those of the listeners."""
+    loaded = config.load(init(tmp_path, "lumberjack", "pravega", "--compose"))
+    assert [str(each.listen) for each in loaded.listeners] == ["tcp:5044", "tcp:12345"]
+    services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
+    assert services["gateway"]["ports"] == ["5044:5044", "12345:12345", "9090:9090"]
+    assert services["gateway"]["hostname"] == loaded.node
+    assert services["spark"]["volumes"] == services["gateway"]["volumes"]
