@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo test lowest simulate mutants pressure check format bench clean
+.PHONY: help demo test lowest simulate mutants pressure check format bench docs clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make test    all tests"
@@ -19,6 +19,7 @@ help:
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   the figures of the README, measured here (about 15 minutes)"
+	@echo "make docs    the documentation as a site, in site/"
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.13, and found none on the PATH."; \
@@ -34,8 +35,8 @@ $(VENV)/.run $(VENV)/.test $(VENV)/.check: pyproject.toml examples/syslog/pyproj
 		-e '.[$(EXTRAS)]' $(PLUGINS) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
 	@touch $@
 $(VENV)/.run:   EXTRAS = spark,demo
-$(VENV)/.test:  EXTRAS = spark,demo,test
-$(VENV)/.check: EXTRAS = spark,demo,test,check
+$(VENV)/.test:  EXTRAS = spark,demo,test,docs
+$(VENV)/.check: EXTRAS = spark,demo,test,docs,check
 $(VENV)/.test $(VENV)/.check: PLUGINS = -e examples/syslog
 
 demo: $(VENV)/.run
@@ -86,5 +87,9 @@ format: $(VENV)/.check
 bench: $(VENV)/.test
 	@for script in bench/[a-z]*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
+docs: $(VENV)/.test
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR) $(VENV)/bin/mkdocs build --strict
+	@echo "site/index.html; its search needs a server: $(PY) -m http.server -d site"
+
 clean:
-	rm -rf $(VENV) .venv-lowest demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site $(VENV) .venv-lowest demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

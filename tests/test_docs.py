@@ -58,6 +58,29 @@ def test_listeners_can_be_copied(protocol: str, tmp_path: Path) -> None:
         assert listener.protocol == protocol
 
 
+CLIENTS = sorted((ROOT / "docs" / "clients").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", CLIENTS, ids=lambda page: str(page.stem))
+def test_settings_for_clients_can_be_copied(page: Path, tmp_path: Path) -> None:
+    """The gateway's own part of them is valid, once its files are there."""
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / name).touch()
+    (tmp_path / "config").mkdir()
+    for name in ("dictionary", "clientProtos", "serverProtos"):
+        (tmp_path / "config" / f"{name}.json").write_text("{}")
+    text = page.read_text()
+    shown = re.findall(r"```yaml\n((?:listeners|spark):.*?)```", text, re.DOTALL)
+    assert shown or page.stem in {"index", "npm-lumberjack", "python-logging"}
+    for block in shown:
+        file = tmp_path / "gateway.yaml"
+        written = re.sub(r"\$\{file:[^}]*\}", "secret", block)
+        if "listeners:" not in block:
+            written += "listeners: [{name: a, protocol: lumberjack, listen: tcp:5044}]"
+        file.write_text(written)
+        config.load(file)
+
+
 def test_links_lead_somewhere() -> None:
     """To files that are there, and to headings that they have."""
     found = list(links())
