@@ -97,7 +97,10 @@ class Gateway:
                     "listen": "tcp:127.0.0.1:0",
                 }
             ],
-            "admin": {"listen": f"tcp:127.0.0.1:{self.admin_port}"},
+            "admin": {
+                "listen": f"tcp:127.0.0.1:{self.admin_port}",
+                "trust_loopback": True,
+            },
         }
         self.config.write_text(json.dumps(_merged(plain, self.settings), indent=2))
 

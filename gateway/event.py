@@ -87,6 +87,8 @@ class Origin:
     """What else is worth keeping of the connection (TLS version, …)."""
     latest: int = 0
     """`received_at` of its newest batch: set by the journal only."""
+    unacknowledged: int = 0
+    """Bytes of its batches that wait to be acknowledged: set by the journal only."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,13 +1,16 @@
 """Access control of the admin port: token and Host field.  No I/O.
 
-Three rules, because the page shows peers, volumes and failures:
+Four rules, because the page shows peers, volumes and failures:
 
 1. A port that other machines can reach needs a token; without one the daemon
    does not start.
 2. With a token, everything but the two health paths asks for it: `Authorization:
    Bearer TOKEN`, or Basic with the token as the password, which is how a browser
    can be asked for it.
-3. On loopback the `Host` field must name loopback.  A web page elsewhere can make
+3. Without a token the port is for looking only: to push, to kick and to see payloads
+   asks for one, unless `admin.trust_loopback` says that whoever is on this machine may.
+   (Who may open a unix socket is the file's to say.)
+4. On loopback the `Host` field must name loopback.  A web page elsewhere can make
    its own name resolve to 127.0.0.1 (DNS rebinding) and have a browser read this
    port, but the browser then sends that name.
 """
@@ -22,7 +25,14 @@ from collections.abc import Sequence
 
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 
-__all__ = ["Misconfigured", "authorized", "browser_url", "check", "host_allowed"]
+__all__ = [
+    "Misconfigured",
+    "authorized",
+    "browser_url",
+    "check",
+    "host_allowed",
+    "trusted",
+]
 
 _HOST = re.compile(
     r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::\d*)?"
@@ -47,6 +57,11 @@ def check(where: Endpoint, token: str | None) -> Tcp | Unix:
             " (admin.listen); set it, or listen on tcp:127.0.0.1:PORT or unix:PATH"
         )
     return where
+
+
+def trusted(where: Tcp | Unix, token: str | None, *, trust_loopback: bool) -> bool:
+    """Whether who may look may also change, and see payloads."""
+    return token is not None or trust_loopback or isinstance(where, Unix)
 
 
 def host_allowed(where: Tcp | Unix, hosts: Sequence[str]) -> bool:

@@ -37,6 +37,16 @@ class BulkHistogram(Collector):
             total += value
         self._sum += total
 
+    @property
+    def bounds(self) -> Sequence[float]:
+        """The buckets' upper bounds, without +Inf."""
+        return self._bounds
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many values each bucket has, +Inf's last."""
+        return tuple(self._counts)
+
     def collect(self) -> Iterator[Metric]:
         """See `Collector`."""
         bounds = [*map(floatToGoString, self._bounds), "+Inf"]

@@ -16,7 +16,7 @@ docs/operations.md lists them with what to alert on.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, get_args
 
 import prometheus_client
@@ -138,6 +138,11 @@ class Metrics:
     def acknowledged(self, seconds: Iterable[float]) -> None:
         """Batches became durable so many *seconds* after their last bytes came."""
         self._ack_seconds.observe(seconds)
+
+    @property
+    def acknowledgements(self) -> tuple[Sequence[float], Sequence[int]]:
+        """Of `gateway_ack_seconds`: bounds of buckets, and how many batches each has."""
+        return self._ack_seconds.bounds, self._ack_seconds.counts
 
     def published(self, seconds: float) -> None:
         """One Parquet file reached the spool."""

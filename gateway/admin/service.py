@@ -36,6 +36,8 @@ def admin_site(
     more: Mapping[str, Page] | None = None,
     posts: Mapping[str, Post] | None = None,
     guard: Guard | None = None,
+    *,
+    trust_loopback: bool = False,
 ) -> AdminSite:
     """The site: fixed paths, and *more* pages and *posts* behind the same token.
 
@@ -67,6 +69,7 @@ def admin_site(
         posts=posts or {},
         clock=clock,
         guard=guard or Guard(),
+        trust_loopback=trust_loopback,
     )
 
 

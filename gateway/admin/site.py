@@ -22,12 +22,14 @@ from twisted.python.failure import Failure
 from twisted.web.http import RESPONSES, datetimeToString
 from twisted.web.server import Request, Site
 
-from gateway.admin.access import authorized, host_allowed
+from gateway.admin.access import authorized, host_allowed, trusted
 from gateway.admin.connections import AdminChannel, Guard, address_of
 from gateway.config.endpoint import Tcp, Unix
 
-__all__ = ["AdminSite", "Answer", "Get", "Page", "Post", "page_of"]
+__all__ = ["UNTRUSTED", "AdminSite", "Answer", "Get", "Page", "Post", "page_of"]
 
+UNTRUSTED = "set admin.token in the configuration and send it, or set admin.trust_loopback: true"
+"""Why somebody without a token may look, and no more."""
 _TEXT = "text/plain; charset=utf-8"
 _IDLE_SECONDS = 75.0  # longer than any sane scrape interval, so connections last
 _IGNORED_BYTES = 64 * 1024  # of a body that is not wanted; then the connection ends
@@ -88,6 +90,7 @@ class AdminSite(Site):
         posts: Mapping[str, Post],
         clock: IReactorTime,
         guard: Guard,
+        trust_loopback: bool = False,
     ) -> None:
         super().__init__(
             None,
@@ -98,6 +101,8 @@ class AdminSite(Site):
         )
         self.where = where
         self._token = token
+        self.trusted = trusted(where, token, trust_loopback=trust_loopback)
+        """Who gets a page may also change things, and see payloads."""
         self._health = health
         self._pages = pages
         self._posts = posts
@@ -164,6 +169,8 @@ class AdminSite(Site):
         return None
 
     def _refuse_post(self, request: AdminRequest, path: str) -> Answer | None:
+        if not self.trusted:
+            return _plain(403, UNTRUSTED, path)
         if not _is_json(request):
             return _plain(415, "send Content-Type: application/json", path)
         if request.too_long:
@@ -174,6 +181,7 @@ class AdminSite(Site):
         """Whether to keep the body of *request*, whose path is not known yet."""
         return (
             bool(self._posts)
+            and self.trusted
             and _is_json(request)
             and authorized(self._token, request.fields("Authorization"))
         )
@@ -221,6 +229,12 @@ class AdminRequest(Request):
         path = self.path.decode("latin-1")
         answer.addErrback(lambda why: site.failed(path, why))
         answer.addCallback(self._send_in_time, site.reactor)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether who asks may change things, and see payloads."""
+        site: AdminSite = self.channel.site  # type: ignore[attr-defined]
+        return site.trusted
 
     def fields(self, name: str) -> list[str]:
         """The values of a header field; bytes beyond ASCII survive as latin-1."""

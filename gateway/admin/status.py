@@ -108,6 +108,10 @@ class Status:
     chain: ChainStatus = ChainStatus()
     freshness: Freshness | None = None
     """How old what is in no table is, and what holds it; None while it starts."""
+    batches: Sequence[Mapping[str, float]] = ()
+    """The Spark job's last ones, the newest last: `at`, `seconds`, `rows`, `files`."""
+    payloads: bool = False
+    """Who may look may also push, kick, and see payloads."""
     more: Sequence[Statistics] = ()
     """What else there is to know: of the protocols, of state, of subscribers."""
 

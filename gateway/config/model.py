@@ -320,6 +320,10 @@ class Admin(Section):
     token: Secret | None = Field(
         default=None, description="Ask for it (Bearer) on everything but health"
     )
+    trust_loopback: Switch = Field(
+        default=False,
+        description="Without a token, let whoever is on this machine push, kick, tap",
+    )
 
 
 class Logging(Section):

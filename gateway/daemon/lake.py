@@ -30,6 +30,7 @@ __all__ = ["LakeWatch"]
 SILENT = 6 * BEAT
 
 _MARKS = 4096
+_BATCH = ("at", "seconds", "rows", "files")
 _MARKS_OF_A_LISTENER = 512
 
 
@@ -121,6 +122,17 @@ class LakeWatch:
             holes=len(told.get("holes") or ()),
             last_error=None if error is None else str(error),
         )
+
+    @property
+    def batches(self) -> list[dict[str, float]]:
+        """The job's last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
+        found = self._told.get("recent")
+        return [
+            {name: float(one[name]) for name in _BATCH}
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, dict)
+            and all(_number(one.get(name)) is not None for name in _BATCH)
+        ]
 
     def lag_seconds(self) -> float:
         """Age of our oldest event that is in no table; 0 if there is none."""

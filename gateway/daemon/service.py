@@ -29,35 +29,33 @@ from twisted.python import usage
 
 from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
-from gateway.admin.connections import Guard
 from gateway.admin.freshness import Freshness, judge
+from gateway.admin.history import EVERY, History
 from gateway.admin.metrics import Metrics
-from gateway.admin.service import Admin, admin_site
-from gateway.admin.site import page_of
-from gateway.admin.status import ListenerStatus, Status
+from gateway.admin.service import Admin
+from gateway.admin.status import Status
 from gateway.daemon import logs, notify, statistics
+from gateway.daemon.admin_port import AdminParts, make_site
 from gateway.daemon.clock import make_monotonic
 from gateway.daemon.facts import Growth, collect
 from gateway.daemon.lake import LakeWatch
+from gateway.daemon.ports import session_names, settings_of
 from gateway.daemon.protocols import Broken, Protocols
 from gateway.daemon.terminal import Terminal, leave
 from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
-from gateway.feeds.page import tap_page
 from gateway.feeds.replay import Replay
-from gateway.interfaces import Refusal
 from gateway.net import (
     CannotListen,
     Listener,
     MemoryBudget,
     Penalties,
     RejectionLog,
-    Rejections,
     admin_connections,
     raise_descriptor_limit,
 )
 from gateway.net.turns import Turns
-from gateway.protocol import Context, Port, Unusable
+from gateway.protocol import Context, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, RealDisk, what_to_do
 from gateway.store.journal import Commit, Loss, segment
@@ -71,7 +69,6 @@ __all__ = ["Gateway", "Options", "makeService"]
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
 _CHECK_SECONDS = 1.0
-_SAMPLE_SECONDS = 5.0
 _PUBLISHING = "what the last run left is being published (ack: spool)"
 _STOPPING = "stopping"
 EXIT_DISK = 74
@@ -151,6 +148,7 @@ class Gateway(MultiService):
         self._phase: str | None = "starting"
         self._loops: list[LoopingCall] = []
         self._growth = Growth()
+        self._history = History()
         self.metrics = Metrics(self.status)
         self.protocols = Protocols(
             plugins.installed(), settings.listeners, self.metrics.protocol_failed
@@ -179,7 +177,7 @@ class Gateway(MultiService):
             self._terminal.leave(f"gateway can not start: admin: {why}")
         self.storage.start()
         self._every(_CHECK_SECONDS, self.storage.journal.check)
-        self._every(_SAMPLE_SECONDS, self._note_growth)
+        self._every(EVERY, self._sample)
         self.lake.begin(self.storage.journal.durable_lsn)
         try:
             self.protocols.start()
@@ -325,23 +323,24 @@ class Gateway(MultiService):
         raise_descriptor_limit()
         rejection_log = RejectionLog(self._reactor)
         penalties = Penalties(self._reactor)
-        token = settings.admin.token
-        site = admin_site(
-            settings.admin.listen,
-            None if token is None else token.get_secret_value(),
-            self.status,
-            self.metrics,
-            self._reactor,
-            posts=self.protocols.posts(),
-            more={
-                **{path: page_of(get) for path, get in self.protocols.gets().items()},
-                "/api/tap": tap_page(self._tap, self._reactor),
-            },
-            guard=self._guard(rejection_log, penalties),
+        site = make_site(
+            AdminParts(
+                settings=settings,
+                reactor=self._reactor,
+                metrics=self.metrics,
+                probe=self.status,
+                history=self._history,
+                protocols=self.protocols,
+                tap=self._tap,
+                listeners=self.listeners,
+                rejection_log=rejection_log,
+                penalties=penalties,
+            )
         )
+        self._site = site
         self.admin = Admin(site, self.metrics, self._reactor, admin_connections())
         self.admin.setServiceParent(self)
-        sessions = _sessions(time.time())
+        sessions = session_names(time.time())
         turns = Turns(self._reactor)
         memory = MemoryBudget(
             self.storage.journal.reserve, settings.journal.memory_bytes // 4
@@ -349,7 +348,7 @@ class Gateway(MultiService):
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
-                    _settings(configured, port),
+                    settings_of(configured, port),
                     port,
                     self._reactor,
                     sessions,
@@ -362,17 +361,6 @@ class Gateway(MultiService):
                 )
                 listener.bind()
                 self.listeners.append(listener)
-
-    def _guard(self, log: RejectionLog, penalties: Penalties) -> Guard:
-        """The admin port logs and slows peers down as the listeners do."""
-        rejections = Rejections("admin", "http", log, lambda _: None)
-
-        def wrong_token(host: str, peer: str) -> float:
-            rejections.reported(host, peer, Refusal("wrong token", key="admin.token"))
-            self.metrics.wrong_credentials("admin")
-            return penalties.add(host)
-
-        return Guard(rejections.reported, wrong_token)
 
     def _address(self, name: str) -> str:
         [address] = [one.address for one in self.listeners if one.name == name]
@@ -389,18 +377,7 @@ class Gateway(MultiService):
             version=__version__,
             not_ready_reason=self._phase or stores.journal.why_full,
             uptime_seconds=time.monotonic() - self._begun,
-            listeners=[
-                ListenerStatus(
-                    name=one.name,
-                    protocol=one.protocol,
-                    address=one.address,
-                    connections=one.connections,
-                    events=one.events,
-                    bytes=one.bytes,
-                    rejected=dict(one.rejected),
-                )
-                for one in self.listeners
-            ],
+            listeners=statistics.of_listeners(self.listeners),
             journal=stores.journal,
             spool=stores.spool,
             archive=stores.archive,
@@ -413,6 +390,8 @@ class Gateway(MultiService):
                 *sections,
             ],
             freshness=self._freshness(),
+            batches=self.lake.batches,
+            payloads=self._site.trusted,
         )
 
     def _freshness(self) -> Freshness:
@@ -430,10 +409,12 @@ class Gateway(MultiService):
             )
         )
 
-    def _note_growth(self) -> None:
-        spool = self.storage.spool
-        waiting = spool.levels.spool.bytes + spool.backlog_bytes
-        self._growth.note(time.monotonic(), waiting)
+    def _sample(self) -> None:
+        """For the last hour's history, and how fast the spool grows."""
+        spool, now = self.storage.spool, time.monotonic()
+        self._growth.note(now, spool.levels.spool.bytes + spool.backlog_bytes)
+        bounds, counts = self.metrics.acknowledgements
+        self._history.note(time.time(), now, self.status(), bounds, counts)
 
     def reload(self) -> None:
         """SIGHUP: certificates and definitions are read again.
@@ -505,26 +486,3 @@ class Gateway(MultiService):
                 "journal; the next start publishes them"
             )
         self._log.info(text, lsn=acknowledged, waiting=acknowledged - published)
-
-
-def _settings(listener: config.Listener, port: Port) -> config.Listener:
-    """The listener's settings, as they are for one of its ports."""
-    change: dict[str, Any] = {"name": listener.name + port.suffix}
-    if port.listen is not None:
-        change["listen"] = port.listen
-    if not port.websocket:
-        change["websocket"] = None
-    return listener.model_copy(update=change)
-
-
-def _sessions(begun: float) -> Callable[[], str]:
-    """Names for connections that this node has never given before."""
-    prefix = f"{int(begun * 1000):x}"
-    count = 0
-
-    def next_session() -> str:
-        nonlocal count
-        count += 1
-        return f"{prefix}-{count}"
-
-    return next_session

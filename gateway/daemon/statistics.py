@@ -5,23 +5,32 @@ Read at every scrape, so nothing here counts through what may be many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gateway.admin.status import (
     ArchiveStatus,
     ChainStatus,
     JournalStatus,
+    ListenerStatus,
     SpoolStatus,
 )
 from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
+from gateway.net import Listener
 from gateway.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.spool.retained import Retained
 from gateway.store.storage import Storage
 
-__all__ = ["Stores", "of_feeds", "of_retained", "of_state", "of_storage"]
+__all__ = [
+    "Stores",
+    "of_feeds",
+    "of_listeners",
+    "of_retained",
+    "of_state",
+    "of_storage",
+]
 
 
 class Stores(NamedTuple):
@@ -31,6 +40,22 @@ class Stores(NamedTuple):
     spool: SpoolStatus
     archive: ArchiveStatus
     chain: ChainStatus
+
+
+def of_listeners(listeners: Iterable[Listener]) -> list[ListenerStatus]:
+    """Each of them, as bound."""
+    return [
+        ListenerStatus(
+            name=one.name,
+            protocol=one.protocol,
+            address=one.address,
+            connections=one.connections,
+            events=one.events,
+            bytes=one.bytes,
+            rejected=dict(one.rejected),
+        )
+        for one in listeners
+    ]
 
 
 def of_storage(storage: Storage, spool_bytes: int) -> Stores:

@@ -46,7 +46,7 @@ listeners:
     protocol: rsio
     listen: tcp:127.0.0.1:0
     options: {{publish: [tap, events]}}
-admin: {{listen: "tcp:127.0.0.1:{admin}"}}
+admin: {{listen: "tcp:127.0.0.1:{admin}", trust_loopback: true}}
 spark:
   stats_window: 5s
 """

@@ -2,21 +2,31 @@
 
     GET /api/tap?protocol=pomelo&rate=20        data: {"node":"gw-1","lsn":7,…}
 
-The keys are those of the publisher `tap`, in JSON, and `rate`: how many events a second
-at most (100).  What is more is left out, and the gap told: `data: {"gap":{…}}`.
+The keys are those of the publisher `tap`, in JSON, and
+
+    rate=20            how many events a second at most (100)
+    find.peer=10.0.    events with this text in that column; any column, several at once
+    fair=yes           each listener gets the same share of the rate, if it has so much
+    payload=no         without payload and attributes, as is all that a viewer without a
+                       token may have (`admin.trust_loopback`)
+
+What is more than the rate is left out, and the gap told: `data: {"gap":{…}}`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from twisted.internet.interfaces import IPushProducer, IReactorTime
-from zope.interface import implementer
+from twisted.internet.interfaces import IReactorTime
 
-from gateway.admin.site import AdminRequest, Answer, Page
+from gateway.admin.site import UNTRUSTED, AdminRequest, Answer, Page
+from gateway.admin.stream import KIND, EventStream
 from gateway.event import Origin
+from gateway.feeds.choice import FIND, Choice, is_gap
 from gateway.feeds.live import Tap, TapSource
 from gateway.feeds.publisher import Elements, Fault, Request
 
@@ -27,16 +37,24 @@ _MOST_RATE = 10_000
 _VIEWERS = 16
 _TICK_SECONDS = 0.25
 _SILENT_TICKS = 60  # then a comment, so that proxies keep the connection
-_KIND = "text/event-stream"
+_LOOKS = 2000
+"""Events that are looked at in one tick, where few of them are wanted."""
+_AT_ONCE = 256
+_FAIR = 16
+"""More listeners than these share one source."""
 
 
-def tap_page(tap: Tap, clock: IReactorTime) -> Page:
-    """The page, for `Admin(more={"/api/tap": …})`."""
+def tap_page(
+    tap: Tap,
+    clock: IReactorTime,
+    listeners: Callable[[], Sequence[str]] = lambda: (),
+) -> Page:
+    """The page, for `Admin(more={"/api/tap": …})`; *listeners* are their names."""
     viewers: set[_Viewer] = set()
 
     def page(request: AdminRequest) -> Answer | None:
         try:
-            return _view(request, tap, clock, viewers)
+            return _view(request, tap, clock, viewers, listeners())
         except Fault as why:
             body = json.dumps({"error": why.text}).encode()
             return Answer(body, "application/json", why.number)
@@ -45,19 +63,32 @@ def tap_page(tap: Tap, clock: IReactorTime) -> Page:
 
 
 def _view(
-    request: AdminRequest, tap: Tap, clock: IReactorTime, viewers: set[_Viewer]
+    request: AdminRequest,
+    tap: Tap,
+    clock: IReactorTime,
+    viewers: set[_Viewer],
+    listeners: Sequence[str],
 ) -> Answer | None:
     given = dict(parse_qsl(_query(request), keep_blank_values=True))
     rate = _rate(given.pop("rate", str(_RATE)))
+    fair = _yes(given, "fair", usual=False)
+    payloads = _yes(given, "payload", usual=True)
+    if payloads and not request.trusted:
+        raise Fault(403, f"payload=no shows events without payloads; or {UNTRUSTED}")
+    wanted = {
+        name.removeprefix(FIND): given.pop(name)
+        for name in tuple(given)
+        if name.startswith(FIND)
+    }
+    choice = Choice(wanted, payloads=payloads)
     if given.get("format", "json") != "json":
         raise Fault(400, "only format=json here")
     if request.method == b"HEAD":
-        return Answer(b"", _KIND)
+        return Answer(b"", KIND)
     if len(viewers) >= _VIEWERS:
         raise Fault(503, f"{_VIEWERS} are looking already")
-    peer = Origin("admin", "admin", "", "")
-    source = tap.subscribe(Request("tap", given, None, peer), _ignore)
-    viewer = _Viewer(request, source, clock, rate)
+    sources = _sources(tap, given, listeners if fair else ())
+    viewer = _Viewer(EventStream(request), sources, clock, rate, choice)
     viewers.add(viewer)
 
     def gone(_: object) -> None:
@@ -67,6 +98,29 @@ def _view(
     request.notifyFinish().addBoth(gone)
     viewer.begin()
     return None
+
+
+def _sources(
+    tap: Tap, given: Mapping[str, str], listeners: Sequence[str]
+) -> list[TapSource]:
+    """One for each of *listeners*, unless one is asked for; or one for all.
+
+    Raises `Fault`, and has subscribed to none then.
+    """
+    each: list[Mapping[str, str]] = [given]
+    if "listener" not in given and 0 < len(listeners) <= _FAIR:
+        each = [{**given, "listener": name} for name in listeners]
+    peer = Origin("admin", "admin", "", "")
+    found: list[TapSource] = []
+    try:
+        for one in each:
+            source = tap.subscribe(Request("tap", one, None, peer), _ignore)
+            found.append(source)
+    except Fault:
+        for source in found:
+            source.close()
+        raise
+    return found
 
 
 def _query(request: AdminRequest) -> str:
@@ -80,85 +134,87 @@ def _rate(text: str) -> int:
     raise Fault(400, f"rate={text[:20]}: events a second, 1 to {_MOST_RATE}")
 
 
+def _yes(given: dict[str, str], name: str, *, usual: bool) -> bool:
+    text = given.pop(name, "yes" if usual else "no")
+    if text not in ("yes", "no"):
+        raise Fault(400, f"{name}={text[:20]}: yes or no")
+    return text == "yes"
+
+
 def _ignore() -> None:
     """There are new events; the next tick will do."""
 
 
-@implementer(IPushProducer)
 class _Viewer:
-    """One who looks."""
+    """One who looks, at *rate* events a second of all sources together."""
 
     def __init__(
-        self, request: AdminRequest, source: TapSource, clock: IReactorTime, rate: int
+        self,
+        stream: EventStream,
+        sources: Sequence[TapSource],
+        clock: IReactorTime,
+        rate: int,
+        choice: Choice,
     ) -> None:
-        self._request: Any = request
-        self._source = source
+        self._stream = stream
+        self._sources = deque(sources)
         self._clock = clock
         self._rate = rate
+        self._choice = choice
         self._credit = 0.0
         self._silent = 0
-        self._writable = True
         self._next: Any = None
 
     def begin(self) -> None:
         """Say that it works, and go on until it is closed."""
-        for name, value in (
-            ("Content-Type", _KIND),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("X-Accel-Buffering", "no"),
-        ):
-            self._request.setHeader(name, value)
-        self._request.registerProducer(self, True)
-        self._request.write(b": events as they become durable\n\n")
+        self._stream.begin(b": events as they become durable\n\n")
         self._next = self._clock.callLater(_TICK_SECONDS, self._tick)
 
     def close(self) -> None:
         """Nobody looks any more."""
-        self._source.close()
+        for source in self._sources:
+            source.close()
         if self._next is not None and self._next.active():
             self._next.cancel()
-
-    def pauseProducing(self) -> None:
-        """The network takes no more."""
-        self._writable = False
-
-    def resumeProducing(self) -> None:
-        """It does again."""
-        self._writable = True
-
-    def stopProducing(self) -> None:
-        """It never will; `close` is called as well."""
-        self._writable = False
 
     def _tick(self) -> None:
         self._credit = min(self._credit, 1) + self._rate * _TICK_SECONDS
         try:
             self._show()
         except Fault:  # the daemon stops
-            self._request.unregisterProducer()
-            self._request.finish()
+            self._stream.end()
             return
         self._next = self._clock.callLater(_TICK_SECONDS, self._tick)
 
     def _show(self) -> None:
+        """Of each source its share; what one leaves is for the others."""
         self._silent += 1
-        while self._writable and self._credit >= 1:
-            elements = self._source.take(int(self._credit))
-            if elements is None:
-                break
-            self._write(elements)
-        else:
-            elements = self._source.skip() if self._writable else None
-            if elements is not None:
-                self._write(elements)
-        if self._writable and self._silent >= _SILENT_TICKS:
+        self._sources.rotate(-1)
+        looks = _LOOKS
+        left = list(self._sources)
+        while self._stream.writable and self._credit >= 1 and left and looks > 0:
+            share = max(1, int(self._credit) // len(left))
+            for source in tuple(left):
+                if self._credit < 1 or not self._stream.writable:
+                    break
+                elements = source.take(share if self._choice.any else _AT_ONCE)
+                if elements is None:
+                    left.remove(source)
+                else:
+                    looks -= len(elements)
+                    self._write(elements)
+        for source in left:
+            skipped = source.skip() if self._stream.writable else None
+            if skipped is not None:
+                self._write(skipped)
+        if self._stream.writable and self._silent >= _SILENT_TICKS:
             self._silent = 0
-            self._request.write(b":\n\n")
+            self._stream.write(b":\n\n")
 
     def _write(self, elements: Elements) -> None:
-        self._credit -= len(elements)
+        chosen = self._choice.of(elements.elements, int(self._credit) + 1)
+        if not chosen:
+            return
+        self._credit -= sum(not is_gap(one) for one in chosen)
         self._silent = 0
-        self._request.write(
-            b"".join(b"data: %b\n\n" % one for one in elements.elements)
-        )
+        self._stream.write(b"".join(b"data: %b\n\n" % one for one in chosen))

@@ -27,6 +27,7 @@ from zope.interface import implementer
 from gateway.interfaces import Publishing, Refusal
 from gateway.net.handshake import CALLBACK_ERRORS
 from gateway.net.reading import READ_BYTES, Reading
+from gateway.net.seen import Seen
 from gateway.net.transport import (
     NO_TRANSPORT,
     Transport,
@@ -60,7 +61,8 @@ class AcceptedConnection(Reading):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_account", "_active_at", "_failed", "_kept", "_output", "_progress",
+        "__weakref__", "_account", "_active_at", "_began", "_events", "_failed", "_kept",
+        "_last_error", "_output", "_progress",
         "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unsent", "_unsent_limit",
         "_writing",
     )  # fmt: skip
@@ -83,8 +85,10 @@ class AcceptedConnection(Reading):
         """Bytes of output that it holds, as of late, …"""
         self._kept = 0
         """… and that its server has not written."""
-        self._received = 0
-        """Bytes, ever."""
+        self._received = self._events = 0
+        """Bytes, and events that became durable, ever."""
+        self._began = self._active_at
+        self._last_error: str | None = None
         self._refusing = False
         """It is refused, and waits for the answer."""
         self._rejected: Refusal | None = None
@@ -358,6 +362,23 @@ class AcceptedConnection(Reading):
         why = Refusal("handshake not finished", limit=limit, key="limits.handshake")
         self._reject(why, "handshake")
 
+    @property
+    def seen(self) -> Seen:
+        """What it did so far."""
+        origin = self.origin
+        return Seen(
+            listener=origin.listener,
+            session=origin.session,
+            peer=origin.peer,
+            principal=origin.principal,
+            seconds=self._listener.clock.seconds() - self._began,
+            bytes=self._received,
+            events=self._events,
+            unacknowledged=origin.unacknowledged,
+            paused=self._paused,
+            last_error=self._last_error,
+        )
+
     # interfaces.Connection
 
     @property
@@ -437,6 +458,7 @@ class AcceptedConnection(Reading):
     def report(self, why: Refusal) -> float:
         """See `interfaces.Connection`."""
         self._listener.report(self, why)
+        self._last_error = str(why)
         return self._listener.penalty(self) if why.wrong_credentials else 0.0
 
     def refuse(self, why: Refusal) -> None:
@@ -472,3 +494,4 @@ class AcceptedConnection(Reading):
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""
         self._listener.events += events
+        self._events += events

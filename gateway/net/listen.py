@@ -11,7 +11,7 @@ listener.drain(5.0)       # fires when no connection is left
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from ipaddress import IPv6Address
 from typing import Any, cast
@@ -41,6 +41,7 @@ from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
 from gateway.net.rejection_log import RejectionLog
 from gateway.net.rejections import Rejections
+from gateway.net.seen import Seen
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.transport import address_text
 from gateway.net.turns import Turns
@@ -136,6 +137,10 @@ class Listener:
     def connections(self) -> int:
         """Open now."""
         return len(self._connections)
+
+    def seen(self) -> Iterator[Seen]:
+        """Each open connection."""
+        return (connection.seen for connection in self._connections)
 
     @property
     def certificate_ends(self) -> datetime | None:

@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.net.limits import network_of
+from gateway.net.recent import RecentRejections
 
 __all__ = ["RejectionLog"]
 
@@ -55,6 +56,8 @@ class RejectionLog:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
+        self.recent = RecentRejections()
+        """Those that came last, whether they got a line or not."""
         self._told: OrderedDict[_Key, _Told] = OrderedDict()
         self._left_out: Counter[tuple[str, str]] = Counter()
         """By listener and kind, where addresses or kinds are too many."""
@@ -84,6 +87,13 @@ class RejectionLog:
             self._scheduled = True
             self._clock.callLater(_INTERVAL_SECONDS, self._tell_left_out)
         return False
+
+    def note(
+        self, host: str, listener: str, rule: str, peer: str, why: str, key: str | None
+    ) -> None:
+        """Remember it among the `recent`; *why* is for people."""
+        kind = network_of(host), listener, _kind(rule)
+        self.recent.note(kind, peer, why, key, self._clock.seconds())
 
     def _room(self, now: float) -> bool:
         """Whether this minute may have one more line."""

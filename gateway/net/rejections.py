@@ -62,6 +62,7 @@ class Rejections:
         self._warn("{listener}: {peer}: {why}", host, peer, why)
 
     def _warn(self, text: str, host: str, peer: str, why: Refusal) -> None:
+        self._rate.note(host, self._listener, why.rule, peer, str(why), why.key)
         if self._rate.admit(host, self._listener, why.rule):
             self._log.warn(
                 text,
@@ -80,6 +81,7 @@ class Rejections:
         """
         self.count("failure")
         rule = f"{what} raised {type(error).__name__}"
+        self._rate.note(host, self._listener, rule, peer, rule, None)
         if not self._rate.admit(host, self._listener, rule):
             return
         failure = Failure(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,18 @@ from gateway.store.lake import BEAT, health_path
 __all__ = ["Health"]
 
 
+_RECENT = 20
+
+
 class Health:
     """Collects what is to be told, and writes it."""
 
     def __init__(self, lake: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = health_path(lake)
         self._clock = clock
-        self._written = 0.0
+        self._looked = 0.0
+        """When it was written last how far the tables are."""
+        self._batches: deque[dict[str, Any]] = deque(maxlen=_RECENT)
         self._known: dict[str, Any] = {
             "version": __version__,
             "pid": os.getpid(),
@@ -40,6 +46,7 @@ class Health:
             "batches": 0,
             "rows": 0,
             "misfits": 0,
+            "busy": False,
             "last_error": None,
         }
 
@@ -51,6 +58,15 @@ class Health:
         self._known["batches"] += 1
         self._known["rows"] += batch.rows
         self._known["misfits"] += batch.misfits
+        self._batches.append(
+            {
+                "at": self._clock(),
+                "seconds": round(seconds, 3),
+                "rows": batch.rows,
+                "files": batch.files,
+            }
+        )
+        self._known["recent"] = list(self._batches)
 
     def say(self, **news: Any) -> None:
         """Add to what is known, and write it."""
@@ -58,15 +74,26 @@ class Health:
         self._write()
 
     def beat(
-        self, ledger: Ledger, waiting: Callable[[], list[tuple[SpoolFile, float]]]
+        self,
+        ledger: Ledger,
+        waiting: Callable[[], list[tuple[SpoolFile, float]]],
+        *,
+        busy: bool = False,
     ) -> None:
-        """Write it if the last time is long ago; *waiting* are files and their times."""
-        if self._clock() - self._written < BEAT:
-            return
-        self.tables(ledger, waiting())
+        """Write it if the last time is long ago; *waiting* are files and their times.
+
+        *busy*: a batch is on its way into the tables.
+        """
+        changed = busy is not self._known["busy"]
+        self._known["busy"] = busy
+        if self._clock() - self._looked >= BEAT:
+            self.tables(ledger, waiting())
+        elif changed:
+            self._write()
 
     def tables(self, ledger: Ledger, waiting: list[tuple[SpoolFile, float]]) -> None:
         """Write how far the tables are, and which files wait."""
+        self._looked = self._clock()
         oldest = min(waiting, key=lambda one: one[1], default=None)
         self.say(
             committed_lsn=ledger.committed.last(),
@@ -79,8 +106,7 @@ class Health:
         )
 
     def _write(self) -> None:
-        self._written = self._clock()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text(json.dumps({"at": self._written, **self._known}))
+        new.write_text(json.dumps({"at": self._clock(), **self._known}))
         new.replace(self._path)

@@ -182,7 +182,7 @@ class Job:
             self._renew()
         if self._config.spark.compact and self._config.spark.sink == "parquet":
             self._compactor.tend()
-        self._health.beat(self._sink.ledger, self._waiting)
+        self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
 
     def _renew(self) -> None:
         self._query.renew()

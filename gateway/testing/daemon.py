@@ -99,7 +99,7 @@ class Daemon:
             "node": "gw-1",
             "data_dir": str(self.data),
             "spool": {"roll_interval": "200ms"},
-            "admin": {"listen": f"tcp:{self.admin}"},
+            "admin": {"listen": f"tcp:{self.admin}", "trust_loopback": True},
         }
         home.mkdir(parents=True, exist_ok=True)
         # JSON is YAML.

@@ -122,6 +122,7 @@ class Port:
     more: dict[str, Page] = field(default_factory=dict)
     posts: dict[str, Post] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
+    trust_loopback: bool = False
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.daemon.probe)
@@ -133,6 +134,7 @@ class Port:
             self.clock,
             self.more,
             self.posts,
+            trust_loopback=self.trust_loopback,
         )
 
     def connect(self) -> tuple[Any, StringTransport]:

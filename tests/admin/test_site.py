@@ -432,3 +432,14 @@ def test_other_methods_on_a_post(mirror: Any) -> None:
     refused = mirror.ask("/api/x", **BEARER)
     assert (refused.code, refused.headers["Allow"]) == (405, "POST")
     assert mirror.post("/api/status", b"1", **BEARER).code == 405
+
+
+def test_without_a_token_nothing_is_posted(open_port: Callable[..., Any]) -> None:
+    """On loopback, too, unless the configuration trusts whoever is there."""
+    refused = open_port(posts={"/api/x": Answer}).post("/api/x", b"[1]")
+    assert refused.code == 403
+    assert "admin.trust_loopback" in refused.json()["error"]
+    trusting = open_port(posts={"/api/x": Answer}, trust_loopback=True)
+    assert trusting.post("/api/x", b"[1]").body == b"[1]"
+    by_file = open_port(posts={"/api/x": Answer}, listen="unix:/run/x")
+    assert by_file.post("/api/x", b"[1]").code == 200

@@ -123,7 +123,10 @@ def test_what_the_job_says(world: World) -> None:
         holes=1,
         last_error="no",
     )
-    world.say(at="x", last_batch_seconds=[], state=3)
+    world.say(recent=[{"at": 1, "seconds": 2, "rows": 3, "files": 4}, {"at": 5}, 6])
+    assert world.job.up
+    assert world.watch.batches == [{"at": 1, "seconds": 2, "rows": 3, "files": 4}]
+    world.say(at="x", recent=3, last_batch_seconds=[], state=3)
     assert world.job == Job(state="3", silent_seconds=world.now)
 
 

@@ -63,12 +63,85 @@ def look(world: Any) -> Any:
         Tcp("127.0.0.1", 0),
         "t",
         health={},
-        pages={"/api/tap": tap_page(world.tap, world.clock)},
+        pages={"/api/tap": tap_page(world.tap, world.clock, lambda: ("one", "two"))},
         posts={},
         clock=world.clock,
         guard=Guard(),
     )
     return lambda target="/api/tap", method="GET": Viewer(site, world, target, method)
+
+
+@pytest.fixture
+def look_without_token(world: Any) -> Any:
+    """The same, on loopback where no token is configured."""
+    site = AdminSite(
+        Tcp("127.0.0.1", 0),
+        None,
+        health={},
+        pages={"/api/tap": tap_page(world.tap, world.clock)},
+        posts={},
+        clock=world.clock,
+        guard=Guard(),
+    )
+    return lambda target: Viewer(site, world, target, "GET")
+
+
+def test_payloads_ask_for_a_token(world: Any, look_without_token: Any) -> None:
+    """Without one, events come without what their senders wrote."""
+    assert look_without_token("/api/tap").status == 403
+    assert look_without_token("/api/tap?payload=no&find.payload=3").status == 403
+    viewer = look_without_token("/api/tap?payload=no&find.peer=192.0.2")
+    world.commit(1, 1)
+    viewer.wait(0.5)
+    assert viewer.lsns == [1, 2]
+    assert viewer.shown[0]["peer"] == "192.0.2.1:1"
+    assert not {"payload", "attributes"} & viewer.shown[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("query", "lsns"),
+    [
+        ("find.principal=SOME", [3]),
+        ("find.peer=192.0.2.1", [1, 2]),
+        ("find.session=s-1&find.protocol=good", [2]),
+        ("find.payload=%22n%22:1", [1]),
+        ("find.seq=2", [2]),
+        ("find.flaw=x", []),
+        ("find.peer=", [1, 2, 3]),
+    ],
+)
+def test_texts_in_any_column(
+    world: Any, look: Any, query: str, lsns: list[int]
+) -> None:
+    """In any case of letters; several must all be there."""
+    viewer = look(f"/api/tap?{query}")
+    world.commit(1, 1, 1)
+    viewer.wait(0.5)
+    assert viewer.lsns == lsns
+
+
+def test_a_rare_event_is_found_among_many(world: Any, look: Any) -> None:
+    """A filter looks at more than the rate shows."""
+    viewer = look("/api/tap?rate=4&find.seq=777")
+    for _ in range(10):
+        world.commit(100)
+        viewer.wait()
+    assert viewer.lsns == [777]
+
+
+def test_each_listener_has_its_share(world: Any, look: Any) -> None:
+    """One that has a thousand times as much does not hide another."""
+    viewer = look("/api/tap?rate=8&fair=yes")
+    for _ in range(10):
+        world.commit(300, 300, 1)
+        viewer.wait()
+    shown = [one for one in viewer.shown if "lsn" in one]
+    listeners = [one["listener"] for one in shown]
+    assert listeners.count("two") >= 5
+    assert listeners.count("one") >= 5
+    assert len(shown) <= 30
+    viewer.lose()
+    assert world.live.subscribers == 0
 
 
 def test_events_as_they_come(world: Any, look: Any) -> None:
@@ -142,7 +215,14 @@ def test_the_gateway_stops(world: Any, look: Any) -> None:
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("rate=0", 400), ("rate=x", 400), ("colour=red", 400), ("format=arrow", 400)],
+    [
+        ("rate=0", 400),
+        ("rate=x", 400),
+        ("colour=red", 400),
+        ("format=arrow", 400),
+        ("fair=1", 400),
+        ("find.colour=red", 400),
+    ],
 )
 def test_a_wrong_query(look: Any, query: str, status: int) -> None:
     """It is refused with a word about it, in JSON."""

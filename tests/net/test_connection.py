@@ -9,6 +9,8 @@ from typing import Any
 
 from twisted.internet.address import IPv6Address, UNIXAddress
 
+from gateway.interfaces import Refusal
+
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 
@@ -53,6 +55,13 @@ def test_it_counts(net: Any, peer: Any) -> None:
     listener = net.listener
     assert (listener.accepted, listener.connections) == (1, 1)
     assert (listener.bytes, listener.events) == (5, 3)
+    net.server.connection.report(Refusal("odd", limit=9))
+    [seen] = listener.seen()
+    assert (seen.bytes, seen.events, seen.unacknowledged) == (5, 3, 0)
+    assert (seen.peer, seen.listener) == (net.server.connection.origin.peer, "beats")
+    assert seen.last_error == "odd, limit 9"
+    [recent] = net.listener._rejections._rate.recent
+    assert (recent.listener, recent.count, recent.why) == ("beats", 1, "odd, limit 9")
     peer.lose()
     assert (listener.accepted, listener.connections) == (1, 0)
 

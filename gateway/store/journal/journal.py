@@ -271,6 +271,7 @@ class Journal:
         self._held += len(batch.body)
         batch.submitted_at = self._clock()
         origin = batch.origin
+        origin.unacknowledged += len(batch.body)
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
         with self._condition:
@@ -287,6 +288,7 @@ class Journal:
             batch.withdrawn = True
             self._withdrawn += 1
         self._held -= len(batch.body)
+        batch.origin.unacknowledged -= len(batch.body)
         batch.body = b""
         if "commit" in self._holds and self._nothing_waits:
             self.hold("commit", None)  # else nothing would ever be tried again
@@ -307,6 +309,7 @@ class Journal:
             head = waiting.popleft()
             self.copies.pop(head.lsn, None)
             self._held -= len(head.batch.body)
+            head.batch.origin.unacknowledged -= len(head.batch.body)
             head.done.callback(Stored(head.batch, head.lsn))
         self._make_room()
 
@@ -323,6 +326,7 @@ class Journal:
         else:
             for waiting, what in zip(group, stored, strict=True):
                 self._held -= len(waiting.batch.body)
+                waiting.batch.origin.unacknowledged -= len(waiting.batch.body)
                 waiting.done.callback(what)
         self._on_durable(stored)
         self._make_room()

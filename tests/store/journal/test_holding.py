@@ -194,6 +194,29 @@ def test_what_waits_for_its_file_takes_memory(
     assert world.journal.held_bytes == 0
 
 
+def test_what_a_connection_has_not_got_acknowledged(
+    start: Callable[..., World], make: Make
+) -> None:
+    """Its origin says so: stored, published or withdrawn, it is taken off."""
+    world = start(acknowledge_when_published=True, roll_interval=60.0)
+    first = make(b"x" * 90)
+    origin = first.origin
+    world.submit(first)
+    world.durable(1)
+    assert origin.unacknowledged == 90
+    world.journal.published(1)
+    assert origin.unacknowledged == 0
+    world.disk.answers.clear()
+    second, third = make(b"y" * 5), make(b"z" * 7)
+    second.origin = third.origin = origin
+    world.submit(second)
+    world.submit(third)
+    assert origin.unacknowledged == 12
+    gone = 7 if world.journal.withdraw(third) else 0
+    assert origin.unacknowledged == 12 - gone
+    world.disk.answers.set()
+
+
 def test_who_has_room_may_give_memory_back(start: Callable[..., World]) -> None:
     """However many do, when all have room at once: each has it, one after the other."""
     journal = start().journal

@@ -1,0 +1,101 @@
+"""The live page's feed: server-sent events with the daemon's state, for few viewers.
+
+    GET /api/feed      event: status      data: {"status": {…}, "sample": {…}}   every 2 s
+                       event: rejections  data: [{…}]                     when there are new
+    GET /api/history   the last hour, a list for each column
+
+What is told is made once for all viewers, and only while there are some.  A viewer that
+does not read misses states, and gets the next one whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from gateway.admin.history import History
+from gateway.admin.site import AdminRequest, Answer
+from gateway.admin.status import Probe, as_json
+from gateway.admin.stream import KIND, EventStream
+
+__all__ = ["Feed"]
+
+_VIEWERS = 16
+_EVERY_SECONDS = 2.0
+
+#: How many rejections there were ever, and what they are as JSON.
+Rejections = Callable[[], tuple[int, Callable[[], bytes]]]
+
+
+class Feed:
+    """All viewers."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        history: History,
+        rejections: Rejections,
+        clock: IReactorTime,
+    ) -> None:
+        self._probe = probe
+        self._history = history
+        self._rejections = rejections
+        self._clock = clock
+        self._viewers: dict[EventStream, int] = {}
+        """And the number of rejections that each was told of; -1: none."""
+        self._next: IDelayedCall | None = None
+
+    def page(self, request: AdminRequest) -> Answer | None:
+        """`/api/feed`."""
+        if request.method == b"HEAD":
+            return Answer(b"", KIND)
+        if len(self._viewers) >= _VIEWERS:
+            error = {"error": f"{_VIEWERS} are looking already"}
+            return Answer(json.dumps(error).encode(), "application/json", 503)
+        state = self._state()
+        viewer = EventStream(request)
+        self._viewers[viewer] = -1
+
+        def gone(_: object) -> None:
+            self._viewers.pop(viewer, None)
+            if not self._viewers and self._next is not None:
+                self._next.cancel()
+                self._next = None
+
+        request.notifyFinish().addBoth(gone)
+        viewer.begin(state)
+        self._tell_rejections()
+        if self._next is None:
+            self._next = self._clock.callLater(_EVERY_SECONDS, self._tick)
+        return None
+
+    def history(self, _: AdminRequest) -> Answer:
+        """`/api/history`."""
+        return Answer(self._history.as_json(), "application/json")
+
+    def _tick(self) -> None:
+        self._next = self._clock.callLater(_EVERY_SECONDS, self._tick)
+        state = self._state()
+        for viewer in self._viewers:
+            if viewer.writable:
+                viewer.write(state)
+        self._tell_rejections()
+
+    def _state(self) -> bytes:
+        latest = self._history.latest
+        sample = json.dumps(latest and latest._asdict()).encode()
+        return b'event: status\ndata: {"status": %b, "sample": %b}\n\n' % (
+            as_json(self._probe()),
+            sample,
+        )
+
+    def _tell_rejections(self) -> None:
+        serial, listed = self._rejections()
+        told = b""
+        for viewer, known in self._viewers.items():
+            if known != serial and viewer.writable:
+                told = told or b"event: rejections\ndata: %b\n\n" % listed()
+                viewer.write(told)
+                self._viewers[viewer] = serial

@@ -1,0 +1,34 @@
+"""What each port of a listener is bound with: its settings, and names for connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway import config
+from gateway.protocol import Port
+
+__all__ = ["session_names", "settings_of"]
+
+
+def settings_of(listener: config.Listener, port: Port) -> config.Listener:
+    """The listener's settings, as they are for one of its ports."""
+    change: dict[str, Any] = {"name": listener.name + port.suffix}
+    if port.listen is not None:
+        change["listen"] = port.listen
+    if not port.websocket:
+        change["websocket"] = None
+    return listener.model_copy(update=change)
+
+
+def session_names(begun: float) -> Callable[[], str]:
+    """Names for connections that this node has never given before."""
+    prefix = f"{int(begun * 1000):x}"
+    count = 0
+
+    def next_session() -> str:
+        nonlocal count
+        count += 1
+        return f"{prefix}-{count}"
+
+    return next_session

@@ -1,0 +1,128 @@
+"""Who is connected, and who was turned away."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.admin.peers import Peers
+from gateway.net.recent import RecentRejections
+from gateway.net.seen import Seen
+
+
+def seen(number: int, listener: str = "beats", **more: Any) -> Seen:
+    usual: dict[str, Any] = {
+        "listener": listener,
+        "session": f"s-{number}",
+        "peer": f"10.0.0.{number}:5000",
+        "principal": None,
+        "seconds": 10.0 * number,
+        "bytes": 1000 * number,
+        "events": 100 - number,
+        "unacknowledged": number,
+        "paused": False,
+        "last_error": None,
+    }
+    return Seen(**{**usual, **more})
+
+
+class World:
+    """Ten connections of two listeners, and what was rejected."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.looks = 0
+        self.rejections = RecentRejections()
+        self.all = [seen(n, "games" if n > 6 else "beats") for n in range(10)]
+        self.peers = Peers(self._look, lambda: self.rejections, lambda: self.now)
+
+    def _look(self) -> list[Seen]:
+        self.looks += 1
+        return self.all
+
+    def ask(self, **query: str) -> Any:
+        answer = self.peers.connections(query)
+        return json.loads(answer.body) | {"code": answer.code}
+
+    def sessions(self, **query: str) -> list[str]:
+        return [one["session"] for one in self.ask(**query)["connections"]]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_sorted_by_any_column(world: World) -> None:
+    """The largest first, or the smallest; so many of them."""
+    assert world.sessions(limit="3") == ["s-9", "s-8", "s-7"]
+    assert world.sessions(sort="events", limit="2") == ["s-0", "s-1"]
+    assert world.sessions(sort="events", order="up", limit="1") == ["s-9"]
+    world.all[4] = seen(4, principal="CN=a")
+    world.now += 2
+    assert world.sessions(sort="principal", limit="1") == ["s-4"]
+
+
+def test_filtered(world: World) -> None:
+    """By listener, and by a text in peer, session, principal or error."""
+    assert world.sessions(listener="games") == ["s-9", "s-8", "s-7"]
+    assert world.sessions(find="0.0.3:") == ["s-3"]
+    found = world.ask(find="S-1")
+    assert (found["total"], found["found"]) == (10, 1)
+    assert found["connections"][0]["bytes"] == 1000
+
+
+def test_what_is_not_understood(world: World) -> None:
+    """Is told, not guessed."""
+    for query in ({"sort": "x"}, {"order": "x"}, {"limit": "0"}, {"limt": "3"}):
+        assert world.ask(**query)["code"] == 400
+
+
+def test_many_ask(world: World) -> None:
+    """The connections are looked at once in two seconds."""
+    for _ in range(5):
+        world.ask()
+    assert world.looks == 1
+    world.now += 2
+    world.ask()
+    assert world.looks == 2
+
+
+def test_what_each_listener_has_not_acknowledged(world: World) -> None:
+    """And what went wrong there last."""
+    kind = ("10.0.0.7", "games", "message too long")
+    world.rejections.note(kind, "10.0.0.7:1", "message of 9 bytes", "limits.x", 90)
+    listeners = world.ask()["listeners"]
+    assert listeners["beats"] == {"unacknowledged": 21, "last_error": None}
+    assert listeners["games"]["unacknowledged"] == 24
+    assert listeners["games"]["last_error"] == "10.0.0.7:1: message of 9 bytes"
+
+
+def test_rejections(world: World) -> None:
+    """The newest first; what comes again is counted, and moves up."""
+    for number in range(150):
+        kind = (f"10.0.{number}.1", "beats", "too long")
+        world.rejections.note(kind, f"{kind[0]}:5", f"{number}", None, 10.0)
+    again = ("10.0.60.1", "beats", "too long")
+    world.rejections.note(again, "10.0.60.1:6", "60 again", "limits.y", 95.0)
+    rows = json.loads(world.peers.rejections({}).body)
+    assert len(rows) == 100
+    assert rows[0] == {
+        "listener": "beats",
+        "peer": "10.0.60.1:6",
+        "why": "60 again",
+        "key": "limits.y",
+        "seconds": 5.0,
+        "count": 2,
+    }
+    assert rows[1]["why"] == "149"
+    assert world.rejections.serial == 151
+
+
+def test_listeners_that_have_gone(world: World) -> None:
+    """A rejection of the admin port, which has no connections here, does no harm."""
+    world.rejections.note(("h", "admin", "wrong"), "h:1", "wrong token", None, 1.0)
+    assert SimpleNamespace(**world.ask()["listeners"]["admin"]).unacknowledged == 0
