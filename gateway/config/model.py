@@ -335,6 +335,10 @@ class Logging(Section):
     format: Literal["text", "json"] = Field(
         default="text", description="text for people, json for programs"
     )
+    connections: Annotated[int, Number(0, 1_000_000)] = Field(
+        default=20,
+        description="Lines a second about ended connections (number); the rest are counted",
+    )
 
 
 class Spark(Section):

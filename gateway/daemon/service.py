@@ -47,6 +47,7 @@ from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.net import (
     CannotListen,
+    ConnectionLog,
     Listener,
     MemoryBudget,
     Penalties,
@@ -345,6 +346,10 @@ class Gateway(MultiService):
         memory = MemoryBudget(
             self.storage.journal.reserve, settings.journal.memory_bytes // 4
         )
+        log = settings.logging
+        connection_log = ConnectionLog(
+            self._reactor, lines=log.connections, opened=log.level == "debug"
+        )
         for configured in settings.listeners:
             for port in self.protocols.ports(configured):
                 listener = Listener(
@@ -355,6 +360,7 @@ class Gateway(MultiService):
                     rejection_log=rejection_log,
                     turns=turns,
                     memory=memory,
+                    connection_log=connection_log,
                     penalties=penalties,
                     on_wrong_credentials=self.metrics.wrong_credentials,
                     on_refused=self.metrics.refused,

@@ -3,6 +3,7 @@
 `Listener` is what the daemon builds from one entry of `listeners`.
 """
 
+from gateway.net.connection_log import ConnectionLog
 from gateway.net.limits import admin_connections, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
 from gateway.net.memory import MemoryBudget
@@ -12,6 +13,7 @@ from gateway.net.rejections import Rejections
 
 __all__ = [
     "CannotListen",
+    "ConnectionLog",
     "Listener",
     "MemoryBudget",
     "Penalties",

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol, IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -108,6 +109,7 @@ class AcceptedConnection(Reading):
         if self.host == "unix":
             self.origin.peer = unix_credentials(self._transport)
         self._listener.opened(self)
+        self._listener.connection_log.opened(self.origin)
         self._start()
 
     def connectionMade(self) -> None:
@@ -134,6 +136,8 @@ class AcceptedConnection(Reading):
             self._stalled_since = None
             self._ask_to_deliver()
             return
+        clean = reason.check(ConnectionDone) is not None
+        why_lost = "closed" if self._closing else "peer" if clean else "lost"
         self._closing = True
         self._discard_input()
         self._listener.turns.remove(self)
@@ -142,10 +146,6 @@ class AcceptedConnection(Reading):
             if not self._tls.established and self._tls.failure:
                 why = Refusal(f"TLS handshake failed: {self._tls.failure}")
                 self._listener.reject(self, why, "tls")
-        elif self._silent:
-            self._log.debug(
-                "{peer} came and went without a word", peer=self.origin.peer
-            )
         server, self._server = self._server, None
         self._transport = NO_TRANSPORT
         self._tls = self._frames = self._parser = None
@@ -156,6 +156,8 @@ class AcceptedConnection(Reading):
                 self._raised("closed()", error)
         self._count_memory()
         self._listener.closed(self)
+        if not self._silent:  # many a load balancer only looks whether we are there
+            self._tell_end(why_lost)
 
     def pauseProducing(self) -> None:
         """The transport holds more than `READ_BYTES` unsent: the peer does not read.
@@ -207,8 +209,19 @@ class AcceptedConnection(Reading):
         except CALLBACK_ERRORS as error:
             self._raised("writable()", error)
 
+    def _tell_end(self, why: str) -> None:
+        listener = self._listener
+        listener.connection_log.closed(
+            self.origin,
+            self.ended_by or why,
+            seconds=listener.clock.seconds() - self._began,
+            events=self._events,
+            received=self._received,
+        )
+
     def drain(self) -> None:
         """The daemon stops."""
+        self.ended_by = self.ended_by or "stopping"
         if self._server is None:
             self._end()
             return
@@ -253,6 +266,7 @@ class AcceptedConnection(Reading):
                 self._frames.tick()
         elif now - self._active_at >= self._listener.limits.idle:
             self._listener.count_rejection("idle")
+            self.ended_by = "idle"
             self._log.debug("{peer} was idle for too long", peer=self.origin.peer)
             self.close()
 

@@ -46,13 +46,15 @@ class Handshake(ABC):
 
     __slots__ = (
         "_closing", "_deadline", "_frames", "_head", "_listener", "_on_plain",
-        "_on_socket", "_parser", "_server", "_tls", "_transport", "counted", "host",
-        "origin",
+        "_on_socket", "_parser", "_server", "_tls", "_transport", "counted",
+        "ended_by", "host", "origin",
     )  # fmt: skip
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
         self.host = host
         """Whom rejections and `connections_per_peer` are about."""
+        self.ended_by = ""
+        """Why it ends, once that is known: `peer`, `stopping`, a reason of rejections."""
         self.counted = False
         """Whether the listener counts it for `connections_per_peer`."""
         self.origin = Origin(

@@ -36,6 +36,7 @@ from gateway.interfaces import Refusal
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind
 from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.connection_log import ConnectionLog
 from gateway.net.handshake import Handshake
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
@@ -77,6 +78,7 @@ class Listener:
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
         memory: MemoryBudget | None = None,
+        connection_log: ConnectionLog | None = None,
         penalties: Penalties | None = None,
         on_wrong_credentials: Callable[[str], None] = lambda listener: None,
         on_refused: Callable[[str | None], None] = lambda key: None,
@@ -98,7 +100,8 @@ class Listener:
         self.turns = turns or Turns(self.clock)
         self.memory = memory or MemoryBudget(lambda _: True)
         self.penalties = penalties or Penalties(self.clock)
-        """All three are shared by all listeners of a daemon."""
+        self.connection_log = connection_log or ConnectionLog(self.clock)
+        """All four are shared by all listeners of a daemon."""
         self.limits = settings.limits
         self.admission = Admission(settings.limits, settings.proxy_protocol)
         self.websocket = settings.websocket
@@ -318,6 +321,7 @@ class Listener:
 
     def reject(self, connection: Handshake, why: Refusal, reason: str) -> None:
         """Count and log one whose peer broke a rule."""
+        connection.ended_by = reason
         peer = connection.origin.peer
         self._rejections.refused(connection.host, peer, why, reason)
 
@@ -333,6 +337,7 @@ class Listener:
 
     def failed(self, connection: Handshake, what: str, error: BaseException) -> None:
         """Count and log one for which *what*, our code or the protocol's, raised."""
+        connection.ended_by = "failure"
         peer = connection.origin.peer
         self._rejections.failed(connection.host, peer, what, error)
 

@@ -85,6 +85,7 @@ class Reading(Handshake):
 
         It may still read: one that waits for an acknowledgement gets it first.
         """
+        self._ended_by_peer()
         if not self._has_undelivered:
             self._input_over()
         elif self._layered and self._listener.acknowledges:
@@ -106,11 +107,16 @@ class Reading(Handshake):
         What is not delivered yet will not be acknowledged, and is dropped, unless nothing
         of its kind is acknowledged.
         """
+        self._ended_by_peer()
         if self._has_undelivered and not self._listener.acknowledges:
             self._over = True
             self._read_or_not()
         else:
             self._end()
+
+    def _ended_by_peer(self) -> None:
+        if not self._closing:
+            self.ended_by = self.ended_by or "peer"
 
     @property
     def _layered(self) -> bool:

@@ -65,6 +65,7 @@ def test_a_probe_leaves_no_line(
 ) -> None:
     """Connect and close, or connect and reset: debug only."""
     net = make_net()
+    net.listener.connection_log.configure(lines=9, opened=True)
     net.peer().lose()
     assert warnings() == []
     assert [event["log_level"].name for event in logged] == ["debug"]
