@@ -30,6 +30,7 @@ __all__ = ["Feeding", "Sending"]
 
 _READ_AHEAD = 256
 _WATCH_SECONDS = 0.2
+_UNTRUSTED = "certificate verify failed"
 _SILENT_SECONDS = 0.5
 """Trouble that is over sooner is not worth a word."""
 _CLOSING_SECONDS = 2.0
@@ -156,15 +157,18 @@ class Sending(ABC):
         waiting = totals.sent > totals.acknowledged or not totals.connections
         if waiting and not self.stopping:
             self._tell_trouble()
-        late = time.monotonic() - self._heard > self.args.patience
-        if waiting and late and not self.stopping:
-            print(
-                "gateway send: nothing was acknowledged for "
-                f"{self.args.patience:g} s: {spoken(self.trouble) or 'no answer'}",
-                file=sys.stderr,
-            )
+        if waiting and not self.stopping and (why := self._why_give_up()):
+            print(f"gateway send: {why}", file=sys.stderr)
             self._failed = True
             self.stop()
+
+    def _why_give_up(self) -> str | None:
+        trouble, patience = spoken(self.trouble), self.args.patience
+        if _UNTRUSTED in trouble:  # it will be so the next time, too
+            return trouble
+        if time.monotonic() - self._heard <= patience:
+            return None
+        return f"nothing was acknowledged for {patience:g} s: {trouble or 'no answer'}"
 
     def _tell_trouble(self) -> None:
         """Say once why nothing is acknowledged, while it is tried again."""

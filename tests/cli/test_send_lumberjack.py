@@ -25,7 +25,7 @@ def test_tls(
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert len(reader.payloads) == 50
-    run = send("lumberjack", reader.address, "--tls", "--patience", "3")
+    run = send("lumberjack", reader.address, "--tls")
     assert run.returncode == 1
     assert "certificate verify failed" in run.stderr
     assert len(reader.payloads) == 50
