@@ -115,6 +115,10 @@ class Freshness:
     """Until senders are held back, at the rate of the last minute; None: not in sight."""
     listeners: Mapping[str, float | None] = field(default_factory=dict)
     """As `age_seconds`, by listener."""
+    reasons: tuple[str, ...] = ()
+    """Who holds senders back, as in `Facts`."""
+    certificates: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that each listener's certificate is still valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,8 @@ def judge(facts: Facts) -> Freshness:
         waiting_bytes=facts.waiting_bytes,
         room_seconds=_room_seconds(facts),
         listeners=facts.listeners,
+        reasons=tuple(facts.reasons),
+        certificates=facts.certificates,
     )
 
 

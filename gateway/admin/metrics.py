@@ -41,6 +41,7 @@ __all__ = ["Metrics", "ReactorLag"]
 prometheus_client.disable_created_metrics()
 
 _FEW = 50
+_REASONS = ("disk", "commit", "stall", "memory", "spool")
 _NONE = "none"
 
 #: Seconds.  fdatasync takes 0.2-5 ms on a healthy disk; ten seconds is a stall.
@@ -358,6 +359,21 @@ def _freshness(status: Status) -> Iterator[Metric]:
     for by in get_args(Holder):
         held.add_metric([by], by == fresh.held_by)
     yield held
+    back = GaugeMetricFamily(
+        "gateway_held_back", "1 for what holds senders back.", labels=["reason"]
+    )
+    for reason in _REASONS:
+        back.add_metric([reason], reason in fresh.reasons)
+    yield back
+    valid = GaugeMetricFamily(
+        "gateway_certificate_valid_seconds",
+        "Until the certificate ends; below 0 if it has.",
+        labels=["listener"],
+    )
+    for name, seconds in fresh.certificates.items():
+        valid.add_metric([name], seconds)
+    if fresh.certificates:
+        yield valid
     if fresh.room_seconds is not None:
         yield _gauge(
             "gateway_spool_room_seconds",

@@ -1,0 +1,287 @@
+"""conf/alerts.yml, judged by promtool: what breaks is told in time, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
+RULES: dict[str, Any] = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((CONF / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+}
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="no promtool (Debian's package prometheus has it)"
+)
+_MINUTE = 4  # samples
+_HEALTHY = 12 * _MINUTE
+"""Samples before something breaks."""
+
+HEALTHY: dict[str, str | tuple[float, float]] = {
+    'up{job="gateway"}': (1, 0),
+    "gateway_ready": (1, 0),
+    "gateway_journal_full": (0, 0),
+    'gateway_held_back{reason="disk"}': (0, 0),
+    'gateway_held_back{reason="spool"}': (0, 0),
+    'gateway_held_back{reason="commit"}': (0, 0),
+    'gateway_held_back{reason="memory"}': (0, 0),
+    'gateway_held_back{reason="stall"}': (0, 0),
+    "gateway_journal_oldest_wait_seconds": (0, 0),
+    'gateway_journal_failures_total{operation="sync"}': (0, 0),
+    "gateway_journal_corrupt_records_total": (0, 0),
+    "gateway_spark_up": (1, 0),
+    "gateway_spark_holes": (0, 0),
+    'gateway_lake_lag_seconds{node="gw-1"}': (2, 0),
+    "gateway_spool_bytes": (1e6, 0),
+    "gateway_spool_limit_bytes": (2e10, 0),
+    'gateway_certificate_valid_seconds{listener="beats"}': (60 * 86400, -15),
+    'gateway_ack_seconds_bucket{le="0.01"}': (0, 1000),
+    'gateway_ack_seconds_bucket{le="1"}': (0, 1000),
+    'gateway_ack_seconds_bucket{le="+Inf"}': (0, 1000),
+    'gateway_state_saves_total{outcome="failed"}': (0, 0),
+    "gateway_reactor_lag_seconds_sum": (0, 0.015),
+    "gateway_reactor_lag_seconds_count": (0, 15),
+    'gateway_rejected_connections_total{reason="tls"}': (0, 0),
+    'gateway_wrong_credentials_total{listener="admin"}': (0, 0),
+    'gateway_flawed_events_total{flaw="invalid-json"}': (0, 0),
+}
+"""Each series' first value, and what is added every 15 s."""
+
+
+class Fault(NamedTuple):
+    """What changes when something breaks, and who says so by when."""
+
+    alert: str
+    minutes: float
+    series: dict[str, tuple[float, float]]
+    silent: float = 0.0
+    """So many minutes after it nothing is said yet."""
+
+
+STALL = {"gateway_ready": (0.0, 0.0), "gateway_journal_full": (1.0, 0.0)}
+FAULTS = {
+    "gone": Fault("GatewayDown", 3, {'up{job="gateway"}': (0, 0)}, 1.5),
+    "start that hangs": Fault("GatewayNotReady", 6, {"gateway_ready": (0, 0)}, 4.5),
+    "full disk": Fault(
+        "GatewayDiskFull",
+        2,
+        STALL
+        | {
+            'gateway_held_back{reason="disk"}': (1, 0),
+            "gateway_journal_oldest_wait_seconds": (15, 15),
+            'gateway_lake_lag_seconds{node="gw-1"}': (15, 15),
+        },
+        0.5,
+    ),
+    "hung disk": Fault(
+        "GatewayDiskHangs",
+        1.5,
+        STALL
+        | {
+            'gateway_held_back{reason="stall"}': (1, 0),
+            "gateway_journal_oldest_wait_seconds": (15, 15),
+            'gateway_lake_lag_seconds{node="gw-1"}': (15, 15),
+        },
+    ),
+    "hung disk under load": Fault(
+        "GatewayDiskHangs",
+        1.5,
+        STALL
+        | {
+            'gateway_held_back{reason="memory"}': (1, 0),
+            "gateway_journal_oldest_wait_seconds": (15, 15),
+        },
+    ),
+    "failed sync": Fault(
+        "GatewayDiskFails",
+        1,
+        {'gateway_journal_failures_total{operation="sync"}': (1, 0)},
+    ),
+    "damaged record": Fault(
+        "GatewayDiskFails", 1, {"gateway_journal_corrupt_records_total": (1, 0)}
+    ),
+    "full spool": Fault(
+        "GatewaySpoolFull",
+        2,
+        STALL
+        | {
+            'gateway_held_back{reason="spool"}': (1, 0),
+            "gateway_spark_up": (0, 0),
+            "gateway_spool_bytes": (2e10, 1),
+            'gateway_lake_lag_seconds{node="gw-1"}': (86400, 15),
+        },
+        0.5,
+    ),
+    "slow disk": Fault(
+        "GatewayHoldsBack",
+        6,
+        STALL | {'gateway_held_back{reason="memory"}': (1, 0)},
+        4.5,
+    ),
+    "dead job": Fault(
+        "GatewaySparkDown",
+        1,
+        {
+            "gateway_spark_up": (0, 0),
+            'gateway_lake_lag_seconds{node="gw-1"}': (30, 15),
+            "gateway_spool_bytes": (1e6, 1e6),
+        },
+    ),
+    "lagging node": Fault(
+        "GatewayLakeLags", 6, {'gateway_lake_lag_seconds{node="gw-1"}': (61, 1)}, 4.5
+    ),
+    "unreadable file": Fault(
+        "GatewaySparkMovedFiles", 1, {"gateway_spark_holes": (1, 0)}
+    ),
+    "slow job": Fault(
+        "GatewaySpoolFills", 12, {"gateway_spool_bytes": (1.1e10, 1e6)}, 8
+    ),
+    "certificate that ends tomorrow": Fault(
+        "GatewayCertificateEnded",
+        6,
+        {'gateway_certificate_valid_seconds{listener="beats"}': (86399, -15)},
+        4.5,
+    ),
+    "certificate that ended": Fault(
+        "GatewayCertificateEnded",
+        6,
+        {'gateway_certificate_valid_seconds{listener="beats"}': (-1, -15)},
+    ),
+    "certificate that ends soon": Fault(
+        "GatewayCertificateEnds",
+        62,
+        {'gateway_certificate_valid_seconds{listener="beats"}': (13 * 86400, -15)},
+        55,
+    ),
+    "slow acknowledgements": Fault(
+        "GatewaySlowAcks", 16, {'gateway_ack_seconds_bucket{le="0.01"}': (0, 0)}, 8
+    ),
+    "state that is not saved": Fault(
+        "GatewayStateNotSaved",
+        20,
+        {'gateway_state_saves_total{outcome="failed"}': (0, 1)},
+        9,
+    ),
+    "busy event loop": Fault(
+        "GatewayEventLoopBusy", 16, {"gateway_reactor_lag_seconds_sum": (0, 7.5)}, 8
+    ),
+    "clients without TLS": Fault(
+        "GatewayTurnsAway",
+        42,
+        {'gateway_rejected_connections_total{reason="tls"}': (0, 10)},
+        25,
+    ),
+    "guesses": Fault(
+        "GatewayGuessing",
+        22,
+        {'gateway_wrong_credentials_total{listener="admin"}': (0, 10)},
+        8,
+    ),
+    "broken events": Fault(
+        "GatewayFlawedEvents",
+        70,
+        {'gateway_flawed_events_total{flaw="invalid-json"}': (0, 1)},
+        55,
+    ),
+}
+
+
+def _named(series: str) -> str:
+    """With the instance that each has."""
+    name, _, labels = series.partition("{")
+    return f'{name}{{instance="gw-1:8080"{"," + labels if labels else "}"}'
+
+
+def _values(series: str, fault: Fault) -> str:
+    start, step = HEALTHY[series]
+    healthy = f"{start}+{step}x{_HEALTHY - 1}".replace("+-", "-")
+    begun, more = fault.series.get(series, (start, step))
+    if "_total" in series or "_bucket" in series or series.endswith(("_sum", "_count")):
+        begun += start + step * _HEALTHY  # counters go on
+    elif series not in fault.series:
+        begun = start + step * _HEALTHY
+    return f"{healthy} {begun}+{more}x{round(fault.minutes + 1) * _MINUTE}".replace(
+        "+-", "-"
+    )
+
+
+def _told(minutes: float, alerts: list[str]) -> dict[str, Any]:
+    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in alerts]
+    seconds = _HEALTHY * 15 + round(minutes * 60)
+    return {"expr": firing, "eval_time": f"{seconds}s", "exp_samples": samples}
+
+
+def _case(fault: Fault) -> dict[str, Any]:
+    series = [
+        {"series": _named(name), "values": _values(name, fault)} for name in HEALTHY
+    ]
+    told = [_told(-1, []), _told(fault.minutes, [fault.alert])]
+    if fault.silent:
+        told.append(_told(fault.silent, []))
+    return {"interval": "15s", "input_series": series, "promql_expr_test": told}
+
+
+@needs_promtool
+def test_each_fault_has_its_alert_and_no_other(tmp_path: Path) -> None:
+    """After minutes of health it fires, not at once where it has time, and alone."""
+    assert {fault.alert for fault in FAULTS.values()} == set(RULES)
+    path = tmp_path / "alerts_test.yml"
+    for fault in FAULTS.values():
+        assert set(fault.series) <= set(HEALTHY)
+    written = {
+        "rule_files": [str(CONF / "alerts.yml")],
+        "evaluation_interval": "15s",
+        "tests": [{"name": name, **_case(fault)} for name, fault in FAULTS.items()],
+    }
+    path.write_text(yaml.safe_dump(written))
+    done = subprocess.run(
+        [str(PROMTOOL), "test", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("file", ["prometheus.yml"])
+def test_prometheus_takes_its_configuration(file: str) -> None:
+    """With the alerts that it names."""
+    subprocess.run([str(PROMTOOL), "check", "config", str(CONF / file)], check=True)
+
+
+def test_each_says_what_is_wrong_and_what_to_do() -> None:
+    """In a sentence each, and where there is more."""
+    for name, rule in RULES.items():
+        said = rule["annotations"]
+        assert set(said) == {"summary", "action", "runbook"}, name
+        assert all(said[key].endswith(".") for key in ("summary", "action")), name
+        assert rule["labels"]["severity"] in {"page", "morning"}
+        page, anchor = said["runbook"].split("#")
+        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
+        kept = {
+            re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings
+        }
+        assert anchor in kept, name
+
+
+def test_the_manual_lists_them() -> None:
+    """docs/operations.md has a row for each, and for no other."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    rows = re.findall(
+        r"^\| `(Gateway\w+)` \| (page|morning) \| ([^|]+) \|", text, re.MULTILINE
+    )
+    assert rows == [
+        (name, rule["labels"]["severity"], rule.get("for", "at once"))
+        for name, rule in RULES.items()
+    ]
