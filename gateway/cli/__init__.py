@@ -38,6 +38,10 @@ COMMANDS: Mapping[str, Command] = {
         "look at machine and data directory before something fails",
     ),
     "schema": Command("gateway.cli.schema", "print the configuration's JSON Schema"),
+    "status": Command(
+        "gateway.cli.status", "how a running gateway is, in one sentence"
+    ),
+    "top": Command("gateway.cli.top", "watch a running gateway"),
     "send": Command("gateway.cli.send", "send events, as a real client of a protocol"),
     "spool": Command("gateway.cli.spool", "look into the spool: ls, cat, verify"),
     "audit": Command(

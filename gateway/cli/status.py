@@ -1,0 +1,129 @@
+"""`gateway status`: one look at a running gateway, in a sentence and a few numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway.admin.spoken import duration, size
+from gateway.cli import _admin
+from gateway.cli._text import printable, table
+
+__all__ = ["HELP", "add_arguments", "lines", "run", "verdict"]
+
+HELP = """\
+Say in one sentence how a running gateway is and what to do, and then in a few numbers.
+The sentence is that of the live page, of /api/status and of `gateway top`.
+
+Example:
+  gateway status
+  gateway status --config /etc/gateway/gateway.yaml || page-somebody
+  gateway status --address gw.example:8080 --token-file token --json
+
+Exit status: 0 all is well; 1 it is not, or nobody answers; 2 wrong use.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    _admin.add_arguments(parser)
+    parser.add_argument(
+        "--json", action="store_true",
+        help="what /api/status says, and `well`, for programs",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    port = _admin.admin_port(args)
+    try:
+        found = port.status()
+    except _admin.Unreachable as why:
+        found = {"sentence": f"No gateway answers at {port.address}: {why}."}
+    sentence, level = verdict(found)
+    well = level == "good"
+    if args.json:
+        print(json.dumps({"well": well, **found, "sentence": sentence}))
+    else:
+        print(printable(sentence))
+        if "node" in found:
+            print("\n".join(map(printable, lines(found))))
+    return 0 if well else 1
+
+
+def verdict(status: Mapping[str, Any]) -> tuple[str, str]:
+    """The sentence, and `good`, `warning` or `bad`."""
+    fresh = status.get("freshness") or {}
+    level = str(fresh.get("level") or "bad")
+    sentence = status.get("sentence")
+    if not sentence:
+        why = status.get("not_ready_reason") or "it says nothing about itself"
+        sentence = f"The gateway is not ready: {why}."
+    return str(sentence), level
+
+
+def lines(status: Mapping[str, Any]) -> Iterator[str]:
+    """The numbers; each listener has a line."""
+    spool, archive = status["spool"], status["archive"]
+    up = duration(status["uptime_seconds"])
+    yield ""
+    yield f"node     {status['node']}, up {up}, version {status['version']}"
+    if (fresh := status.get("freshness")) is not None:
+        yield f"oldest   {_oldest(fresh)}"
+    yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"
+    yield f"spool    {_files(spool)} for Spark{_limit(spool)}"
+    yield f"archive  {_files(archive)}"
+    yield ""
+    yield from _listeners(status).splitlines()
+
+
+def _oldest(fresh: Mapping[str, Any]) -> str:
+    age, goal = fresh.get("age_seconds"), fresh.get("goal", "table")
+    if age is None:
+        return f"not known yet; {size(fresh['waiting_bytes'])} wait"
+    if not age:
+        return f"nothing waits: all is in the {goal}"
+    room = fresh.get("room_seconds")
+    left = "" if room is None else f", room for {duration(room)}"
+    waiting = size(fresh["waiting_bytes"])
+    held = fresh["held_by"]
+    return f"{duration(age)} old and in no {goal}, held by {held}; {waiting} wait{left}"
+
+
+def _files(one: Mapping[str, Any]) -> str:
+    plural = "" if one["files"] == 1 else "s"
+    return f"{one['files']} file{plural}, {size(one['bytes'])}"
+
+
+def _limit(spool: Mapping[str, Any]) -> str:
+    limit = spool.get("limit_bytes")
+    return f" (senders wait at {size(limit)})" if limit else ""
+
+
+def _listeners(status: Mapping[str, Any]) -> str:
+    head = (
+        "listener",
+        "protocol",
+        "address",
+        "connections",
+        "events",
+        "bytes",
+        "rejected",
+    )
+    return table(
+        head,
+        [
+            (
+                one["name"],
+                one["protocol"],
+                one["address"],
+                one["connections"],
+                one["events"],
+                one["bytes"],
+                sum(one.get("rejected", {}).values()),
+            )
+            for one in status["listeners"]
+        ],
+    )
