@@ -81,7 +81,8 @@ class Context:
     node: str
     """The gateway's name in every event."""
     listeners: Sequence[Listener]
-    """The listeners of this protocol; none if only its memory is needed."""
+    """The listeners of this protocol; none if only its memory is needed.  A reload may
+    change them while the service lives."""
     journal: Journal
     """Where batches become durable."""
     reactor: Any
@@ -177,7 +178,8 @@ class Service:
     def ports(self, listener: Listener) -> Iterable[Port]:
         """What one of `listeners` opens, the listener's own port first.
 
-        Raises `Unusable`.
+        Asked again when a reload has changed the listener: connections that come get the
+        new ports, those that are open keep what they have.  Raises `Unusable`.
         """
         raise NotImplementedError
 
@@ -190,8 +192,17 @@ class Service:
     def close(self) -> None:
         """All connections are gone; the journal stops after this."""
 
-    def reload(self) -> None:
-        """SIGHUP: read files again; what is broken leaves the old in place."""
+    def retired(self, port: Port) -> None:
+        """One of `ports` is closed for good, and its last connection gone: a reload has
+        replaced or removed it, or it could not be opened.
+        """
+
+    def reload(self) -> Iterable[str] | None:
+        """SIGHUP: read files again; what is broken leaves the old in place.
+
+        Returns what is, a sentence each: it is shown to whoever asked for the reload.
+        """
+        return None
 
     def files_removed(self) -> None:
         """The archive has dropped old files.  Called in another thread."""
@@ -280,7 +291,9 @@ class Protocol:
         """The type of `listeners[].options`; None: it takes none.
 
         Fields have a default or are required, a description with the unit, and types of
-        `gateway.config.fields`; configuration errors and the JSON Schema follow.
+        `gateway.config.fields`; configuration errors and the JSON Schema follow.  Those
+        that only `Service.ports` reads may change while the daemon runs:
+        `reload: ClassVar = NEW_CONNECTIONS` says so (`gateway.config.section`).
         """
         return None
 

@@ -25,6 +25,7 @@ from twisted.web.server import Request, Site
 from gateway.admin.access import authorized, host_allowed, trusted
 from gateway.admin.connections import AdminChannel, Guard, address_of
 from gateway.config.endpoint import Tcp, Unix
+from gateway.config.model import Admin
 
 __all__ = ["UNTRUSTED", "AdminSite", "Answer", "Get", "Page", "Post", "page_of"]
 
@@ -116,6 +117,17 @@ class AdminSite(Site):
 
     def startFactory(self) -> None:
         """Open no access log."""
+
+    def trust(self, admin: Admin) -> None:
+        """Ask for its token from now on; not at another address."""
+        token = None if admin.token is None else admin.token.get_secret_value()
+        self._token = token
+        self.trusted = trusted(self.where, token, trust_loopback=admin.trust_loopback)
+
+    def add(self, pages: Mapping[str, Page], posts: Mapping[str, Post]) -> None:
+        """Serve these, too."""
+        self._pages = {**self._pages, **pages}
+        self._posts = {**self._posts, **posts}
 
     def answer(self, request: AdminRequest) -> Answer | Deferred[Answer] | None:
         """The response to *request*; None if its page writes it."""

@@ -22,6 +22,7 @@ __all__ = [
     "JournalStatus",
     "ListenerStatus",
     "Probe",
+    "ReloadStatus",
     "SpoolStatus",
     "Status",
     "as_json",
@@ -93,6 +94,26 @@ class ChainStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadStatus:
+    """The last time the configuration was read."""
+
+    at: float = 0.0
+    """When, in seconds since the epoch; at first that of the start."""
+    successful: bool = True
+    """Nothing was wrong with it, nor with certificates and other files that it names."""
+    applied: bool = True
+    """It is in force, but for what `restart` names."""
+    problems: Sequence[str] = ()
+    """What was wrong."""
+    changed: Sequence[str] = ()
+    """Keys whose new values came into force."""
+    restart: Sequence[str] = ()
+    """Changed keys that are not in force before a restart, each with the reason."""
+    job: Sequence[str] = ()
+    """Changed keys that only the Spark job reads, when it starts again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole daemon, or one worker of it."""
 
@@ -112,6 +133,7 @@ class Status:
     """The Spark job's last ones, the newest last: `at`, `seconds`, `rows`, `files`."""
     payloads: bool = False
     """Who may look may also push, kick, and see payloads."""
+    reload: ReloadStatus = ReloadStatus()
     more: Sequence[Statistics] = ()
     """What else there is to know: of the protocols, of state, of subscribers."""
 

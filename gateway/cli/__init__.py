@@ -37,6 +37,9 @@ COMMANDS: Mapping[str, Command] = {
         "gateway.cli.doctor",
         "look at machine and data directory before something fails",
     ),
+    "reload": Command(
+        "gateway.cli.reload", "have the daemon read its configuration again"
+    ),
     "schema": Command("gateway.cli.schema", "print the configuration's JSON Schema"),
     "status": Command(
         "gateway.cli.status", "how a running gateway is, in one sentence"

@@ -8,12 +8,15 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.cli import WrongUse
 from gateway.cli._data_dir import DEFAULT_CONFIG
 
-__all__ = ["AdminPort", "Unreachable", "add_arguments", "admin_port"]
+if TYPE_CHECKING:
+    from gateway.config.model import Admin
+
+__all__ = ["AdminPort", "Unreachable", "add_arguments", "admin_port", "port_of"]
 
 _SECONDS = 10.0
 """Longer than the daemon takes for any answer, and the pause between two states."""
@@ -59,18 +62,40 @@ class AdminPort:
                 raise Unreachable(f"it answers no more: {why}") from None
         raise Unreachable("it closed the connection")
 
-    def _get(self, path: str) -> http.client.HTTPResponse:
+    def ask(
+        self, path: str, post: Any = None, seconds: float = _SECONDS
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and answer, whatever status it is; *post*: to be posted as JSON.
+
+        An answer may take so many *seconds*.  Raises `Unreachable`.
+        """
+        with self._request(path, post, seconds) as answer:
+            try:
+                return answer.status, dict(json.load(answer))
+            except (ValueError, OSError, http.client.HTTPException) as why:
+                raise Unreachable(f"{answer.status}, no answer: {why}") from None
+
+    def _request(
+        self, path: str, post: Any = None, seconds: float = _SECONDS
+    ) -> http.client.HTTPResponse:
         headers = (
             {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
         )
-        connection = _connection(self.address)
+        body = None
+        if post is not None:
+            body = json.dumps(post)
+            headers["Content-Type"] = "application/json"
+        connection = _connection(self.address, seconds)
         try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            return connection.getresponse()
         except (OSError, http.client.HTTPException) as why:
             connection.close()
             text = getattr(why, "strerror", None) or str(why) or type(why).__name__
             raise Unreachable(text.lower()) from None
+
+    def _get(self, path: str) -> http.client.HTTPResponse:
+        answer = self._request(path)
         if answer.status == http.client.OK:
             return answer
         with answer:
@@ -79,18 +104,18 @@ class AdminPort:
         raise Unreachable(f"{answer.status} {said}{hint}")
 
 
-def _connection(address: str) -> http.client.HTTPConnection:
+def _connection(address: str, seconds: float) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
-        return _UnixConnection(address.removeprefix("unix:"))
+        return _UnixConnection(address.removeprefix("unix:"), seconds)
     host, _, port = address.rpartition(":")
-    return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_SECONDS)
+    return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
 
 
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a socket in the file system."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_SECONDS)
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
         self._path = path
 
     def connect(self) -> None:
@@ -143,9 +168,14 @@ def _has_port(address: str) -> bool:
 
 def _configured(file: str, token: str | None) -> AdminPort:
     from gateway import config
+
+    return port_of(file, config.load(file).admin, token)
+
+
+def port_of(file: str | Path, admin: Admin, token: str | None = None) -> AdminPort:
+    """As *file* configures it; another *token* goes before.  Raises `WrongUse`."""
     from gateway.config.endpoint import Tcp, Unix
 
-    admin = config.load(file).admin
     if token is None and admin.token is not None:
         token = admin.token.get_secret_value()
     match admin.listen:

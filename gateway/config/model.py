@@ -11,10 +11,11 @@ tests hold both.  What `listeners[].options` takes is the installed protocol's t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -52,7 +53,14 @@ from gateway.config.fields import (
     default_node,
 )
 from gateway.config.problems import Place, spell
-from gateway.config.section import Misfits, Section
+from gateway.config.section import (
+    AT_ONCE,
+    NEW_CONNECTIONS,
+    Misfits,
+    Reload,
+    Section,
+    restart,
+)
 from gateway.config.units import Number, Size, Time, format_size
 
 __all__ = [
@@ -178,6 +186,8 @@ class NoOptions(Section):
 class Listener(Section):
     """One place to listen and the protocol that is spoken there."""
 
+    reload: ClassVar = NEW_CONNECTIONS
+
     name: Name = Field(description="Yours to choose; events and metrics carry it")
     protocol: Text = Field(description="What is spoken: the name of an installed one")
     listen: Listen = Field(
@@ -250,6 +260,9 @@ class Listener(Section):
 class Journal(Section):
     """Where batches become durable."""
 
+    reload: ClassVar = AT_ONCE
+    reloads: ClassVar = {"directory": restart("the journal is open there")}
+
     directory: FolderName = Field(
         default=Path("journal"), description="Below data_dir, on a local disk"
     )
@@ -272,6 +285,16 @@ class Journal(Section):
 
 class Spool(Section):
     """Parquet files for the Spark job."""
+
+    reload: ClassVar = AT_ONCE
+    reloads: ClassVar = {
+        "directory": restart(
+            "files are being written there, and the Spark job reads it"
+        ),
+        "compression": restart("the processes that write files begin with it"),
+        "publishers": restart("the processes that write files begin with the daemon"),
+        "after": restart("daemon and Spark job must agree: start both again"),
+    }
 
     directory: FolderName = Field(
         default=Path("spool"), description="Below data_dir; Spark watches it"
@@ -312,6 +335,11 @@ class Spool(Section):
 class Admin(Section):
     """Health, metrics and the live page."""
 
+    reload: ClassVar = AT_ONCE
+    reloads: ClassVar = {
+        "listen": restart("whoever watches the daemon is connected there")
+    }
+
     listen: Listen = Field(
         default="tcp:127.0.0.1:8080",
         validate_default=True,
@@ -329,6 +357,8 @@ class Admin(Section):
 class Logging(Section):
     """What the daemon writes to standard error."""
 
+    reload: ClassVar = AT_ONCE
+
     level: Literal["debug", "info", "warn", "error", "critical"] = Field(
         default="info", description="The least that is worth a line"
     )
@@ -343,6 +373,8 @@ class Logging(Section):
 
 class Spark(Section):
     """The Structured Streaming job."""
+
+    reload: ClassVar = Reload("job")
 
     master: Text = Field(default="local[2]", description="Where Spark runs")
     trigger: Annotated[float, Time("0s", "24h")] = Field(
@@ -407,6 +439,13 @@ class Spark(Section):
 
 class Config(Section):
     """All of it."""
+
+    reloads: ClassVar = {
+        "node": restart("events, files and the journal have its name"),
+        "data_dir": restart("journal and spool are open there"),
+        "workers": restart("processes begin with the daemon"),
+        "ack": restart("what waits to be acknowledged was taken under the old one"),
+    }
 
     node: NodeName = Field(
         default_factory=default_node,
@@ -477,13 +516,17 @@ class Config(Section):
                 )
 
     def _same_endpoints(self) -> Iterator[tuple[Place, str]]:
-        listens = [
-            (place, value) for place, _, value in values(self)
-            if isinstance(value, Endpoint)
-        ]  # fmt: skip
-        for (first, one), (second, other) in combinations(listens, 2):
-            if conflict(one, other):
-                yield second, f"{other} is taken by {spell(first)}: {one}"
+        near: defaultdict[object, list[tuple[Place, Endpoint]]] = defaultdict(list)
+        for place, _, value in values(self):
+            if isinstance(value, Endpoint):
+                # Only those of one port can be in each other's way.
+                near[value.port if isinstance(value, Tcp) else value] += [
+                    (place, value)
+                ]
+        for listens in near.values():
+            for (first, one), (second, other) in combinations(listens, 2):
+                if conflict(one, other):
+                    yield second, f"{other} is taken by {spell(first)}: {one}"
 
     def _admin_in_the_open(self) -> Iterator[tuple[Place, str]]:
         listen = self.admin.listen

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from gateway.config.problems import Place
 
-__all__ = ["Misfits", "Section"]
+__all__ = ["AT_ONCE", "NEW_CONNECTIONS", "Misfits", "Reload", "Section", "restart"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What becomes of a key that was changed, when the daemon reloads."""
+
+    when: Literal["yes", "new connections", "restart", "job"]
+    """In force at once, for connections that come, or when daemon or job start again."""
+    why: str = ""
+    """Of a restart: `needs a restart, because WHY`."""
+
+
+AT_ONCE = Reload("yes")
+NEW_CONNECTIONS = Reload("new connections")
+
+
+def restart(why: str) -> Reload:
+    """It stays as it is until the daemon starts again: *why*, as half a sentence."""
+    return Reload("restart", why)
 
 
 class Misfits(ValueError):
@@ -25,6 +46,12 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True
     )
+
+    reload: ClassVar[Reload | None] = None
+    """What becomes of its keys when they change; None: as of the section around it, and
+    of a protocol's options a restart."""
+    reloads: ClassVar[Mapping[str, Reload]] = {}
+    """Keys, with all that is below them, of which something else is true."""
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +14,12 @@ from gateway.admin.peers import Peers
 from gateway.admin.service import admin_site
 from gateway.admin.site import AdminSite, page_of
 from gateway.admin.status import Probe
+from gateway.daemon.listeners import Listeners
 from gateway.daemon.protocols import Protocols
 from gateway.feeds.live import Tap
 from gateway.feeds.page import tap_page
 from gateway.interfaces import Refusal
-from gateway.net import Listener, Penalties, RejectionLog, Rejections
+from gateway.net import Penalties, RejectionLog, Rejections
 
 __all__ = ["AdminParts", "make_site"]
 
@@ -35,7 +35,7 @@ class AdminParts:
     history: History
     protocols: Protocols
     tap: Tap
-    listeners: Sequence[Listener]
+    listeners: Listeners
     """As they are now, whenever that is."""
     rejection_log: RejectionLog
     penalties: Penalties
@@ -46,7 +46,7 @@ def make_site(parts: AdminParts) -> AdminSite:
     admin, clock = parts.settings.admin, parts.reactor
     recent = parts.rejection_log.recent
     peers = Peers(
-        lambda: (seen for one in parts.listeners for seen in one.seen()),
+        parts.listeners.seen,
         lambda: recent,
         clock.seconds,
     )
@@ -56,7 +56,6 @@ def make_site(parts: AdminParts) -> AdminSite:
         lambda: (recent.serial, peers.rejections_json),
         clock,
     )
-    names = [one.name for one in parts.settings.listeners]
     protocols = parts.protocols
     return admin_site(
         admin.listen,
@@ -67,7 +66,7 @@ def make_site(parts: AdminParts) -> AdminSite:
         posts=protocols.posts(),
         more={
             **{path: page_of(get) for path, get in protocols.gets().items()},
-            "/api/tap": tap_page(parts.tap, clock, lambda: names),
+            "/api/tap": tap_page(parts.tap, clock, lambda: parts.listeners.names),
             "/api/feed": feed.page,
             "/api/history": feed.history,
             "/api/connections": page_of(peers.connections),

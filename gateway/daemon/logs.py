@@ -72,13 +72,34 @@ class LoggingService(MultiService):
         super().__init__()
         self._settings = settings
         self._twistd = twistd or {}
+        self._observer: _Replaceable | None = None
 
     def setServiceParent(self, parent: Any) -> None:
         """A `--logger` or `--syslog` of the user stays."""
         if isinstance(parent, Componentized) and not self._twistd.get("syslog"):
-            ours = observer(self._settings, _output(self._twistd))
-            parent.setComponent(ILogObserver, ours)
+            self._observer = _Replaceable(self._settings, _output(self._twistd))
+            parent.setComponent(ILogObserver, self._observer)
         super().setServiceParent(parent)
+
+    def configure(self, settings: Logging) -> None:
+        """Log as these say, from now on."""
+        if self._observer is not None:
+            self._observer.configure(settings)
+
+
+@implementer(ILogObserver)
+class _Replaceable:
+    """What twistd was given, which it keeps for ever."""
+
+    def __init__(self, settings: Logging, out: TextIO) -> None:
+        self._out = out
+        self.configure(settings)
+
+    def configure(self, settings: Logging) -> None:
+        self._current = observer(settings, self._out)
+
+    def __call__(self, event: LogEvent) -> None:
+        self._current(event)
 
 
 def _output(twistd: Mapping[str, Any]) -> TextIO:

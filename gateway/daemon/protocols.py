@@ -51,6 +51,11 @@ class Protocols:
         self._served: list[tuple[str, Service]] = []
         self._on_failure = on_failure
         self._told: set[tuple[str, str]] = set()
+        self._lend: Callable[[str, list[Listener]], Context] | None = None
+        self.served: dict[str, list[Listener]] = {}
+        """By protocol, the listeners that its service began with."""
+        self._unsettled: list[str] = []
+        """Protocols whose service was made for a reload that is not decided yet."""
         for why in installed.broken.values():
             self._log.error("left out: {why}", why=why)
 
@@ -83,12 +88,9 @@ class Protocols:
         *remembered* names the protocols that have state on disk: it is kept even where
         no listener serves them.  Raises `Broken`.
         """
-        for name, listeners in self._listeners.items():
-            service = self._ask(
-                name, self._installed[name].service, lend(name, listeners)
-            )
-            self._services[name] = service
-            self._served.append((name, service))
+        self._lend = lend
+        for name in self._listeners:
+            self._begin(name)
         for name in remembered:
             if name in self._installed and name not in self._services:
                 self._services[name] = self._ask(
@@ -100,9 +102,63 @@ class Protocols:
             if service.memory is not None
         }
 
+    def _begin(self, name: str) -> None:
+        assert self._lend is not None
+        listeners = self._listeners[name]
+        lent = self._lend(name, listeners)
+        service = self._ask(name, self._installed[name].service, lent)
+        self._services[name] = service
+        self._served.append((name, service))
+        self.served[name] = list(listeners)
+
+    def configure(self, listeners: Iterable[Listener]) -> None:
+        """A reload: these are the listeners from now on, or again.
+
+        `settle` or `undo` comes after it, and `ports` of what is new in between.
+        """
+        for each in self._listeners.values():
+            each.clear()
+        for listener in listeners:
+            self._listeners[listener.protocol].append(listener)
+
+    def settle(self) -> bool:
+        """The reload is decided; returns whether there are protocols that were not."""
+        begun, self._unsettled = self._unsettled, []
+        for name in begun:
+            try:
+                self._services[name].start()
+            except Exception:
+                self._failed(name, "start")
+        return bool(begun)
+
+    def undo(self, listeners: Iterable[Listener]) -> None:
+        """There is no reload: *listeners* are those from before."""
+        self.configure(listeners)
+        for name in self._unsettled:
+            service = self._services.pop(name)
+            self._served.remove((name, service))
+            del self.served[name]
+            try:
+                service.close()
+            except Exception:
+                self._failed(name, "close")
+        self._unsettled = []
+
+    def retired(self, protocol: str, port: Port) -> None:
+        """A port that a reload has replaced has no connection left."""
+        if (service := self._services.get(protocol)) is None:
+            return
+        try:
+            service.retired(port)
+        except Exception:
+            self._failed(protocol, "retired")
+
     def ports(self, listener: Listener) -> list[Port]:
         """What one of `listeners` opens.  Raises `Unusable`, `Broken`."""
         name = listener.protocol
+        if name not in self.served:
+            self._begin(name)
+            self._unsettled.append(name)
 
         def ports() -> list[Port]:
             return list(self._services[name].ports(listener))
@@ -129,9 +185,10 @@ class Protocols:
         """All connections are gone."""
         self._each("close", lambda service: service.close())
 
-    def reload(self) -> None:
-        """SIGHUP."""
-        self._each("reload", lambda service: service.reload())
+    def reload(self) -> list[str]:
+        """SIGHUP; returns what can not be used."""
+        found = self._each("reload", lambda service: list(service.reload() or ()))
+        return [each for problems in found for each in problems]
 
     def files_removed(self) -> None:
         """The archive has dropped old files.  Any thread may call."""

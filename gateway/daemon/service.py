@@ -11,37 +11,41 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from twisted.application.service import IService, MultiService
+from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
-from twisted.python import usage
 
 from gateway import __version__, config, plugins
 from gateway.admin.access import Misconfigured
 from gateway.admin.freshness import Freshness, judge
 from gateway.admin.history import EVERY, History
 from gateway.admin.metrics import Metrics
+from gateway.admin.reload import reload_post
 from gateway.admin.service import Admin
+from gateway.admin.site import Page, Post, page_of
 from gateway.admin.status import Status
-from gateway.daemon import logs, notify, statistics
+from gateway.config.model import Logging
+from gateway.config.problems import spell
+from gateway.config.reload import plan
+from gateway.daemon import notify, statistics
 from gateway.daemon.admin_port import AdminParts, make_site
-from gateway.daemon.clock import make_monotonic
 from gateway.daemon.facts import Growth, collect
+from gateway.daemon.found import Found
 from gateway.daemon.lake import LakeWatch
-from gateway.daemon.ports import session_names, settings_of
+from gateway.daemon.listeners import Change, Listeners
+from gateway.daemon.ports import session_names
 from gateway.daemon.protocols import Broken, Protocols
-from gateway.daemon.terminal import Terminal, leave
+from gateway.daemon.reload import Outcome, Reloads, refused
+from gateway.daemon.terminal import Terminal
 from gateway.event import Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
@@ -55,17 +59,17 @@ from gateway.net import (
     admin_connections,
     raise_descriptor_limit,
 )
+from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
-from gateway.protocol import Context, Unusable
+from gateway.protocol import Context, Port, Unusable
 from gateway.store.checkpoint import Unreadable
-from gateway.store.disk import Disk, RealDisk, what_to_do
-from gateway.store.journal import Commit, Loss, segment
-from gateway.store.lock import Locked
-from gateway.store.orphans import Orphan
+from gateway.store.disk import Disk, what_to_do
+from gateway.store.journal import Commit, segment
+from gateway.store.lock import Locked, wait_for
 from gateway.store.spool import Published
 from gateway.store.storage import Storage, StorageCallbacks
 
-__all__ = ["Gateway", "Options", "makeService"]
+__all__ = ["Gateway"]
 
 DRAIN_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
@@ -75,74 +79,25 @@ _STOPPING = "stopping"
 EXIT_DISK = 74
 
 
-class Options(usage.Options):
-    """`twistd gateway`'s command line."""
-
-    synopsis = "[--config FILE] [--check-config]"
-    optParameters = [  # noqa: RUF012, N815 - usage.Options' way
-        ["config", "c", "/etc/gateway/gateway.yaml", "configuration file"],
-    ]
-    optFlags = [  # noqa: RUF012, N815
-        ["check-config", None, "read the configuration, report, exit"],
-    ]
-    longdesc = "Example: twistd -n gateway --config conf/demo.yaml"
-
-    def postOptions(self) -> None:
-        """Read the configuration, so that a mistake in it is a usage error."""
-        _leave_no_pid_file(self.parent)
-        try:
-            self["loaded"] = config.load(Path(self["config"]))
-        except config.Invalid as why:
-            leave(str(why))
-        if self["check-config"]:
-            sys.stdout.write(f"{self['config']}: ok\n")
-            sys.exit(0)
-
-
-def _leave_no_pid_file(twistd: Any) -> None:
-    """In the foreground nobody needs twistd.pid: the data directory's lock knows who runs.
-
-    It would need a folder to write to, stay after a crash, and keep a second node of
-    another data directory from starting in the same folder.
-    """
-    if twistd and twistd["nodaemon"] and twistd["pidfile"] == "twistd.pid":
-        twistd["pidfile"] = ""
-
-
-def makeService(options: Options) -> IService:
-    """The daemon, as twistd starts it."""
-    from twisted.internet import reactor
-
-    refuse_uvloop(reactor)
-    make_monotonic(reactor)
-    loaded: config.Config = options["loaded"]
-    root = logs.LoggingService(loaded.logging, options.parent)
-    twistd = options.parent or {"nodaemon": True}
-    terminal = Terminal(in_background=not twistd["nodaemon"])
-    Gateway(loaded, reactor, RealDisk(), terminal).setServiceParent(root)
-    service: IService = root
-    return service
-
-
-def refuse_uvloop(reactor: Any) -> None:
-    """Refuse uvloop: it does not report a peer that resets with data in flight."""
-    loop = getattr(reactor, "_asyncioEventloop", None)
-    if type(loop).__module__.startswith("uvloop"):
-        leave("gateway does not run on uvloop, which loses disconnects; use epoll")
-
-
 class Gateway(MultiService):
     """All of the daemon, built from one configuration."""
 
     _log = Logger()
 
     def __init__(
-        self, settings: config.Config, reactor: Any, disk: Disk, terminal: Terminal
+        self,
+        settings: config.Config,
+        reactor: Any,
+        disk: Disk,
+        terminal: Terminal,
     ) -> None:
         super().__init__()
         self.settings = settings
         self._terminal = terminal
-        self.listeners: list[Listener] = []
+        self.configure_log: Callable[[Logging], None] = lambda _: None
+        """Told of other settings for the log."""
+        self.wait_seconds = 0.0
+        """For another daemon that has the data directory, and is stopping."""
         self._reactor = reactor
         self._disk = disk
         self._begun = time.monotonic()
@@ -154,12 +109,21 @@ class Gateway(MultiService):
         self.protocols = Protocols(
             plugins.installed(), settings.listeners, self.metrics.protocol_failed
         )
+        self.listeners = Listeners(self.protocols, self._listener, DRAIN_SECONDS)
+        self.reloads = Reloads(
+            lambda: self.settings,
+            self._apply,
+            deferToThread,
+            began=notify.reloading,
+            ended=self._tell_doing,
+        )
 
     # -- start ----------------------------------------------------------------
 
     def privilegedStartService(self) -> None:
         """Take the directory, recover, bind: whatever fails here ends the start."""
         try:
+            wait_for(self.settings.data_dir, self.wait_seconds)
             self._open()
             self._bind()
         except (
@@ -186,7 +150,6 @@ class Gateway(MultiService):
             self._terminal.leave(f"gateway can not start: {why}")
         if (seconds := notify.watchdog_seconds()) is not None:
             self._every(seconds, notify.watchdog)
-        signal.signal(signal.SIGHUP, self._hangup)
         # Threads that decode for readers hold the interpreter no longer than this.
         sys.setswitchinterval(_SWITCH_SECONDS)
         # What lives now lives for ever; the collector need not look at it again.
@@ -200,22 +163,29 @@ class Gateway(MultiService):
             notify.ready(_PUBLISHING)
             self.storage.ready.addCallback(lambda _: self._serve())
         self._terminal.close()
+        self.reloads.begin()
 
     def _serve(self) -> None:
         """Accept connections, unless the daemon is stopping by now."""
         if self._phase == _STOPPING:
             return
-        for listener in self.listeners:
-            listener.start()
+        self.listeners.start()
         self._phase = None
-        where = ", ".join(f"{one.name} on {one.address}" for one in self.listeners)
         self._log.info(
             "Node {node} takes events: {where}; admin on {admin}",
             node=self.settings.node,
-            where=where,
+            where=self._where,
             admin=self.admin.address,
         )
-        notify.ready(f"taking events: {where}")
+        self._tell_doing()
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(f"{one.name} on {one.address}" for one in self.listeners)
+
+    def _tell_doing(self) -> None:
+        if self._phase != _STOPPING:
+            notify.ready(self._phase or f"taking events: {self._where}")
 
     def _every(self, seconds: float, do: Callable[[], object]) -> None:
         loop = LoopingCall(do)
@@ -228,14 +198,15 @@ class Gateway(MultiService):
     def _open(self) -> None:
         settings = self.settings
         known = self.protocols.decoders()
+        found = Found(settings.node, self.metrics.corrupt_records)
         self.storage = storage = Storage.open(
             settings,
             self._disk,
             self._reactor,
             known,
             StorageCallbacks(
-                damaged=self._tell_damage,
-                noticed=lambda notice: self._log.warn("{notice}", notice=notice),
+                damaged=found.damaged,
+                noticed=found.noticed,
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
@@ -244,10 +215,7 @@ class Gateway(MultiService):
             ),
             remembering=self.protocols.remember,
         )
-        for orphan in storage.orphans:
-            self._tell_orphan(orphan)
-        for path in storage.foreign:
-            self._log.warn("{path} is not the gateway's; it is left alone", path=path)
+        found.tell(storage)
         self.live = Live(
             settings.node,
             known,
@@ -264,48 +232,6 @@ class Gateway(MultiService):
         self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
         storage.recover(self.protocols.open(storage.remembered, self._lend))
 
-    def _tell_damage(self, losses: Iterable[Loss], repairs: Iterable[str]) -> None:
-        for loss in losses:
-            self.metrics.corrupt_records(1)
-            self._log.error(
-                "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
-                path=loss.path,
-                why=loss.why,
-                lsn=loss.first_lsn,
-                events=loss.events,
-            )
-        for repair in repairs:
-            self.metrics.corrupt_records(1)
-            self._log.error("{repair}", repair=repair)
-
-    def _tell_orphan(self, orphan: Orphan) -> None:
-        """Somebody renamed the node, knowingly or not."""
-        here = self.settings.node
-        if orphan.problem is not None:
-            self._log.error(
-                "What node {node} left in its journal can not be published: {why}",
-                node=orphan.node,
-                why=orphan.problem,
-            )
-        if orphan.events:
-            self._log.warn(
-                "Node {node} left {count} acknowledged events in its journal; they are "
-                "published now, as its own.  This node is {here}: set node in the "
-                "configuration, so that it keeps its name",
-                node=orphan.node,
-                count=orphan.events,
-                here=here,
-            )
-        if orphan.remembers:
-            self._log.warn(
-                "What {protocols} remembered for node {node} is not served: this node is "
-                "{here}.  Set node to {node} in the configuration, or remove {directory}",
-                protocols=" and ".join(orphan.remembers),
-                node=orphan.node,
-                here=here,
-                directory=self.storage.directories.state_of(orphan.node),
-            )
-
     def _lend(self, protocol: str, listeners: list[config.Listener]) -> Context:
         return Context(
             node=self.settings.node,
@@ -316,15 +242,22 @@ class Gateway(MultiService):
             feeds={"tap": self._tap, "events": self._replay},
             data_dir=self.settings.data_dir,
             directories=self.storage.directories,
-            address=self._address,
+            address=self.listeners.address,
         )
 
     def _bind(self) -> None:
         settings = self.settings
         raise_descriptor_limit()
-        rejection_log = RejectionLog(self._reactor)
-        penalties = Penalties(self._reactor)
-        site = make_site(
+        self._rejection_log = RejectionLog(self._reactor)
+        self._penalties = Penalties(self._reactor)
+        self._sessions = session_names(time.time())
+        self._turns = Turns(self._reactor)
+        self._memory = MemoryBudget(
+            self.storage.journal.reserve, _read_ahead_bytes(settings)
+        )
+        self._connection_log = ConnectionLog(self._reactor)
+        self._connection_log.configure(**_connection_lines(settings.logging))
+        self._site = make_site(
             AdminParts(
                 settings=settings,
                 reactor=self._reactor,
@@ -334,43 +267,32 @@ class Gateway(MultiService):
                 protocols=self.protocols,
                 tap=self._tap,
                 listeners=self.listeners,
-                rejection_log=rejection_log,
-                penalties=penalties,
+                rejection_log=self._rejection_log,
+                penalties=self._penalties,
             )
         )
-        self._site = site
-        self.admin = Admin(site, self.metrics, self._reactor, admin_connections())
+        self._site.add({}, {"/api/reload": reload_post(self.reloads.ask)})
+        self.admin = Admin(self._site, self.metrics, self._reactor, admin_connections())
         self.admin.setServiceParent(self)
-        sessions = session_names(time.time())
-        turns = Turns(self._reactor)
-        memory = MemoryBudget(
-            self.storage.journal.reserve, settings.journal.memory_bytes // 4
-        )
-        log = settings.logging
-        connection_log = ConnectionLog(
-            self._reactor, lines=log.connections, opened=log.level == "debug"
-        )
-        for configured in settings.listeners:
-            for port in self.protocols.ports(configured):
-                listener = Listener(
-                    settings_of(configured, port),
-                    port,
-                    self._reactor,
-                    sessions,
-                    rejection_log=rejection_log,
-                    turns=turns,
-                    memory=memory,
-                    connection_log=connection_log,
-                    penalties=penalties,
-                    on_wrong_credentials=self.metrics.wrong_credentials,
-                    on_refused=self.metrics.refused,
-                )
-                listener.bind()
-                self.listeners.append(listener)
+        self.listeners.open(settings.listeners)
 
-    def _address(self, name: str) -> str:
-        [address] = [one.address for one in self.listeners if one.name == name]
-        return address
+    def _listener(
+        self, settings: config.Listener, port: Port, traffic: Traffic | None
+    ) -> Listener:
+        return Listener(
+            settings,
+            port,
+            self._reactor,
+            self._sessions,
+            traffic=traffic,
+            rejection_log=self._rejection_log,
+            turns=self._turns,
+            memory=self._memory,
+            connection_log=self._connection_log,
+            penalties=self._penalties,
+            on_wrong_credentials=self.metrics.wrong_credentials,
+            on_refused=self.metrics.refused,
+        )
 
     # -- while it runs --------------------------------------------------------
 
@@ -388,7 +310,9 @@ class Gateway(MultiService):
             spool=stores.spool,
             archive=stores.archive,
             chain=stores.chain,
+            reload=self.reloads.status(),
             more=[
+                *self.reloads.statistics(),
                 *self.protocols.statistics(),
                 *statistics.of_retained(self.storage.retained),
                 *statistics.of_state(self.storage.checkpoint),
@@ -422,20 +346,50 @@ class Gateway(MultiService):
         bounds, counts = self.metrics.acknowledgements
         self._history.note(time.time(), now, self.status(), bounds, counts)
 
-    def reload(self) -> None:
-        """SIGHUP: certificates and definitions are read again.
+    def hang_up(self) -> None:
+        """SIGHUP: reload, once the reactor runs.  A signal handler may call."""
+        self._reactor.callFromThread(self.reloads.ask)
 
-        One that is broken leaves the old in place.
-        """
-        notify.reloading()
-        for listener in self.listeners:
-            listener.reload()
-        self.protocols.reload()
-        self._log.info("Certificates and definitions read again")
-        notify.ready()
+    def _apply(self, wanted: config.Config) -> Outcome:
+        """Go on as *wanted* says, as far as that goes without a restart."""
+        found = plan(self.settings, wanted, self.protocols.served)
+        now = found.effective
+        # Each of the two is right; what is left of both need not be.
+        if misfits := [f"{spell(at)}: {why}" for at, why in now.misfits()]:
+            return refused(*misfits, *found.restart)
+        self.protocols.configure(now.listeners)
+        try:
+            change, pages, posts = self._prepare(now)
+        except (Broken, CannotListen, OSError, Unusable) as why:
+            self.protocols.undo(self.settings.listeners)
+            return refused(str(why))
+        self.settings = now
+        if self.protocols.settle():
+            self._site.add(pages, posts)
+        self.listeners.commit(change)
+        self.storage.configure(now)
+        self._memory.read_ahead_bytes = _read_ahead_bytes(now)
+        self._site.trust(now.admin)
+        self.configure_log(now.logging)
+        self._connection_log.configure(**_connection_lines(now.logging))
+        problems = [*self.listeners.reload(), *self.protocols.reload()]
+        return Outcome(
+            problems=problems,
+            changed=found.changed,
+            restart=found.restart,
+            job=found.job,
+        )
 
-    def _hangup(self, *_: Any) -> None:
-        self._reactor.callFromThread(self.reload)
+    def _prepare(
+        self, now: config.Config
+    ) -> tuple[Change, dict[str, Page], dict[str, Post]]:
+        change = self.listeners.prepare(now.listeners)
+        try:
+            gets, posts = self.protocols.gets(), self.protocols.posts()
+            return change, {path: page_of(get) for path, get in gets.items()}, posts
+        except Broken:
+            self.listeners.abandon(change)
+            raise
 
     def _durable(self, group: list[Stored]) -> None:
         now = time.monotonic()
@@ -466,13 +420,11 @@ class Gateway(MultiService):
     async def _stop(self) -> None:
         self._phase = _STOPPING
         notify.stopping()
+        self.reloads.end()
         self.live.stop()
-        for listener in self.listeners:
-            await listener.stop()
+        await self.listeners.stop()
         await self.protocols.stop()
-        drained = [listener.drain(DRAIN_SECONDS) for listener in self.listeners]
-        for one in drained:
-            await one
+        await self.listeners.drain()
         self.protocols.close()
         await self.storage.stop()
         for loop in self._loops:
@@ -492,3 +444,11 @@ class Gateway(MultiService):
                 "journal; the next start publishes them"
             )
         self._log.info(text, lsn=acknowledged, waiting=acknowledged - published)
+
+
+def _read_ahead_bytes(settings: config.Config) -> int:
+    return settings.journal.memory_bytes // 4
+
+
+def _connection_lines(settings: Logging) -> dict[str, Any]:
+    return {"lines": settings.connections, "opened": settings.level == "debug"}

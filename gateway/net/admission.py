@@ -22,11 +22,17 @@ class Admission:
     the hosts that those name.  An IPv6 host counts as its /64.
     """
 
-    def __init__(self, limits: Limits, proxy: ProxyProtocol | None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        proxy: ProxyProtocol | None,
+        hosts: ConnectionCounts | None = None,
+    ) -> None:
+        """*hosts* has the connections that are open already."""
         self._limits = limits
         self._proxied = proxy is not None
         self._trusted = TrustedNetworks(proxy.trusted if proxy else ())
-        self._per_host = ConnectionCounts()
+        self._per_host = ConnectionCounts() if hosts is None else hosts
 
     def expects_header(self, host: str) -> bool:
         """Whether connections from *host* begin with a PROXY header.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from twisted.internet import unix
 from twisted.internet.address import UNIXAddress
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
 from twisted.internet.error import CannotListenError
@@ -27,6 +28,8 @@ from gateway.net.transport import address_text
 __all__ = ["Bound", "CannotListen", "bind"]
 
 _BACKLOG = 1024
+_HANDED_BACKLOG = 4096
+"""Of systemd's sockets: connections wait there while the daemon is started again."""
 _KEEPALIVE_SECONDS = 60
 _TIMEOUT_SECONDS = 60
 _UNSENT_BYTES = 1 << 17
@@ -124,10 +127,25 @@ def _systemd(reactor: Any, name: str, factory: IProtocolFactory) -> IListeningPo
         raise ValueError(f"no socket named {name!r} was handed over") from None
     assert isinstance(endpoint, AdoptedStreamServerEndpoint)
     with socket.socket(fileno=os.dup(endpoint.fileno)) as handed:
-        family = handed.family
         handed.setblocking(False)
-    port = reactor.adoptStreamPort(endpoint.fileno, family, factory)
+        if handed.family == socket.AF_UNIX:
+            port = _adopt_unix(reactor, endpoint.fileno, factory)
+        else:
+            port = reactor.adoptStreamPort(endpoint.fileno, handed.family, factory)
+        handed.listen(_HANDED_BACKLOG)  # Twisted has made it 50
     return cast(IListeningPort, port)
+
+
+def _adopt_unix(reactor: Any, descriptor: int, factory: IProtocolFactory) -> unix.Port:
+    """Twisted would give it mode 0666, and at the end remove it and shut it down for all:
+    the next process, which has the same socket, could not be found any more.
+    """
+    make: Any = unix.Port._fromListeningDescriptor  # noqa: SLF001 - as its reactor does
+    port: Any = make(reactor, descriptor, factory)
+    port._bindPath = b"\0" + port._bindPath  # noqa: SLF001 - as if in no file system
+    port._shouldShutdown = False  # noqa: SLF001 - as of adopted TCP sockets
+    port.startListening()
+    return cast(unix.Port, port)
 
 
 def _tune(port: IListeningPort) -> None:

@@ -119,7 +119,7 @@ class AcceptedConnection(Reading):
         """See IProtocol."""
         self._active = True
         self._silent = False
-        self._listener.bytes += len(data)
+        self._listener.traffic.bytes += len(data)
         self._received += len(data)
         try:
             self._on_socket(self, data)
@@ -507,5 +507,5 @@ class AcceptedConnection(Reading):
 
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""
-        self._listener.events += events
+        self._listener.traffic.events += events
         self._events += events

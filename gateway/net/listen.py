@@ -6,6 +6,9 @@ listener.start()
 ...
 listener.stop()
 listener.drain(5.0)       # fires when no connection is left
+
+A listener never changes.  What a reload makes of it is another one, which takes over its
+socket and its `Traffic`; connections keep the one that accepted them.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from gateway.net.rejection_log import RejectionLog
 from gateway.net.rejections import Rejections
 from gateway.net.seen import Seen
 from gateway.net.tls import ServerTls, UnusableCertificate
+from gateway.net.traffic import Traffic
 from gateway.net.transport import address_text
 from gateway.net.turns import Turns
 from gateway.net.websocket_upgrade import UpgradeParser
@@ -60,9 +64,10 @@ class Listener:
     """One of `listeners`, and its connections.
 
     *port* is what the protocol says of it, *sessions* names the next connection.
-    *reuse_port*: other processes listen on the same port.  *rejection_log* is shared by
-    all listeners.  *on_refused* is called with the configuration key of every refusal,
-    None if it has none, *on_wrong_credentials* with our name when a peer gave some.
+    *traffic*: that of the listener whose place it takes.  *reuse_port*: other processes
+    listen on the same port.  *rejection_log* is shared by all listeners.  *on_refused*
+    is called with the configuration key of every refusal, None if it has none,
+    *on_wrong_credentials* with our name when a peer gave some.
     """
 
     _log = Logger()
@@ -74,6 +79,7 @@ class Listener:
         reactor: Any,
         sessions: Callable[[], str],
         *,
+        traffic: Traffic | None = None,
         reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
@@ -87,12 +93,14 @@ class Listener:
         self.protocol = settings.protocol
         self.address = str(settings.listen)
         """As bound, once `bind` was called."""
-        self.accepted = 0
-        """Connections accepted, ever."""
-        self.events = 0
-        """Durable ones."""
-        self.bytes = 0
-        """Received, as they came over the wire."""
+        self.traffic = traffic or Traffic(
+            Rejections(
+                self.name,
+                self.protocol,
+                rejection_log or RejectionLog(cast(IReactorTime, reactor)),
+                on_refused,
+            )
+        )
 
         self.accept = port.accept
         self.next_session = sessions
@@ -103,7 +111,9 @@ class Listener:
         self.connection_log = connection_log or ConnectionLog(self.clock)
         """All four are shared by all listeners of a daemon."""
         self.limits = settings.limits
-        self.admission = Admission(settings.limits, settings.proxy_protocol)
+        self.admission = Admission(
+            settings.limits, settings.proxy_protocol, self.traffic.hosts
+        )
         self.websocket = settings.websocket
         self.upgrades = self.websocket is not None and not port.mixed
         """Nothing but WebSocket is taken."""
@@ -124,22 +134,38 @@ class Listener:
         self._reactor = reactor
         self._served = port
         self._reuse_port = reuse_port
-        self._rejections = Rejections(
-            self.name,
-            self.protocol,
-            rejection_log or RejectionLog(self.clock),
-            on_refused,
-        )
+        self._rejections = self.traffic.rejections
         self._connections: set[AcceptedConnection] = set()
         self._port: IListeningPort | None = None
         self._loops: list[LoopingCall] = []
-        self._drained: Deferred[None] | None = None
+        self._ended: Deferred[None] | None = None
+        self._draining = False
         self._drain_deadline: IDelayedCall | None = None
 
     @property
+    def endpoint(self) -> config.Endpoint:
+        """As configured."""
+        return self._settings.listen
+
+    @property
     def connections(self) -> int:
-        """Open now."""
-        return len(self._connections)
+        """Open now; with those of the listeners whose place it took."""
+        return self.traffic.open
+
+    @property
+    def accepted(self) -> int:
+        """Connections accepted, ever."""
+        return self.traffic.accepted
+
+    @property
+    def events(self) -> int:
+        """Durable ones."""
+        return self.traffic.events
+
+    @property
+    def bytes(self) -> int:
+        """Received, as they came over the wire."""
+        return self.traffic.bytes
 
     def seen(self) -> Iterator[Seen]:
         """Each open connection."""
@@ -163,21 +189,34 @@ class Listener:
 
         New connections wait in the kernel until `start`.
         """
-        settings = self._settings
-        try:
-            self.load_tls()
-        except UnusableCertificate as why:
-            raise CannotListen(f"listener {self.name}: tls: {why}") from None
+        self.prepare()
         self._port, self.address = bind(
             self._reactor,
-            settings,
+            self._settings,
             ConnectionFactory(self),
             reuse_port=self._reuse_port,
         )
         self._port.stopReading()  # type: ignore[attr-defined]
 
+    def take_over(self, before: Listener) -> None:
+        """Accept on the socket of *before*, which accepts no more.
+
+        Its connections stay with it.  Certificates are loaded already.
+        """
+        port, before._port = before._port, None
+        assert port is not None
+        port.factory = ConnectionFactory(self)  # type: ignore[attr-defined]
+        self._port, self.address = port, before.address
+
+    def prepare(self) -> None:
+        """Load the certificate, as `bind` does.  Raises `CannotListen`."""
+        try:
+            self.load_tls()
+        except UnusableCertificate as why:
+            raise CannotListen(f"listener {self.name}: tls: {why}") from None
+
     def load_tls(self) -> None:
-        """Read the certificate; `bind` does.  Raises `tls.UnusableCertificate`."""
+        """Read the certificate.  Raises `tls.UnusableCertificate`."""
         if self._settings.tls is not None:
             self.tls = ServerTls(
                 self.name, self._settings.tls, self.clock, alpn=self._served.alpn
@@ -204,10 +243,12 @@ class Listener:
         )
         self._loops.append(loop)
 
-    def reload(self) -> None:
-        """Read certificate files again, whether they changed or not (SIGHUP)."""
-        if self.tls is not None:
-            self.tls.reload()
+    def reload(self) -> str | None:
+        """Read certificate files again, whether they changed or not (SIGHUP).
+
+        Returns why they can not be used; then the old ones stay.
+        """
+        return None if self.tls is None else self.tls.reload()
 
     def stop(self) -> Deferred[None]:
         """Accept no more connections.  Open ones stay."""
@@ -217,27 +258,32 @@ class Listener:
         stopped: Deferred[None] | None = port.stopListening()
         return stopped or succeed(None)
 
+    def ended(self) -> Deferred[None]:
+        """Fires when no connection is left.  Call `stop` or `take_over` first."""
+        if self._ended is None:
+            self._ended = Deferred()
+            self._maybe_ended()
+        return self._ended
+
     def drain(self, seconds: float) -> Deferred[None]:
         """Let every connection finish; after *seconds*, abort those that did not.
 
         Fires when there are none.  Call `stop` first.
         """
-        if self._drained is None:
-            self._drained = Deferred()
+        if not self._draining and not self.ended().called:
+            self._draining = True
             self.linger = _DRAINING_LINGER_SECONDS
             self._stop_loops()
             self._every(0.1, self._check_times)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
-            if self._connections:
-                self._log.info(
-                    "{listener}: stopping, connections to end: {count}",
-                    listener=self.name,
-                    count=len(self._connections),
-                )
+            self._log.info(
+                "{listener}: stopping, connections to end: {count}",
+                listener=self.name,
+                count=len(self._connections),
+            )
             for connection in tuple(self._connections):
                 connection.drain()
-            self._maybe_drained()
-        return self._drained
+        return self.ended()
 
     def _abort_all(self) -> None:
         self._drain_deadline = None
@@ -249,13 +295,14 @@ class Listener:
         for connection in tuple(self._connections):
             connection.abort()
 
-    def _maybe_drained(self) -> None:
-        if self._drained is None or self._connections or self._drained.called:
+    def _maybe_ended(self) -> None:
+        if self._ended is None or self._connections or self._ended.called:
             return
         if self._drain_deadline is not None:
             self._drain_deadline.cancel()
+            self._drain_deadline = None
         self._stop_loops()
-        self._drained.callback(None)
+        self._ended.callback(None)
 
     def _stop_loops(self) -> None:
         for loop in self._loops:
@@ -273,7 +320,7 @@ class Listener:
     def admit(self, address: object) -> AcceptedConnection | None:
         """A connection for the peer at *address*, or None: it is rejected."""
         host, peer = _host_and_peer(address)
-        rejection = self.admission.check(len(self._connections), host)
+        rejection = self.admission.check(self.traffic.open, host)
         if rejection is not None:
             self._rejections.refused(host, peer, *rejection)
             return None
@@ -284,7 +331,8 @@ class Listener:
     def opened(self, connection: AcceptedConnection) -> None:
         """Count one that was made."""
         self._connections.add(connection)
-        self.accepted += 1
+        self.traffic.open += 1
+        self.traffic.accepted += 1
         if not self.admission.expects_header(connection.host):
             self._count(connection)
 
@@ -303,11 +351,13 @@ class Listener:
 
     def closed(self, connection: AcceptedConnection) -> None:
         """Forget one that is lost."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.traffic.open -= 1
         if connection.counted:
             connection.counted = False
             self.admission.remove(connection.host)
-        self._maybe_drained()
+        self._maybe_ended()
 
     def upgrade_parser(self) -> UpgradeParser:
         """For the request of one WebSocket."""

@@ -37,7 +37,8 @@ class MemoryBudget:
         *read_ahead_bytes* is what all connections together may have read ahead.
         """
         self._reserve = reserve
-        self._read_ahead_bytes = read_ahead_bytes
+        self.read_ahead_bytes = read_ahead_bytes
+        """It may change; what is read ahead already is then let be."""
         self._ahead = 0
         self._addresses: dict[str, int] = {}
         """What each holds, with what is read ahead of it …"""
@@ -72,7 +73,7 @@ class MemoryBudget:
         times that: the more there are, the less has each, and nobody takes all that is
         left.
         """
-        left = self._read_ahead_bytes - self._ahead - size
+        left = self.read_ahead_bytes - self._ahead - size
         of_address = self._ahead_of.get(account.address, 0)
         if account.ahead > left or of_address + size > 3 * left:
             return False

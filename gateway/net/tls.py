@@ -99,8 +99,11 @@ class ServerTls:
         if self._stat() != self._stamp:
             self.reload()
 
-    def reload(self) -> None:
-        """Read the files again; if they can not be used, log it and keep what we have."""
+    def reload(self) -> str | None:
+        """Read the files again; if they can not be used, log it and keep what we have.
+
+        Returns why they can not.
+        """
         self._stamp = self._stat()
         try:
             self._context = self._load()
@@ -110,12 +113,13 @@ class ServerTls:
                 listener=self._listener,
                 why=str(why),
             )
-        else:
-            self._log.info(
-                "{listener}: certificate reloaded from {path}",
-                listener=self._listener,
-                path=str(self._settings.certificate),
-            )
+            return f"listener {self._listener}: tls: {why}; the old certificate stays"
+        self._log.info(
+            "{listener}: certificate reloaded from {path}",
+            listener=self._listener,
+            path=str(self._settings.certificate),
+        )
+        return None
 
     def principal(self, certificate: x509.Certificate | None) -> str | None:
         """The subject of a client's certificate; None without one.

@@ -10,10 +10,13 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Lock", "Locked", "is_locked", "lock", "lock_directory"]
+__all__ = ["Lock", "Locked", "is_locked", "lock", "lock_directory", "wait_for"]
+
+_LOOK_SECONDS = 0.05
 
 
 class Locked(Exception):
@@ -83,6 +86,19 @@ def is_locked(path: Path) -> bool:
     except Locked:
         return True
     return False
+
+
+def wait_for(path: Path, seconds: float) -> bool:
+    """Wait until nobody has this directory, so long at most; whether nobody has it.
+
+    Raises OSError.
+    """
+    until = time.monotonic() + seconds
+    while path.exists() and is_locked(path):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 @contextlib.contextmanager

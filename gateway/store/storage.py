@@ -344,6 +344,11 @@ class Storage:
         waiting = self.spool.backlog_bytes + self.checkpoint.kept_bytes
         return self.journal.open_bytes + waiting
 
+    def configure(self, settings: config.Config) -> None:
+        """Go on with what of these can change while the daemon runs."""
+        self.journal.configure(settings.journal, settings.spool)
+        self.spool.configure(settings.spool)
+
     def start(self) -> None:
         """Take batches, publish what the last run left."""
         if self._writer is not None:

@@ -19,6 +19,7 @@ from gateway.admin.freshness import Facts, Job, judge
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
+from gateway.daemon.reload import Reloads
 from gateway.plugins import installed
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
@@ -74,6 +75,8 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         failed=14,
         saved_at=15.5,
     )
+    unused: Any = None
+    reloads = Reloads(unused, unused, unused)
     retained: Any = SimpleNamespace(needed={"pravega": int}, files=31, bytes=32)
     live: Any = SimpleNamespace(subscribers=21, skipped=23)
     replay: Any = SimpleNamespace(subscribers=22)
@@ -85,6 +88,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     daemon.change(
         more=[
             *built_in,
+            *reloads.statistics(),
             *statistics.of_retained(retained),
             *statistics.of_state(checkpoint),
             statistics.of_feeds(live, replay),

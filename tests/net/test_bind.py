@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Run = Callable[..., dict[str, Any]]
@@ -115,7 +116,9 @@ def test_unix_sockets(with_reactor: Run) -> None:
 
 
 def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
-    """By its name, of whatever family; its address is reported."""
+    """By its name, of whatever family; its address is reported.  It stays as systemd made
+    it, and open when we stop: who comes then waits for the next process.
+    """
     result = with_reactor("""
         # What systemd does: sockets from descriptor 3 on, named in the environment.
         if "HANDED_OVER" not in os.environ:
@@ -132,6 +135,14 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
                 arguments = file.read().split(b"\\0")[:-1]
             os.execv(sys.executable, arguments)
 
+        os.chmod(os.environ["SCRATCH"] + "/x.sock", 0o600)
+
+        def backlog(number):
+            # tcp_info's tcpi_sacked, of a socket that listens
+            with socket.socket(fileno=os.dup(number)) as it:
+                info = it.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            return int.from_bytes(info[28:32], sys.byteorder)
+
         def talk():
             result["echo"] = []
             for name in ("beats", "local"):
@@ -143,9 +154,20 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
                     client.connect(listener.address.removeprefix("unix:"))
                 client.sendall(b"hello")
                 result["echo"].append(client.recv(99).decode())
+                in_reactor(listener.stop)
+            result["backlog"] = backlog(3)
+            path = os.environ["SCRATCH"] + "/x.sock"
+            result["mode"] = oct(os.stat(path).st_mode & 0o777)
+            for where, family in ((path, socket.AF_UNIX),
+                                  (socket.socket(fileno=os.dup(3)).getsockname(), socket.AF_INET)):
+                with socket.socket(family) as later:
+                    later.connect(where)
         run(talk)
     """)
     assert result["echo"] == ["hello", "hello"]
+    most = int(Path("/proc/sys/net/core/somaxconn").read_text())
+    assert result["backlog"] == min(most, 4096)
+    assert result["mode"] == "0o600"
 
 
 def test_processes_can_share_a_port(with_reactor: Run) -> None:

@@ -4,7 +4,7 @@ from twisted.application.service import ServiceMaker
 
 gateway = ServiceMaker(
     "gateway",
-    "gateway.daemon.service",
+    "gateway.daemon.start",
     "Takes events in several wire protocols, acknowledges what is on disk, "
     "hands Parquet to Spark.",
     "gateway",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section
 from gateway.config.units import Number, Size, Time
 
 __all__ = ["Options"]
@@ -17,6 +17,8 @@ MINUTE = 60.0
 
 class Options(Section):
     """What is particular to Lumberjack v1 and v2 (Filebeat, Logstash, …)."""
+
+    reload: ClassVar = NEW_CONNECTIONS
 
     stall_timeout: Annotated[float, Time("1s", "24h")] = Field(
         default=5 * MINUTE,

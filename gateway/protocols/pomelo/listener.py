@@ -49,6 +49,8 @@ class Pomelo:
         registry: Registry | None = None,
     ) -> None:
         limits, options = settings.limits, settings.options
+        self.name = ""
+        """The listener's."""
         self.journal = journal
         self.clock = clock
         self.registry = Registry() if registry is None else registry
@@ -86,7 +88,6 @@ class Pomelo:
                 route for backend in options.backends for route in backend.routes
             ),
         )
-        self.registry.judges.append(self.handshaker.judge)
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
         self.services: dict[str, Answering] = {}
@@ -98,6 +99,7 @@ class Pomelo:
             for route in backend.routes:
                 self.services[route] = answering
                 self.late[route] = backend.late
+        self.registry.judges.append(self.handshaker.judge)
         self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
         self._servers: dict[PomeloServer, None] = {}
@@ -133,17 +135,27 @@ class Pomelo:
         """The connection is over."""
         self._servers.pop(server, None)
 
-    def reload(self) -> None:
+    def close(self) -> None:
+        """Its last client is gone: store that, and ask nobody any more."""
+        if self.sessions is not None:
+            self.sessions.flush()
+        if self.hook is not None:
+            self.hook.close()
+        for service in set(self.services.values()):
+            service.close()
+
+    def reload(self) -> str | None:
         """Read the definitions again; open connections keep what they were sent.
 
-        If they have errors, those are logged and the old definitions stay.
+        If they have errors, those are logged and the old definitions stay; returns them.
         """
         try:
             definitions = self._load()
         except routes.Unusable as why:
             self._log.error("definitions not reloaded: {why}", why=str(why))
-        else:
-            self.handshaker.definitions = definitions
+            return str(why)
+        self.handshaker.definitions = definitions
+        return None
 
     def _load(self) -> routes.Definitions:
         options = self.options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -17,7 +17,7 @@ from gateway.config.fields import (
     Text,
 )
 from gateway.config.problems import Place
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.config.units import Size, Time
 
 __all__ = ["Backend", "Jwt", "Options", "Outbox", "Rate", "Rates"]
@@ -148,6 +148,11 @@ class Rates(Section):
 
 class Options(Section):
     """What is particular to Pomelo (pinus, pitaya): game and mobile clients."""
+
+    reload: ClassVar = NEW_CONNECTIONS
+    reloads: ClassVar = {
+        "outbox": restart("its directory is read from the daemon's start to its stop")
+    }
 
     heartbeat: Annotated[float, Time("0s", "1h")] = Field(
         default=3.0,

@@ -23,6 +23,7 @@ from gateway.protocols.pomelo.admin import (
 )
 from gateway.protocols.pomelo.answering import OUTCOMES as ANSWERS
 from gateway.protocols.pomelo.auth import Unavailable
+from gateway.protocols.pomelo.figures import Figures
 from gateway.protocols.pomelo.hook import OUTCOMES
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.options import Options
@@ -51,8 +52,10 @@ class PomeloService(Service):
         self._context = context
         self.registry = Registry()
         """The clients of all listeners."""
-        self._servers: dict[str, Pomelo] = {}
-        """By the names of their listeners."""
+        self._servers: list[Pomelo] = []
+        """Of all listeners; after a reload, those of older settings that have clients."""
+        self._retired = Figures()
+        """Of servers that are there no more."""
         self._outboxes: list[Outbox] = []
         directories: dict[Path, OutboxOptions] = {}
         for listener in context.listeners:
@@ -94,7 +97,8 @@ class PomeloService(Service):
             accept = Pomelo(settings, context.journal, context.reactor, self.registry)
         except (UnusableDefinitions, Unavailable) as why:
             raise Unusable(str(why)) from None
-        self._servers[listener.name] = accept
+        accept.name = listener.name
+        self._servers.append(accept)
         # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
         unread_bytes = 8 * settings.options.push_bytes + 16 * _MiB
         yield Port(accept=accept, mixed=True, text=True, unread_bytes=unread_bytes)
@@ -109,20 +113,24 @@ class PomeloService(Service):
         for outbox in self._outboxes:
             await outbox.stop()
 
-    def reload(self) -> None:
+    def retired(self, port: Port) -> None:
+        """Its last client is gone; its figures stay."""
+        server = cast(Pomelo, port.accept)
+        self._servers.remove(server)
+        self.registry.judges.remove(server.handshaker.judge)
+        server.close()
+        self._retired = Figures.of([server], self._retired)
+
+    def reload(self) -> Iterator[str]:
         """Read dictionaries and protobuf definitions again."""
-        for server in self._servers.values():
-            server.reload()
+        for server in self._servers:
+            if why := server.reload():
+                yield f"listener {server.name}: definitions: {why}; the old ones stay"
 
     def close(self) -> None:
         """Store that the last sessions have closed."""
-        for server in self._servers.values():
-            if server.sessions is not None:
-                server.sessions.flush()
-            if server.hook is not None:
-                server.hook.close()
-            for service in set(server.services.values()):
-                service.close()
+        for server in self._servers:
+            server.close()
 
     def gets(self) -> Mapping[str, Get]:
         """Who is connected."""
@@ -145,9 +153,9 @@ class PomeloService(Service):
         refused = sum(one.refused for one in self._outboxes)
         expired = sum(one.expired for one in self._outboxes)
         outcomes = self.registry.outcomes
-        hooks = [one.hook for one in self._servers.values() if one.hook is not None]
-        services = {s for one in self._servers.values() for s in one.services.values()}
-        asked = {name: sum(one.outcomes[name] for one in hooks) for name in OUTCOMES}
+        hooks = [one.hook for one in self._servers if one.hook is not None]
+        services = {s for one in self._servers for s in one.services.values()}
+        figures = Figures.of(self._servers, self._retired)
         files = {
             "pushed": sum(one.files for one in self._outboxes),
             "set_aside": sum(one.set_aside for one in self._outboxes),
@@ -180,7 +188,7 @@ class PomeloService(Service):
                 Statistic(
                     "authentications",
                     "Handshakes that the authentication hook decided about.",
-                    asked,
+                    {name: figures.authentications[name] for name in OUTCOMES},
                     "gateway_pomelo_authentications_total",
                     label="outcome",
                     counter=True,
@@ -194,7 +202,7 @@ class PomeloService(Service):
                 Statistic(
                     "too_many",
                     "Messages that were refused, being more than a client may send.",
-                    {name: one.too_many for name, one in self._servers.items()},
+                    dict(figures.too_many),
                     "gateway_pomelo_messages_over_rate_total",
                     label="listener",
                     counter=True,
@@ -202,7 +210,7 @@ class PomeloService(Service):
                 Statistic(
                     "kicked",
                     "Clients that were kicked for that.",
-                    {name: one.kicked for name, one in self._servers.items()},
+                    dict(figures.kicked),
                     "gateway_pomelo_kicks_over_rate_total",
                     label="listener",
                     counter=True,
@@ -210,7 +218,7 @@ class PomeloService(Service):
                 Statistic(
                     "backend_answers",
                     "Requests that backends were to answer.",
-                    {name: sum(s.outcomes[name] for s in services) for name in ANSWERS},
+                    {name: figures.answers[name] for name in ANSWERS},
                     "gateway_pomelo_backend_answers_total",
                     label="outcome",
                     counter=True,
@@ -218,7 +226,7 @@ class PomeloService(Service):
                 Statistic(
                     "backend_seconds",
                     "What the answers of backends took, all together.",
-                    sum(one.seconds for one in services),
+                    figures.answer_seconds,
                     "gateway_pomelo_backend_seconds_total",
                     counter=True,
                 ),

@@ -10,7 +10,7 @@ from pydantic import Field
 from gateway.config.endpoint import Unix
 from gateway.config.fields import ByteCount, Count, Listen, Secret, Text
 from gateway.config.problems import Place
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.config.units import Time
 
 if TYPE_CHECKING:
@@ -25,6 +25,16 @@ DAY = 86_400.0
 
 class Options(Section):
     """Options of a Pravega listener; most are about what all listeners share."""
+
+    reload: ClassVar = NEW_CONNECTIONS
+    reloads: ClassVar = dict.fromkeys(
+        (
+            "users", "tokens", "token_lifetime", "content_type", "writer_retention",
+            "recent_bytes", "segments", "stream_retention", "synchronizers",
+            "table_bytes",
+        ),
+        restart("all listeners share one container, which begins with it"),
+    )  # fmt: skip
 
     controller: Listen | None = Field(
         default=None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from gateway.config.endpoint import Unix
 from gateway.config.fields import ByteCount, Count, Secret, Switch, Text
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section
 from gateway.config.units import Number, Time
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ MiB = 2**20
 
 class Options(Section):
     """What is particular to Reactive Streams IO."""
+
+    reload: ClassVar = NEW_CONNECTIONS
 
     subscribe: list[Text] = Field(
         default=["events"], description="Peers' publishers to take events from"

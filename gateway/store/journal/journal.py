@@ -105,12 +105,7 @@ class Journal:
         self._crowded_since: float | None = None
         """Since when memory is full, as `check` has seen it; None: it is not."""
         self._holding_log = HoldingLog(self._clock, self._wall_clock)
-        # Every read asks for it, and a section is slow to give it.
-        self._memory_bytes = self._settings.memory_bytes
-        self._segment_bytes = self._settings.segment_bytes
-        if self._acknowledge_when_published:
-            # What waits for its file takes memory: do not wait until there is none.
-            self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
+        self._measure()
         self._room: OrderedDict[Deferred[None], None] = OrderedDict()
         """Who waits for some."""
         self._making_room = False
@@ -130,7 +125,23 @@ class Journal:
         self._failed_syncs = 0
         self._thread = self._threads.thread("journal", self._run)
 
+    def _measure(self) -> None:
+        """What every read asks for; a section is slow to give it."""
+        self._memory_bytes = self._settings.memory_bytes
+        self._segment_bytes = self._settings.segment_bytes
+        if self._acknowledge_when_published:
+            # What waits for its file takes memory: do not wait until there is none.
+            self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
+
     # -- the reactor's side ---------------------------------------------------
+
+    def configure(self, settings: model.Journal, rolls: model.Spool) -> None:
+        """Go on with other limits and intervals; not with another directory."""
+        with self._condition:
+            self._settings, self._rolls = settings, rolls
+            self._measure()
+            self._condition.notify()
+        self._make_room()
 
     def start(self) -> None:
         """Start the thread."""

@@ -89,6 +89,12 @@ class Expiry:
         self._set_forward: list[tuple[float, float]] = []
         """When, and by how many seconds."""
 
+    def configure(self, retention: float, most_bytes: int | None) -> None:
+        """Keep files for so many seconds, and so many bytes; any thread may call."""
+        self._retention, self._most_bytes = retention, most_bytes
+        self._known_bytes = 0
+        self._next = self._clock()
+
     def run(self, archived_bytes: int) -> int:
         """Look if it is time to, or if so many are too many.
 

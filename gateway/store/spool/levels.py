@@ -37,13 +37,13 @@ class Level:
 class Levels:
     """Of a spool and its archive, as of the last look.  Blocks; raises OSError.
 
-    *max_bytes* is `spool.max_bytes`.
+    *max_bytes* is `spool.max_bytes`, and may change.
     """
 
     _directory: Path
     _archive: Path
     _disk: Disk
-    _max_bytes: int
+    max_bytes: int
     _clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
@@ -70,10 +70,10 @@ class Levels:
     def why_full(self, backlog_bytes: int) -> str | None:
         """Why the spool takes no more, if it does not; *backlog_bytes* are to come."""
         total = self.spool.bytes + backlog_bytes
-        if total < self._max_bytes:
+        if total < self.max_bytes:
             return None
         return (
-            f"the spool holds {total} bytes, limit {self._max_bytes} "
+            f"the spool holds {total} bytes, limit {self.max_bytes} "
             "(spool.max_bytes): the Spark job is behind"
         )
 

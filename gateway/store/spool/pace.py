@@ -25,7 +25,8 @@ class Pace:
     """Of a spool that may hold *most* bytes."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
+        """It may change."""
         self._leaving = 0.0
         self._peak = 0.0
         self._last: tuple[float, int] | None = None
@@ -47,7 +48,7 @@ class Pace:
             self._peak += _weight(seconds, _PEAK_SECONDS) * (held - self._peak)
             self._last = now, left
         self._peak = max(self._peak, held)
-        free = self._most - self._peak - self._most / _KEPT_FREE
+        free = self.most - self._peak - self.most / _KEPT_FREE
         return max(0.0, self._leaving + free / _SECONDS)
 
 

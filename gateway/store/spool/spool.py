@@ -149,6 +149,13 @@ class Spool:
         self._watch()
         self._thread.start()
 
+    def configure(self, settings: model.Spool) -> None:
+        """Go on with other limits; not with another directory or other processes."""
+        self._settings = settings  # one reference, which the thread reads
+        self.levels.max_bytes = self._pace.most = settings.max_bytes
+        self._expiry.configure(settings.retention, settings.archive_bytes)
+        self._hold_if_full()
+
     def publish(self, sealed: Segment) -> None:
         """Queue a sealed segment; any thread may call.
 

@@ -247,7 +247,7 @@ class Port:
 
     def __init__(self, reactor: Reactor, factory: Any, number: int) -> None:
         self._reactor = reactor
-        self._factory = factory
+        self.factory = factory
         self._number = number
         self._backlog: deque[Waiting] = deque()
         self._reading = True
@@ -290,7 +290,7 @@ class Port:
             return
         socket, (host, port) = self._backlog.popleft().accept()
         kind = IPv6Address if ":" in host else IPv4Address
-        protocol = self._factory.buildProtocol(kind("TCP", host, port))
+        protocol = self.factory.buildProtocol(kind("TCP", host, port))
         if protocol is None:
             socket.close()
             return

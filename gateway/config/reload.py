@@ -1,0 +1,169 @@
+"""What a reload makes of a changed configuration: which keys take effect, which can not.
+
+Each key says it itself (`Section.reload`, `Section.reloads`), and docs/reload.md is made
+of that: `python -m gateway.config.reload` prints its table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args, get_origin
+
+from gateway import plugins
+from gateway.config.model import Config, Listener
+from gateway.config.section import AT_ONCE, Reload, Section, restart
+
+__all__ = ["Plan", "plan", "rules", "table"]
+
+_UNSAID = restart("its protocol does not say that it may change")
+_REMEMBERED = "what its protocol remembers is read when the daemon starts"
+
+
+@dataclass
+class Plan:
+    """The difference of two configurations."""
+
+    effective: Config
+    """What is in force after the reload: the new one, but for what needs a restart."""
+    changed: list[str] = field(default_factory=list)
+    """Keys that take effect: `spool.retention`, `listeners: beats.limits.idle`."""
+    restart: list[str] = field(default_factory=list)
+    """Keys that do not: `node: needs a restart, because …`."""
+    job: list[str] = field(default_factory=list)
+    """Keys that only the Spark job reads, when it starts again."""
+
+
+def plan(
+    running: Config, wanted: Config, served: Mapping[str, Sequence[Listener]]
+) -> Plan:
+    """What becomes of *running*; *served* has, by protocol, what its service began with.
+
+    A protocol that is not in *served* is served by nobody yet.
+    """
+    found = Plan(wanted)
+    merged = _merge(running, wanted, "", AT_ONCE, found)
+    listeners = list(_listeners(running, wanted, served, found))
+    found.effective = merged.model_copy(update={"listeners": listeners})
+    return found
+
+
+def _merge(
+    running: Section, wanted: Section, at: str, around: Reload, found: Plan
+) -> Any:
+    """*wanted*, with the values of *running* where those stay."""
+    rule = type(wanted).reload or around
+    stay: dict[str, Any] = {}
+    for key in type(wanted).model_fields:
+        before, after = getattr(running, key), getattr(wanted, key)
+        if before == after or (key == "listeners" and not at):
+            continue
+        own = type(wanted).reloads.get(key)
+        if own is None and isinstance(after, Section) and type(after) is type(before):
+            around = _UNSAID if type(wanted) is Listener and key == "options" else rule
+            stay[key] = _merge(before, after, f"{at}{key}.", around, found)
+            continue
+        if not _note(f"{at}{key}", own or rule, found):
+            stay[key] = before
+    return wanted.model_copy(update=stay) if stay else wanted
+
+
+def _note(key: str, rule: Reload, found: Plan) -> bool:
+    """Whether the change of *key* takes effect."""
+    if rule.when == "restart":
+        found.restart.append(f"{key}: needs a restart, because {rule.why}")
+    elif rule.when == "job":
+        found.job.append(key)
+    else:
+        found.changed.append(key)
+    return rule.when != "restart"
+
+
+def _listeners(
+    running: Config,
+    wanted: Config,
+    served: Mapping[str, Sequence[Listener]],
+    found: Plan,
+) -> Iterator[Listener]:
+    """Those that will be there.  One is the same if name and protocol are."""
+    before = {(one.name, one.protocol): one for one in running.listeners}
+    for one in wanted.listeners:
+        at = f"listeners: {one.name}"
+        old = before.pop((one.name, one.protocol), None)
+        if old is not None:
+            yield _merge(old, one, f"{at}.", AT_ONCE, found)
+        elif why := _why_not(one, served):
+            found.restart.append(f"{at}{why}")
+        else:
+            found.changed.append(f"{at} is new")
+            yield one
+    found.changed += [f"listeners: {name} is gone" for name, _ in before]
+
+
+def _why_not(one: Listener, served: Mapping[str, Sequence[Listener]]) -> str | None:
+    """Why a new listener can not be opened before a restart."""
+    if one.protocol not in served:
+        remembers = plugins.installed().protocols[one.protocol].remembers
+        return f": needs a restart, because {_REMEMBERED}" if remembers else None
+    for key, rule in _leaves(type(one.options), _UNSAID):
+        value = getattr(one.options, key)
+        known = [getattr(each.options, key) for each in served[one.protocol]]
+        usual = (
+            type(one.options).model_fields[key].get_default(call_default_factory=False)
+        )
+        if rule.when == "restart" and value not in [*known, usual]:
+            return f".options.{key}: needs a restart, because {rule.why}"
+    return None
+
+
+def _leaves(kind: type[Section], around: Reload) -> Iterator[tuple[str, Reload]]:
+    rule = kind.reload or around
+    for key in kind.model_fields:
+        yield key, kind.reloads.get(key, rule)
+
+
+# -- for docs/reload.md -------------------------------------------------------
+
+
+def rules() -> Iterator[tuple[str, Reload]]:
+    """Every key, options of the gateway's own protocols included."""
+    yield from _rules(Config, "", AT_ONCE)
+    for name, kind in plugins.installed().each("options"):
+        if kind is not None and kind.__module__.startswith("gateway."):
+            yield from _rules(kind, f"{name}: options.", _UNSAID)
+
+
+def _rules(
+    kind: type[Section], at: str, around: Reload
+) -> Iterator[tuple[str, Reload]]:
+    rule = kind.reload or around
+    for key, about in kind.model_fields.items():
+        if at == "listeners[]." and key == "options":
+            continue
+        own = kind.reloads.get(key)
+        if own is None and (inner := _sections(about.annotation)):
+            each = "[]" if get_origin(about.annotation) is list else ""
+            yield from _rules(inner[0], f"{at}{key}{each}.", rule)
+        else:
+            yield f"{at}{key}", own or rule
+
+
+def _sections(annotation: Any) -> list[type[Section]]:
+    """What is a section in `Section`, `Section | None` and `list[Section]`."""
+    kinds = get_args(annotation) or [annotation]
+    return [k for k in kinds if isinstance(k, type) and issubclass(k, Section)]
+
+
+def table() -> str:
+    """Markdown: each key and what a reload does with it."""
+    lines = ["| key | reload |", "|---|---|"]
+    for key, rule in rules():
+        when = {"job": "restart of the Spark job"}.get(rule.when, rule.when)
+        why = f": {rule.why}" if rule.why else ""
+        lines.append(f"| `{key}` | {when}{why} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

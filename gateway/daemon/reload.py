@@ -1,0 +1,235 @@
+"""Reloads: reads the configuration again when asked to, one reload at a time.
+
+The file is read in a thread, because a thousand listeners take a second; what comes of it
+is applied in the reactor's, in one go.  Whoever asks while a file is being read gets the
+result of one more reload after that, together with all who asked meanwhile: the file may
+have changed behind what was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway import config
+from gateway.admin.status import ReloadStatus
+from gateway.protocol import Statistic, Statistics
+
+__all__ = ["Outcome", "Reloads", "refused"]
+
+_STOPPING = "the daemon is stopping"
+_STARTING, _READY, _ENDED = range(3)
+
+
+@dataclass
+class Outcome:
+    """What became of one reload."""
+
+    applied: bool = True
+    """The configuration that was read is in force, but for what `restart` names."""
+    problems: list[str] = field(default_factory=list)
+    """Why nothing changed; or, if it is applied, files that can not be used."""
+    changed: list[str] = field(default_factory=list)
+    """Keys whose new values are in force."""
+    restart: list[str] = field(default_factory=list)
+    """Keys whose new values need a restart, each with the reason."""
+    job: list[str] = field(default_factory=list)
+    """Keys whose new values only the Spark job reads, when it starts again."""
+
+    @property
+    def successful(self) -> bool:
+        """Nothing is wrong with the configuration and its files."""
+        return self.applied and not self.problems
+
+
+def refused(*why: str) -> Outcome:
+    """Nothing has changed."""
+    return Outcome(applied=False, problems=list(why))
+
+
+class Reloads:
+    """Those of one daemon; all calls come from the reactor's thread.
+
+    *load* reads the file and raises `config.Invalid`; *in_thread* calls it, *apply* takes
+    what it gives.  *began* and *ended* are told of each reload.  *clock* is the wall
+    clock.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        load: Callable[[], config.Config],
+        apply: Callable[[config.Config], Outcome],
+        in_thread: Callable[..., Deferred[Any]],
+        *,
+        began: Callable[[], object] = lambda: None,
+        ended: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.load = load
+        """Reads the configuration."""
+        self._apply = apply
+        self._in_thread = in_thread
+        self._began = began
+        self._ended = ended
+        self._clock = clock
+        self._phase = _STARTING
+        self._reading = False
+        self._waiting: list[Deferred[Outcome]] = []
+        """For the reload after the one that is under way."""
+        self.last = Outcome()
+        """The start counts as the first."""
+        self._restart: list[str] = []
+        """What waits for a restart, after the last reload that was applied."""
+        self._at = self._good_at = clock()
+        self._count = {"applied": 0, "refused": 0}
+
+    def ask(self) -> Deferred[Outcome]:
+        """Reload as soon as the daemon has started, and no other reload is under way."""
+        if self._phase == _ENDED:
+            self._log.warn("Configuration not reloaded: {why}", why=_STOPPING)
+            return succeed(refused(_STOPPING))
+        asked: Deferred[Outcome] = Deferred()
+        self._waiting.append(asked)
+        self._next()
+        return asked
+
+    def begin(self) -> None:
+        """The daemon has started."""
+        if self._phase == _STARTING:
+            self._phase = _READY
+            self._next()
+
+    def end(self) -> None:
+        """The daemon stops: whoever waits is told."""
+        self._phase = _ENDED
+        if not self._reading:
+            self._answer(self._take(), refused(_STOPPING))
+
+    def _take(self) -> list[Deferred[Outcome]]:
+        asked, self._waiting = self._waiting, []
+        return asked
+
+    def _next(self) -> None:
+        if self._reading or not self._waiting or self._phase != _READY:
+            return
+        self._reading = True
+        self._began()
+        asked = self._take()
+        read = self._in_thread(self.load)
+        read.addCallbacks(self._read, self._unread)
+        read.addErrback(self._failed)
+        read.addCallback(self._finish, asked)
+
+    def _read(self, wanted: config.Config) -> Outcome:
+        if self._phase == _ENDED:
+            return refused(_STOPPING)
+        return self._apply(wanted)
+
+    def _unread(self, why: Failure) -> Outcome:
+        why.trap(config.Invalid)
+        return refused(*str(why.value).splitlines())
+
+    def _failed(self, why: Failure) -> Outcome:
+        """Ours is wrong, or a plug-in's code."""
+        self._log.failure("the reload failed", why)
+        return refused(f"{type(why.value).__name__}: {why.getErrorMessage()}")
+
+    def _finish(self, outcome: Outcome, asked: list[Deferred[Outcome]]) -> None:
+        self._reading = False
+        self._note(outcome)
+        self._ended()
+        if self._phase == _ENDED:
+            asked += self._take()
+        self._answer(asked, outcome)
+        self._next()
+
+    def _answer(self, asked: list[Deferred[Outcome]], outcome: Outcome) -> None:
+        for each in asked:
+            each.callback(outcome)
+
+    def _note(self, outcome: Outcome) -> None:
+        self.last = outcome
+        self._at = self._clock()
+        if outcome.successful:
+            self._good_at = self._at
+        self._count["applied" if outcome.applied else "refused"] += 1
+        if outcome.applied:
+            self._restart = outcome.restart
+        else:
+            self._log.error(
+                "Configuration not reloaded, nothing has changed: {why}",
+                why="; ".join(outcome.problems),
+            )
+            return
+        self._log.info(
+            "Configuration, certificates and definitions read again; changed: {changed}",
+            changed=", ".join(outcome.changed) or "nothing",
+        )
+        for problem in outcome.problems:
+            self._log.error("Reload: {problem}", problem=problem)
+        for key in outcome.restart:
+            self._log.warn("Reload: {key}", key=key)
+        if outcome.job:
+            self._log.info(
+                "Reload: for the Spark job, when it starts again: {keys}",
+                keys=", ".join(outcome.job),
+            )
+
+    def status(self) -> ReloadStatus:
+        """For /api/status."""
+        last = self.last
+        return ReloadStatus(
+            at=self._at,
+            successful=last.successful,
+            applied=last.applied,
+            problems=last.problems,
+            changed=last.changed,
+            restart=self._restart,
+            job=last.job,
+        )
+
+    def statistics(self) -> Iterator[Statistics]:
+        """For /metrics."""
+        yield Statistics(
+            "config",
+            "Configuration",
+            [
+                Statistic(
+                    "successful",
+                    "1 if the last reload found nothing wrong; the start counts as one.",
+                    self.last.successful,
+                    "gateway_config_last_reload_successful",
+                ),
+                Statistic(
+                    "succeeded_at",
+                    "When a reload last found nothing wrong, since the epoch.",
+                    self._good_at,
+                    "gateway_config_last_reload_success_timestamp_seconds",
+                    card="read",
+                    unit="time",
+                ),
+                Statistic(
+                    "restart",
+                    "Changed keys of the configuration that wait for a restart.",
+                    len(self._restart),
+                    "gateway_config_restart_keys",
+                    card="keys that wait for a restart",
+                ),
+                Statistic(
+                    "reloads",
+                    "Reloads of the configuration, by what became of them.",
+                    dict(self._count),
+                    "gateway_config_reloads_total",
+                    label="outcome",
+                    counter=True,
+                ),
+            ],
+        )

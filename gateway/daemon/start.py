@@ -1,0 +1,90 @@
+"""What twistd starts: the command line of `twistd gateway`, and the daemon made of it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from gateway import config
+from gateway.daemon import logs
+from gateway.daemon.clock import make_monotonic
+from gateway.daemon.service import Gateway
+from gateway.daemon.terminal import Terminal, leave
+from gateway.store.disk import RealDisk
+
+__all__ = ["Options", "makeService", "refuse_uvloop"]
+
+
+class Options(usage.Options):
+    """`twistd gateway`'s command line."""
+
+    synopsis = "[--config FILE] [--check-config]"
+    optParameters = [  # noqa: RUF012, N815 - usage.Options' way
+        ["config", "c", "/etc/gateway/gateway.yaml", "configuration file"],
+        [
+            "wait",
+            "w",
+            0.0,
+            "seconds to wait for another daemon to leave data_dir",
+            float,
+        ],
+    ]
+    optFlags = [  # noqa: RUF012, N815
+        ["check-config", None, "read the configuration, report, exit"],
+    ]
+    longdesc = "Example: twistd -n gateway --config conf/demo.yaml"
+
+    def postOptions(self) -> None:
+        """Read the configuration, so that a mistake in it is a usage error."""
+        _leave_no_pid_file(self.parent)
+        try:
+            self["loaded"] = config.load(Path(self["config"]))
+        except config.Invalid as why:
+            leave(str(why))
+        if self["check-config"]:
+            sys.stdout.write(f"{self['config']}: ok\n")
+            sys.exit(0)
+
+
+def _leave_no_pid_file(twistd: Any) -> None:
+    """In the foreground nobody needs twistd.pid: the data directory's lock knows who runs.
+
+    It would need a folder to write to, stay after a crash, and keep a second node of
+    another data directory from starting in the same folder.
+    """
+    if twistd and twistd["nodaemon"] and twistd["pidfile"] == "twistd.pid":
+        twistd["pidfile"] = ""
+
+
+def makeService(options: Options) -> IService:
+    """The daemon, as twistd starts it."""
+    from twisted.internet import reactor
+
+    refuse_uvloop(reactor)
+    make_monotonic(reactor)
+    loaded: config.Config = options["loaded"]
+    root = logs.LoggingService(loaded.logging, options.parent)
+    twistd = options.parent or {"nodaemon": True}
+    terminal = Terminal(in_background=not twistd["nodaemon"])
+    path = Path(options["config"]).absolute()
+    gateway = Gateway(loaded, reactor, RealDisk(), terminal)
+    gateway.wait_seconds = options["wait"]
+    gateway.reloads.load = lambda: config.load(path)
+    gateway.configure_log = root.configure
+    gateway.setServiceParent(root)
+    # Before it is ready to, it would be ended by it.
+    signal.signal(signal.SIGHUP, lambda *_: gateway.hang_up())
+    service: IService = root
+    return service
+
+
+def refuse_uvloop(reactor: Any) -> None:
+    """Refuse uvloop: it does not report a peer that resets with data in flight."""
+    loop = getattr(reactor, "_asyncioEventloop", None)
+    if type(loop).__module__.startswith("uvloop"):
+        leave("gateway does not run on uvloop, which loses disconnects; use epoll")

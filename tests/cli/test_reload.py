@@ -1,0 +1,176 @@
+"""`gateway reload`, with an admin port that answers as the test says."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import cli
+from gateway.store.lock import lock
+
+FINE = {"applied": True, "problems": [], "changed": [], "restart": [], "job": []}
+
+
+class AdminPort:
+    """Answers requests, and keeps them."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.answer: Callable[[str, str | None], tuple[int, Any]] = lambda *_: (
+            200,
+            FINE,
+        )
+        port = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                token = self.headers["Authorization"]
+                port.asked.append((self.command, self.path, token))
+                status, answer = port.answer(self.path, token)
+                body = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST  # noqa: N815 - the library's
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
+        self.thread.start()
+
+
+@pytest.fixture
+def admin() -> Iterator[AdminPort]:
+    port = AdminPort()
+    yield port
+    port.server.shutdown()
+    port.server.server_close()
+    port.thread.join()
+
+
+@pytest.fixture
+def reload(admin: AdminPort, tmp_path: Path) -> Callable[..., int]:
+    """Run it, with more of a configuration."""
+
+    def run(*arguments: str, more: str = "", token: str = "null") -> int:
+        file = tmp_path / "gateway.yaml"
+        where = f"tcp:127.0.0.1:{admin.server.server_port}"
+        file.write_text(
+            f"data_dir: {tmp_path}\nadmin: {{listen: '{where}', token: {token}}}\n"
+            "listeners: [{name: a, protocol: lumberjack, listen: tcp:1}]\n" + more
+        )
+        return cli.main(["reload", "--config", str(file), *arguments])
+
+    return run
+
+
+def test_what_changed_is_told(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what did not, with its reason; that is no failure."""
+    told = {"changed": ["spool.retention"], "restart": ["node: …"], "job": ["spark.ui"]}
+    admin.answer = lambda *_: (200, {**FINE, **told})
+    assert reload(token="geheim") == 0
+    assert capsys.readouterr().out == (
+        "reloaded; changed: spool.retention\n  node: …\n"
+        "  for the Spark job, when it starts again: spark.ui\n"
+    )
+    assert admin.asked == [("POST", "/api/reload", "Bearer geheim")]
+    assert reload("--json") == 0
+    assert json.loads(capsys.readouterr().out) == {**FINE, **told}
+
+
+def test_a_refused_reload_is_a_failure(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the daemon's reasons."""
+    admin.answer = lambda *_: (409, {**FINE, "applied": False, "problems": ["taken"]})
+    assert reload() == 1
+    assert capsys.readouterr().err == "taken\nnot reloaded: nothing has changed\n"
+
+
+def test_a_broken_certificate_is_a_failure(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though all else has changed."""
+    admin.answer = lambda *_: (200, {**FINE, "problems": ["old one stays"]})
+    assert reload() == 1
+    said = capsys.readouterr()
+    assert said.out == "reloaded; changed: nothing\n"
+    assert said.err == "  old one stays\n"
+
+
+def test_a_broken_file_is_not_sent(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its mistakes are told with their places, and the daemon is not asked."""
+    assert reload(more="jurnal: {}\n") == 1
+    said = capsys.readouterr().err
+    assert "gateway.yaml: jurnal: unknown key" in said
+    assert "(line 4)" in said
+    assert "nothing has changed" in said
+    assert admin.asked == []
+    assert cli.main(["reload", "--config", "/no/such/file"]) == 2
+
+
+def test_nobody_is_there(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says where it asked."""
+    admin.server.shutdown()
+    admin.server.server_close()
+    assert reload() == 1
+    assert "nobody reloads at tcp:127.0.0.1:" in capsys.readouterr().err
+
+
+def test_a_new_token_is_taken_by_signal(
+    admin: AdminPort,
+    reload: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The daemon has the old one, and the new one once it has reloaded."""
+    token = "old"
+
+    def answer(path: str, given: str | None) -> tuple[int, Any]:
+        if given != f"Bearer {token}":
+            return 401, {"error": "send the token"}
+        last = {"at": time.time(), "changed": ["admin.token"], "restart": ["node: …"]}
+        return 200, {"reload": {**FINE, **last}}
+
+    def hang_up(*_: object) -> None:
+        nonlocal token
+        token = "new"
+
+    admin.answer = answer
+    held = lock(tmp_path / "lock", "gateway gw")
+    before = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        assert reload(token="new") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        held.release()
+    assert capsys.readouterr().out == "reloaded; changed: admin.token\n  node: …\n"
+
+
+def test_a_wrong_token_and_no_daemon(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No process is signalled that has no lock."""
+    admin.answer = lambda *_: (401, {"error": "send the token"})
+    assert reload(token="wrong") == 1
+    assert "another admin.token" in capsys.readouterr().err

@@ -1,0 +1,49 @@
+"""Starts a daemon whose network is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
+
+from gateway import config
+from gateway.daemon import service as service_module
+from gateway.daemon.service import Gateway
+from gateway.net import bind
+from gateway.store.disk import RealDisk
+from memory_daemon import Daemon, Reactor, Terminal
+
+
+@pytest.fixture
+def start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Daemon]]:
+    """Start a daemon with these listeners, and other keys."""
+    monkeypatch.setattr(bind, "_tune", lambda _: None)
+    monkeypatch.setattr(service_module, "deferToThread", maybeDeferred)
+    started: list[Daemon] = []
+
+    def start(*listeners: dict[str, Any], ready: bool = True, **more: Any) -> Daemon:
+        daemon = Daemon(None, Reactor(), tmp_path / "gateway.yaml")  # type: ignore[arg-type]
+        daemon.write(*listeners, **more)
+        gateway = daemon.gateway = Gateway(
+            config.load(daemon.file),
+            daemon.reactor,
+            RealDisk(),
+            Terminal(),  # type: ignore[arg-type]
+        )
+        gateway.reloads.load = lambda: config.load(daemon.file)
+        gateway.privilegedStartService()
+        started.append(daemon)
+        if ready:
+            gateway.reloads.begin()
+            gateway._serve()
+        return daemon
+
+    yield start
+    for daemon in started:
+        done: Deferred[None] = Deferred.fromCoroutine(daemon.gateway.listeners.stop())
+        assert done.called
