@@ -88,7 +88,11 @@ class Facts:
     growth: float | None = None
     """Bytes a second by which `waiting_bytes` grows."""
     job: Job | None = None
-    """None: no job is to come (`spool.after: keep`)."""
+    """None: no job is to come (`spool.after: keep`), or it reads a bucket."""
+    bucket: bool = False
+    """Files of the spool go to a bucket, and count as being there when they are."""
+    bucket_error: str | None = None
+    """Why they do not get there now."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
 
@@ -166,7 +170,7 @@ def _room_seconds(facts: Facts) -> float | None:
     if not facts.growth or facts.growth <= 0:
         return None
     rooms = [] if facts.free_bytes is None else [facts.free_bytes]
-    if facts.limit_bytes is not None and facts.job is not None:
+    if facts.limit_bytes is not None and (facts.job is not None or facts.bucket):
         rooms.append(facts.limit_bytes - facts.waiting_bytes)
     return max(0, min(rooms)) / facts.growth if rooms else None
 
@@ -233,6 +237,12 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             "bad",
             "journal",
         )
+    if facts.bucket and (why := reasons.get("spool")):
+        yield _Finding(
+            f"Senders wait, because {why}; nothing is lost, and it goes on by itself.",
+            "bad",
+            "spool",
+        )
     if "spool" in reasons:
         limit = size(facts.limit_bytes or facts.waiting_bytes)
         yield _Finding(
@@ -279,6 +289,12 @@ def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
 
 
 def _late_files(facts: Facts) -> Iterator[_Finding]:
+    if facts.bucket_error is not None:
+        yield _Finding(
+            f"The bucket takes no files: {facts.bucket_error}; {_how_much(facts)}.",
+            "bad",
+            "spool",
+        )
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
         yield _Finding(

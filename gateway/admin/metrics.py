@@ -50,6 +50,7 @@ _COMMIT = (
     *(0.25, 0.5, 1, 2.5, 5, 10),
 )
 _PUBLISH = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_UPLOAD = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _EVENTS = (1, 10, 50, 100, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
 _BYTES = tuple(1024 * 4**n for n in range(9))  # 1 KiB .. 64 MiB
@@ -87,6 +88,11 @@ class Metrics:
             "gateway_spool_publish_seconds",
             "Decode, write, fsync and rename one Parquet file.",
             _PUBLISH,
+        )
+        self._upload_seconds = histogram(
+            "gateway_bucket_upload_seconds",
+            "Put one Parquet file into the bucket, when that went well.",
+            _UPLOAD,
         )
         self._lag_seconds = histogram(
             "gateway_reactor_lag_seconds",
@@ -148,6 +154,10 @@ class Metrics:
     def published(self, seconds: float) -> None:
         """One Parquet file reached the spool."""
         self._publish_seconds.observe(seconds)
+
+    def uploaded(self, seconds: float) -> None:
+        """One Parquet file reached the bucket; any thread may call."""
+        self._upload_seconds.observe(seconds)
 
     def corrupt_records(self, count: int = 1) -> None:
         """Journal records that recovery or the spool found broken."""

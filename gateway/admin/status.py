@@ -73,6 +73,10 @@ class SpoolStatus:
     bytes: int
     limit_bytes: int | None = None
     """`spool.max_bytes`: where the journal stops taking batches."""
+    bucket: str | None = None
+    """Where files go, if `spool.directory` is a bucket; then those above wait for that."""
+    bucket_error: str | None = None
+    """Why they do not get there now."""
 
 
 @dataclass(frozen=True, slots=True)

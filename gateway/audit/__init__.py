@@ -9,6 +9,7 @@ The gateway and the Spark job may be at work meanwhile.
     counts   how often each lsn was seen
     lake     the tables
     files    journal segments and spool files
+    bucket   those that are in a bucket
     proof    all of them together
     payloads the payloads, by the digests of their files
     chain    the files, by the links between them

@@ -22,11 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts, Ints
 from gateway.audit.files import scans
 from gateway.audit.lake import TABLES, Problem, visible
 from gateway.audit.variant import look_up
 from gateway.event import Decode
+from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import spool_files
 from gateway.store.spool.decoding import Decoder
@@ -82,13 +84,16 @@ def search(
     directories: Directories,
     acknowledged: Iterable[str],
     decoders: Mapping[str, Decode],
+    bucket: Bucket | None = None,
 ) -> Acknowledged:
     """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
+
+    *bucket* is where files of the spool go, if it has one.
 
     Files that can not be read are passed over; `audit` reports them.
     """
     times = dict.fromkeys(acknowledged, 0)
-    search = _Search(directories, decoders, times)
+    search = _Search(directories, decoders, times, BucketFiles(bucket))
     search.run()
     return Acknowledged(
         len(times),
@@ -104,6 +109,7 @@ class _Search:
     directories: Directories
     decoders: Mapping[str, Decode]
     times: dict[str, int]
+    bucket: BucketFiles
     unsearched: list[Problem] = field(default_factory=list)
     _met: dict[str, Counts] = field(default_factory=dict)
 
@@ -115,6 +121,13 @@ class _Search:
         for files in spool_files(self.directories.spool).values():
             for file in files:
                 self._table(file.path)
+        for files in self.bucket.list().values():
+            for file in files:
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    self.bucket.local(file) as there,
+                ):
+                    self._table(there.path)
         for table in TABLES:
             for path, _ in visible(self.directories.lake / table):
                 self._table(path)

@@ -7,6 +7,8 @@ a later one.  Being met in two places is therefore no double: it is the same eve
 its way.  Doubles are the same (node, lsn) twice in the tables, or in two files of
 spool and archive.
 
+A spool in a bucket is two places: files are in the directory, and then in the bucket.
+
 A directory is not listed at one instant, though.  So what looks like a fault is looked
 at afresh a few times, and only what the last look finds is one.
 
@@ -22,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal, runs_in
 from gateway.audit.incarnations import Incarnations
@@ -29,6 +32,7 @@ from gateway.audit.lake import Problem, Unusable
 from gateway.audit.ranges import Ranges
 from gateway.audit.sinks import lake_of
 from gateway.store import mark
+from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import known_holes
@@ -121,16 +125,19 @@ def audit(
     node: str | None = None,
     first: int = 1,
     served: str | None = None,
+    bucket: Bucket | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Check all nodes, or one; from lsn *first* on.  Raises OSError.
+
+    *bucket* is where files of the spool go, if it has one.
 
     *served* is the node of the configuration: what is in the journal of another one waits
     for nobody, unless a daemon has it locked.
 
     *pause* is called between two looks, with the seconds to wait.
     """
-    view = _View(directories, node, first, served)
+    view = _View(directories, node, first, served, bucket)
     report = view.look()
     while not report.complete and report.looks < _LOOKS:
         pause(_PAUSE_SECONDS)
@@ -150,11 +157,13 @@ class _View:
         node: str | None,
         first: int,
         served: str | None,
+        bucket: Bucket | None,
     ) -> None:
         self._directories = directories
         self._served = served
         self._node = node
         self._first = first
+        self._bucket = BucketFiles(bucket)
         self._lake = lake_of(directories.lake, node=node, first=first)
         self._journal: dict[str, JournalContent] = {}
         self._spool: dict[str, list[SpoolFile]] = {}
@@ -168,7 +177,7 @@ class _View:
         # First of all, so that what it speaks of can be found in a place read later.
         marked = self._marked()
         self._journal = read_journal(self._directories.journal)
-        self._spool = spool_files(self._directories.spool)
+        self._spool = _joined(spool_files(self._directories.spool), self._bucket.list())
         self._lake.look()
         self._aside = self._moved_aside()
         self._archive = spool_files(self._directories.archive)
@@ -266,7 +275,8 @@ class _View:
             name = file.path.name
             if name not in self._runs:
                 try:
-                    self._runs[name] = runs_in(file, entries.get(name))
+                    with self._bucket.local(file) as there:
+                        self._runs[name] = runs_in(there, entries.get(name))
                 except FileNotFoundError:
                     # It was public when we listed it, and has gone to the tables since.
                     found.append((file.first, file.last))
@@ -324,6 +334,22 @@ class _View:
         if len({path.rpartition("/")[2] for path in spooled}) < 2:
             spooled = []
         return self._lake.files_with(name, double.first, double.last) + spooled
+
+
+def _joined(
+    here: dict[str, list[SpoolFile]], there: dict[str, list[SpoolFile]]
+) -> dict[str, list[SpoolFile]]:
+    """Files in two places; one that is in both is on its way, and counts once."""
+    return {
+        node: sorted(
+            {
+                file.path.name: file
+                for file in (*there.get(node, ()), *here.get(node, ()))
+            }.values(),
+            key=lambda file: (file.first, file.last),
+        )
+        for node in here.keys() | there.keys()
+    }
 
 
 def _lasts(files: Iterable[SpoolFile]) -> list[int]:

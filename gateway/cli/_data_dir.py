@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING
 from gateway.cli import WrongUse
 
 if TYPE_CHECKING:
+    from gateway.store.bucket import Bucket
     from gateway.store.directories import Directories
 
-__all__ = ["DEFAULT_CONFIG", "add_arguments", "deletes", "node", "places", "readable"]
+__all__ = [
+    "DEFAULT_CONFIG",
+    "add_arguments",
+    "bucket",
+    "deletes",
+    "node",
+    "places",
+    "readable",
+]
 
 DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
@@ -39,6 +48,16 @@ def node(args: argparse.Namespace) -> str | None:
     from gateway.config import load
 
     return None if args.data_dir else load(args.config or DEFAULT_CONFIG).node
+
+
+def bucket(args: argparse.Namespace) -> Bucket | None:
+    """Where files of the spool go, if the configuration says so.  Raises OSError."""
+    from gateway.config import load
+    from gateway.store.s3 import bucket_of
+
+    if args.data_dir:
+        return None
+    return bucket_of(load(args.config or DEFAULT_CONFIG).spool)
 
 
 def deletes(args: argparse.Namespace) -> bool:

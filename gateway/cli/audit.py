@@ -113,7 +113,10 @@ def _run(args: argparse.Namespace) -> int:
     places = _data_dir.places(args)
     ids = _ids(args.acknowledged)
     served = _data_dir.node(args)
-    report = audit(places, node=args.node, first=args.first, served=served)
+    bucket = _data_dir.bucket(args)
+    report = audit(
+        places, node=args.node, first=args.first, served=served, bucket=bucket
+    )
     if args.node is not None and not report.nodes:
         known = [node.node for node in audit(places, pause=lambda _: None).nodes]
         raise WrongUse(
@@ -129,7 +132,7 @@ def _run(args: argparse.Namespace) -> int:
         from gateway.audit.acknowledged import search
         from gateway.plugins import decoders
 
-        searched = search(places, ids, decoders())
+        searched = search(places, ids, decoders(), bucket)
     parts = _parts(args, places)
     if args.json:
         plain = _plain(report, searched, parts)

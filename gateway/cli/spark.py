@@ -100,7 +100,7 @@ def _requeue(args: argparse.Namespace) -> int:
 
     config = load(args.config)
     disk = Lake()
-    spool = config.data_dir / config.spool.directory
+    spool = config.data_dir / config.spool.folder
     moved, kept = requeue.files(config.data_dir / "poison", spool, disk)
     for name in moved:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})

@@ -21,6 +21,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from gateway.config.bucket import SCHEME, BucketUrl, parse_bucket_url
 from gateway.config.endpoint import Endpoint, parse_endpoint
 from gateway.config.reader import Filled
 from gateway.config.units import Number, Size, Time
@@ -42,10 +43,12 @@ __all__ = [
     "Secret",
     "SinkName",
     "SparkValue",
+    "SpoolPlace",
     "Switch",
     "Text",
     "UrlPath",
     "WebOrigin",
+    "WebServer",
     "default_node",
 ]
 
@@ -84,6 +87,14 @@ def _plain_path(value: object) -> Path:
     if _URL.match(_text(value)):
         raise ValueError(f"must be a path of this machine, not a URL: {value!r}")
     return Path(_text(value))
+
+
+def _spool_place(value: object) -> Path | BucketUrl:
+    if isinstance(value, BucketUrl):
+        return value
+    if isinstance(value, str) and value.startswith(SCHEME):
+        return parse_bucket_url(value)
+    return _plain_path(value)
 
 
 def _path(value: object, info: ValidationInfo) -> Path:
@@ -132,6 +143,12 @@ def _origin(value: object) -> str:
     if _ORIGIN.fullmatch(_text(value)):
         return _text(value)
     raise ValueError(f"must be like https://app.example.org, not {value!r}")
+
+
+def _web_server(value: object) -> str:
+    if _ORIGIN.fullmatch(_text(value).rstrip("/")):
+        return _text(value).rstrip("/")
+    raise ValueError(f"must be like https://s3.example.org:9000, not {value!r}")
 
 
 def _url_path(value: object) -> str:
@@ -232,6 +249,13 @@ FolderPath = Annotated[Path, PlainValidator(_path), PlainSerializer(str), _TEXT]
 FolderName = Annotated[
     Path, PlainValidator(_plain_path), PlainSerializer(str), _TEXT, BELOW_DATA_DIR
 ]
+SpoolPlace = Annotated[
+    Path | BucketUrl,
+    PlainValidator(_spool_place),
+    PlainSerializer(str),
+    _TEXT,
+    BELOW_DATA_DIR,
+]
 Listen = Annotated[
     Endpoint,
     PlainValidator(_endpoint),
@@ -242,6 +266,7 @@ Listen = Annotated[
 ]
 Network = Annotated[str, PlainValidator(_network), _TEXT]
 WebOrigin = Annotated[str, PlainValidator(_origin), _TEXT]
+WebServer = Annotated[str, PlainValidator(_web_server), _TEXT]
 UrlPath = Annotated[str, PlainValidator(_url_path), _TEXT]
 Name = Annotated[str, PlainValidator(_name), _TEXT]
 JvmMemory = Annotated[str, PlainValidator(_jvm_memory), _TEXT]

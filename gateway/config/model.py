@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gateway import plugins
+from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column, ColumnName
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
@@ -46,10 +47,12 @@ from gateway.config.fields import (
     Secret,
     SinkName,
     SparkValue,
+    SpoolPlace,
     Switch,
     Text,
     UrlPath,
     WebOrigin,
+    WebServer,
     default_node,
 )
 from gateway.config.problems import Place, spell
@@ -64,6 +67,7 @@ from gateway.config.section import (
 from gateway.config.units import Number, Size, Time, format_size
 
 __all__ = [
+    "S3",
     "Admin",
     "Config",
     "Journal",
@@ -82,6 +86,7 @@ __all__ = [
 MiB = 2**20
 GiB = 2**30
 MINUTE = 60.0
+_OBJECT_BYTES = 1 << 30
 HOUR = 3600.0
 
 
@@ -283,6 +288,43 @@ class Journal(Section):
     )
 
 
+class S3(Section):
+    """How to reach the bucket of `spool.directory: s3://bucket/prefix`."""
+
+    reload: ClassVar = restart("uploads begin with it")
+
+    endpoint: WebServer | None = Field(
+        default=None, description="Server, as https://HOST:PORT (null: AWS)"
+    )
+    region: Text | None = Field(
+        default=None, description="Of the bucket (null: AWS_REGION, or us-east-1)"
+    )
+    access_key_id: Secret | None = Field(
+        default=None, description="null: environment, web identity, container, instance"
+    )
+    secret_access_key: Secret | None = Field(
+        default=None, description="With access_key_id"
+    )
+    virtual_hosted: Switch = Field(
+        default=False,
+        description="The bucket is part of the host name, not of the path",
+    )
+    timeout: Annotated[float, Time("1s", "10m")] = Field(
+        default=MINUTE, description="For one request: a whole file (time)"
+    )
+    uploads: Annotated[int, Number(1, 64)] = Field(
+        default=4, description="Files on their way at once (number)"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """The two parts of a key."""
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            lacking = (
+                "access_key_id" if self.access_key_id is None else "secret_access_key"
+            )
+            yield (lacking,), "is needed too: both parts of a key, or none of them"
+
+
 class Spool(Section):
     """Parquet files for the Spark job."""
 
@@ -296,9 +338,11 @@ class Spool(Section):
         "after": restart("daemon and Spark job must agree: start both again"),
     }
 
-    directory: FolderName = Field(
-        default=Path("spool"), description="Below data_dir; Spark watches it"
+    directory: SpoolPlace = Field(
+        default=Path("spool"),
+        description="Below data_dir, or s3://bucket/prefix; Spark watches it",
     )
+    s3: S3 = Field(default_factory=S3, description="For a directory s3://bucket/prefix")
     roll_interval: Annotated[float, Time("10ms", "24h")] = Field(
         default=1.0, description="Publish a file at least this often (time)"
     )
@@ -330,6 +374,25 @@ class Spool(Section):
         default=None,
         description="Keep no more in the archive, oldest first to go (size, null: any)",
     )
+
+    @property
+    def folder(self) -> Path:
+        """Where files are on this machine; below `data_dir`."""
+        return self.directory if isinstance(self.directory, Path) else Path("spool")
+
+    @property
+    def bucket(self) -> BucketUrl | None:
+        """Where they go from there, if they do."""
+        return None if isinstance(self.directory, Path) else self.directory
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """A file goes to a bucket in one request, and from memory."""
+        if self.bucket is not None and self.roll_bytes > _OBJECT_BYTES:
+            asked, most = format_size(self.roll_bytes), format_size(_OBJECT_BYTES)
+            yield (
+                ("roll_bytes",),
+                f"{asked} is more than {most}, the most for a file in {self.bucket}",
+            )
 
 
 class Admin(Section):
@@ -557,8 +620,9 @@ class Config(Section):
         }
         places |= {
             place: self.data_dir / value for place, field, value in values(self)
-            if BELOW_DATA_DIR in field.metadata
+            if BELOW_DATA_DIR in field.metadata and isinstance(value, Path)
         }  # fmt: skip
+        places["spool", "directory"] = self.data_dir / self.spool.folder
         # what a listener adds is at fault, not the gateway's own directory
         ordered = sorted(places.items(), key=lambda item: item[0][0] == "listeners")
         for (first, one), (second, other) in combinations(ordered, 2):

@@ -71,13 +71,14 @@ def collect(
 ) -> Facts:
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so."""
     journal, spool = storage.journal, storage.spool
-    has_job = settings.spool.after != "keep"
+    uploads = spool.uploads
+    has_job = settings.spool.after != "keep" and uploads is None
     published = spool.published_lsn
     committed = lake.committed_lsn
     arrived = committed if has_job else published
     levels = spool.levels
     room = levels.free_bytes
-    if room is not None and settings.spool.after == "archive":
+    if room is not None and (settings.spool.after == "archive" or uploads):
         room += levels.archive.bytes  # it goes when the disk is short
     sources = list(listeners)
     return Facts(
@@ -99,6 +100,8 @@ def collect(
         free_bytes=room,
         growth=growth,
         job=lake.job if has_job else None,
+        bucket=uploads is not None,
+        bucket_error=None if uploads is None else uploads.problem,
         certificates=_left(sources, now),
     )
 

@@ -210,6 +210,7 @@ class Gateway(MultiService):
                 durable=self._durable,
                 committed=self._committed,
                 published=self._published,
+                uploaded=lambda one: self.metrics.uploaded(one.seconds),
                 expired=self.protocols.files_removed,
                 fatal=self._fatal,
             ),
@@ -315,6 +316,7 @@ class Gateway(MultiService):
                 *self.reloads.statistics(),
                 *self.protocols.statistics(),
                 *statistics.of_retained(self.storage.retained),
+                *statistics.of_uploads(self.storage.spool.uploads),
                 *statistics.of_state(self.storage.checkpoint),
                 statistics.of_feeds(self.live, self._replay),
                 *sections,
@@ -441,9 +443,15 @@ class Gateway(MultiService):
         else:
             text = (
                 "Stopped: {waiting} acknowledged events (up to lsn {lsn}) wait in the "
-                "journal; the next start publishes them"
+                "{where}; the next start publishes them"
             )
-        self._log.info(text, lsn=acknowledged, waiting=acknowledged - published)
+        alone = self.storage.spool.uploads is None
+        self._log.info(
+            text,
+            lsn=acknowledged,
+            waiting=acknowledged - published,
+            where="journal" if alone else "journal or the spool",
+        )
 
 
 def _read_ahead_bytes(settings: config.Config) -> int:

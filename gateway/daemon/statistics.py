@@ -21,6 +21,7 @@ from gateway.net import Listener
 from gateway.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.spool.retained import Retained
+from gateway.store.spool.uploads import Uploads
 from gateway.store.storage import Storage
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "of_retained",
     "of_state",
     "of_storage",
+    "of_uploads",
 ]
 
 
@@ -71,7 +73,14 @@ def of_storage(storage: Storage, spool_bytes: int) -> Stores:
             journal.why_full,
             journal.oldest_wait_seconds,
         ),
-        SpoolStatus(published, levels.spool.files, levels.spool.bytes, spool_bytes),
+        SpoolStatus(
+            published,
+            levels.spool.files,
+            levels.spool.bytes,
+            spool_bytes,
+            None if spool.uploads is None else spool.uploads.bucket.url,
+            None if spool.uploads is None else spool.uploads.problem,
+        ),
         ArchiveStatus(levels.archive.files, levels.archive.bytes),
         ChainStatus(*storage.link),
     )
@@ -98,6 +107,50 @@ def of_retained(retained: Retained) -> Iterator[Statistics]:
                 "gateway_retained_bytes",
                 card="on disk",
                 unit="bytes",
+            ),
+        ],
+    )
+
+
+def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:
+    """How files get into the bucket; nothing if the spool is a directory."""
+    if uploads is None:
+        return
+    yield Statistics(
+        "bucket",
+        "Uploads to the bucket",
+        [
+            Statistic(
+                "uploads",
+                "Attempts to put a file into the bucket.",
+                {"uploaded": uploads.uploaded, "failed": uploads.failed},
+                "gateway_bucket_uploads_total",
+                label="outcome",
+                counter=True,
+                card="attempts",
+            ),
+            Statistic(
+                "bytes",
+                "Bytes of the files that were uploaded.",
+                uploads.bytes,
+                "gateway_bucket_bytes_total",
+                counter=True,
+                card="uploaded",
+                unit="bytes",
+            ),
+            Statistic(
+                "away",
+                "1 while the bucket takes no files.",
+                uploads.why is not None,
+                "gateway_bucket_away",
+                card="takes no files",
+            ),
+            Statistic(
+                "stuck",
+                "Files that can not be uploaded as they are.",
+                len(uploads.conflicts) + len(uploads.stuck),
+                "gateway_bucket_stuck_files",
+                card="files that can not be uploaded",
             ),
         ],
     )

@@ -4,9 +4,11 @@
         print(look.state, look.what, look.detail)
 
 Each module looks at one thing; a look is one finding, with what to do about it.  Nothing is
-changed but for one temporary file in the data directory, and a daemon may run meanwhile.
+changed but for one temporary file in the data directory, and one small object in the bucket
+of the spool, and a daemon may run meanwhile.
 
     directories  the data directory, its file system, room
+    bucket       the bucket of the spool, if it has one
     clocks       this machine's clock, and the times of files
     ports        listeners' addresses, and whether a daemon has them
     certificates TLS
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterator
 
 from gateway.config import Config
 from gateway.doctor import (
+    bucket,
     certificates,
     clocks,
     damage,
@@ -37,6 +40,7 @@ __all__ = ["Look", "State", "examine"]
 
 _ALL: tuple[Callable[[Config], Iterator[Look]], ...] = (
     directories.examine,
+    bucket.examine,
     clocks.examine,
     ports.examine,
     certificates.examine,

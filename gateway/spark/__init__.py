@@ -1,6 +1,7 @@
 """The Spark job: Parquet files of the spool in, tables of the lake out, exactly once.
 
     source       the stream of a spool directory, for any job
+    s3a          how it reads one that is in a bucket
     tables       which columns the tables have
     columns      those that are taken out of the JSON or the channel
     times        instants that senders write, as timestamps

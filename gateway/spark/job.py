@@ -58,7 +58,7 @@ class Job:
         self._report = report
         self._disk = Lake()
         self._lake = config.data_dir / "lake"
-        self._spool = config.data_dir / config.spool.directory
+        self._spool = config.data_dir / config.spool.folder
         # The sink's thread appends, ours takes the list away: both are one step.
         self._committed: list[Committed] = []
         self._rows = 0
@@ -244,6 +244,11 @@ def run(
         raise Failed(
             "spool.after: keep says that there is no job, and the gateway takes files "
             "away itself: set it to archive, and restart the gateway, before this job"
+        )
+    if config.spool.bucket is not None:
+        raise Failed(
+            f"spool.directory: {config.spool.bucket}: this job reads directories only; a "
+            "job of your own can read it with gateway.spark.source.gateway_stream"
         )
     stop = stop_event or threading.Event()
     internal = config.data_dir / "lake" / INTERNAL

@@ -155,7 +155,7 @@ def stream_of(
     """Makes the rows of the tables out of what arrives in the spool."""
 
     def stream(limit: Mapping[str, int]) -> DataFrame:
-        spool = config.data_dir / config.spool.directory
+        spool = config.data_dir / config.spool.folder
         arriving = gateway_stream(spark, spool, **limit)
         return tables.events(arriving, config.spark.body, columns)
 

@@ -40,7 +40,7 @@ def make(
     find_resent: Callable[[list[Path]], Ranges] | None = None,
 ) -> Sink:
     """The sink of this configuration.  Raises `Broken` where it can not be."""
-    lake, spool = config.data_dir / "lake", config.data_dir / config.spool.directory
+    lake, spool = config.data_dir / "lake", config.data_dir / config.spool.folder
     name = config.spark.sink
     if name == "parquet":
         claim(lake, disk, {"sink": name})

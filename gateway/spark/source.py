@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.config.bucket import SCHEME, parse_bucket_url
 from gateway.store.names import parse_file_name
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ def gateway_stream(
 ) -> DataFrame:
     """The events that arrive in *spool*, with the columns of `gateway.event.SCHEMA`.
 
+    That is a directory, or `s3://bucket/prefix` (see `gateway.spark.s3a`).
     A micro-batch takes at most *max_files* files or *max_bytes* bytes (one of them;
     Spark knows no both).  Raises ValueError for a path that Spark can not read.
     """
-    if bad := sorted(_UNREADABLE.intersection(os.fspath(spool))):
+    place = os.fspath(spool)
+    in_bucket = place.startswith(SCHEME)
+    if bad := sorted(_UNREADABLE.intersection(place.removeprefix(SCHEME))):
         raise ValueError(f"{spool}: Spark can not read a path with {' '.join(bad)}")
     if max_files and max_bytes:
         raise ValueError("a micro-batch is limited in files or in bytes, not in both")
@@ -66,6 +70,8 @@ def gateway_stream(
         reader = reader.option("maxFilesPerTrigger", str(max_files))
     if max_bytes:
         reader = reader.option("maxBytesPerTrigger", str(max_bytes))
+    if in_bucket:
+        return reader.parquet(parse_bucket_url(place).hadoop)
     return reader.parquet(url(Path(spool)))
 
 

@@ -52,7 +52,7 @@ class Directories:
         return cls.under(
             config.data_dir,
             journal=config.journal.directory,
-            spool=config.spool.directory,
+            spool=config.spool.folder,
         )
 
     def journal_of(self, node: str) -> Path:

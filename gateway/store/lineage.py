@@ -16,13 +16,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.store import digests, incarnation
+from gateway.store.bucket import Bucket, BucketError
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 
-__all__ = ["OLDER", "go_on", "in_tables", "saved", "strangers"]
+__all__ = [
+    "OLDER",
+    "files_behind",
+    "go_on",
+    "in_tables",
+    "newest_in",
+    "saved",
+    "strangers",
+]
 
 OLDER = (
     "the tables have events of node {node} up to lsn {there}, and this directory knew of "
@@ -34,6 +43,13 @@ _STRANGER = (
     "{path} was published by incarnation {other} of node {node}, of which this one, {this}, "
     "knows nothing: an older copy of the directory was put back, or two gateways have this "
     "name.  It goes on behind that file; give one of two gateways another `node`"
+)
+
+_IN_BUCKET = (
+    "{url} has {name}, by incarnation {other} of node {node}, and this directory, {this}, "
+    "knew of no lsn behind {here}: its disk is new, or it is an older copy, or two "
+    "gateways have this name.  It goes on behind that file.  What was acknowledged and is "
+    "neither in the bucket nor here is lost; give one of two gateways another `node`"
 )
 
 
@@ -110,3 +126,32 @@ def strangers(
             other = digests.said(metadata, incarnation.KEY) or ""
             if not this.knows(other):
                 yield _STRANGER.format(path=path, other=other, node=node, this=this.id)
+
+
+def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
+    """Names of the node's files in a bucket that begin behind *lsn*, in order.
+
+    What is before costs nothing, as names sort like lsns.  Raises `BucketError`.
+    """
+    begin = f"events-{node}-"
+    # An lsn has 20 digits, and the first is always 0: so few names of nodes that begin
+    # as this one does come between.
+    found = bucket.list(f"{begin}0", f"{begin}{lsn + 1:020d}")
+    return [
+        one.name
+        for one in found
+        if (parsed := parse_file_name(one.name)) and parsed[0] == node
+    ]
+
+
+def newest_in(
+    bucket: Bucket, this: Incarnation, node: str, name: str, here: int
+) -> str:
+    """A sentence about a file of the node of which this directory knew nothing."""
+    other = "unknown"
+    with contextlib.suppress(BucketError, pa.ArrowException):
+        metadata = pq.read_metadata(pa.BufferReader(bucket.read(name))).metadata
+        other = digests.said(metadata, incarnation.KEY) or other
+    return _IN_BUCKET.format(
+        url=bucket.url, name=name, other=other, node=node, this=this.id, here=here
+    )

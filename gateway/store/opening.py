@@ -23,6 +23,7 @@ import msgspec
 
 from gateway.event import Decode
 from gateway.store import incarnation, lineage
+from gateway.store.bucket import Bucket, BucketError
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
@@ -154,6 +155,7 @@ def open_node(
     threads: Threads | None = None,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = _ignore,
     tell_notice: Callable[[str], None] = _ignore_notice,
+    bucket: Bucket | None = None,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
@@ -175,8 +177,16 @@ def open_node(
     marker = Marker(state, disk, monotonic, threads or RealThreads())
     mark, damaged_mark = marker.read()
     in_tables = lineage.in_tables(node, directories.lake)
+    here = max(mark.published, last_lsn(node, names))
+    uploaded: list[str] = []
+    if bucket is not None:
+        new = not (mark.given or any(_ours_in(journal, disk)))
+        uploaded = _uploaded(bucket, node, journal, here, tell_notice, new=new)
+    in_bucket = last_lsn(node, uploaded)
+    elsewhere = max(in_tables, in_bucket)
+    local, names = names, [*names, *uploaded]
     try:
-        catalog = Catalog(journal, disk, node, names, max(mark.published, in_tables))
+        catalog = Catalog(journal, disk, node, names, max(mark.published, elsewhere))
     except Damaged as why:
         raise Unreadable(str(why)) from None
     given = max(catalog.last_lsn, last_lsn(node, names))
@@ -204,10 +214,12 @@ def open_node(
         *catalog.count_public(node, found.segments, names),
         *filter(None, [damaged_mark, damaged_id]),
     ]
-    known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, names))
+    known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, local))
     strangers = list(lineage.strangers(this, node, catalog, published, disk))
     if in_tables > known:
         repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
+    if bucket is not None and in_bucket > known:
+        strangers.append(lineage.newest_in(bucket, this, node, uploaded[-1], known))
     if in_tables > known or strangers or not begun.knows(mark.incarnation):
         catalog.doubt()
     repairs += [
@@ -228,7 +240,7 @@ def open_node(
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
     poison = directories.root / _POISON
-    link = _newest_link(catalog, (*published, poison), disk, mark)
+    link = _newest_link(catalog, (*published, poison), disk, mark, bucket)
     catalog.note(link)
     # In this order: who knows the mark's incarnation does not doubt the catalog again.
     catalog.settle()
@@ -315,8 +327,38 @@ def _foreign_to_journal(journal: Path, disk: Disk) -> list[str]:
     return [name for name in disk.names(journal) if name not in ours]
 
 
+def _uploaded(
+    bucket: Bucket,
+    node: str,
+    directory: Path,
+    lsn: int,
+    tell: Callable[[str], None],
+    *,
+    new: bool,
+) -> list[str]:
+    """Names of the node's files in a bucket behind *lsn*, in order.
+
+    A *new* directory knows of no lsn that was given, so it must ask; one that was here
+    before goes on without.  Raises `BucketError`.
+    """
+    try:
+        return lineage.files_behind(bucket, node, lsn)
+    except BucketError as why:
+        if new:
+            raise BucketError(
+                f"{directory} is new, so it has to be known what {bucket.url} has of node "
+                f"{node}: {why}"
+            ) from None
+        tell(f"{bucket.url} can not be listed, so this start goes on without: {why}")
+        return []
+
+
 def _newest_link(
-    catalog: Catalog, directories: Iterable[Path], disk: Disk, mark: Mark
+    catalog: Catalog,
+    directories: Iterable[Path],
+    disk: Disk,
+    mark: Mark,
+    bucket: Bucket | None,
 ) -> Link:
     """The link of the newest file: of its line, or else of the mark, or of the file.
 
@@ -337,6 +379,10 @@ def _newest_link(
                 data, readable = read_patiently(disk, directory / name)
                 if readable:
                     return Link(newest.last, hashlib.sha256(data).hexdigest())
+    if bucket is not None:
+        with contextlib.suppress(BucketError):
+            data = bucket.read(newest.name)
+            return Link(newest.last, hashlib.sha256(data).hexdigest())
     return Link(newest.last, "")
 
 

@@ -25,6 +25,7 @@ from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.interfaces import Memory, Retaining
+from gateway.store.bucket import Bucket
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
@@ -33,10 +34,12 @@ from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
+from gateway.store.s3 import bucket_of
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
+from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
@@ -123,6 +126,8 @@ class StorageCallbacks:
     """In the journal's thread."""
     published: Callable[[Published], None] = _ignore
     """In the spool's thread."""
+    uploaded: Callable[[Uploaded], None] = _ignore
+    """A file is in the bucket; in a thread of its own."""
     expired: Callable[[], None] = lambda: None
     """The archive has dropped files; in the spool's thread."""
     fatal: Callable[[str], None]
@@ -145,6 +150,7 @@ class Storage:
         *,
         remembering: bool,
         writer: Processes | None = None,
+        bucket: Bucket | None = None,
         in_thread: Callable[..., Deferred[Any]] = deferToThread,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -152,9 +158,9 @@ class Storage:
         is_live: Callable[[Path], bool] = lambda _: False,
     ) -> None:
         """*remembering* is whether a protocol that is served has a memory.  *writer* writes
-        the spool's files; None: the spool's own thread.  *clock* is the wall clock;
-        *threads* None: the operating system's.  *is_live* says of a journal's directory
-        whether a daemon has it.
+        the spool's files; None: the spool's own thread.  They go on to *bucket*, if there
+        is one.  *clock* is the wall clock; *threads* None: the operating system's.
+        *is_live* says of a journal's directory whether a daemon has it.
 
         The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
         """
@@ -177,8 +183,24 @@ class Storage:
             threads=threads,
             tell=callbacks.damaged,
             tell_notice=callbacks.noticed,
+            bucket=bucket,
         )
         threads = threads or RealThreads()
+        uploads = None
+        if bucket is not None:
+            uploads = Uploads(
+                bucket,
+                settings.node,
+                self.directories.spool,
+                self.directories.archive,
+                disk,
+                settings.spool.s3.uploads,
+                callbacks.uploaded,
+                self._is_nobodys,
+                clock=monotonic,
+                threads=threads,
+            )
+            uploads.find()
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self._writer = writer
@@ -221,6 +243,8 @@ class Storage:
             clock=monotonic,
             wall_clock=clock,
             threads=threads,
+            uploads=uploads,
+            on_uploaded=self._check_ready,
         )
         self.journal = Journal(
             opened.log,
@@ -268,6 +292,7 @@ class Storage:
             callbacks,
             remembering=remembering,
             writer=_processes(settings, disk, decoders, callbacks.noticed),
+            bucket=bucket_of(settings.spool),
             is_live=is_locked,
         )
         storage.orphans = publish_orphans(
@@ -295,6 +320,13 @@ class Storage:
         except OSError:
             return False
 
+    def _is_nobodys(self, node: str) -> bool:
+        """Whether that node's files in the spool are ours to upload: nobody else will."""
+        journal = self.directories.journal_of(node)
+        return node == self._settings.node or not (
+            self._disk.exists(journal) and self._is_live(journal)
+        )
+
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
         opened = self._opened
@@ -307,8 +339,18 @@ class Storage:
         self._check_ready()
 
     def _check_ready(self) -> None:
+        if self._left_here():
+            return
         if not (self._left or self.ready.called):
             self.ready.callback(None)
+
+    def _left_here(self) -> bool:
+        """Whether senders wait for files that the last run left to be in the bucket."""
+        uploads = self.spool.uploads
+        if uploads is None or not self._settings.acknowledge_when_published:
+            return False
+        left = self._opened.first_lsn - 1
+        return uploads.safe_lsn(left) < left
 
     def recover(self, memories: Mapping[str, Memory]) -> None:
         """Give *memories*, by protocol, back what they knew.
@@ -355,6 +397,8 @@ class Storage:
             with contextlib.suppress(OSError):  # it is said when one is needed
                 self._writer.start()
             self._opened.publisher.writer = self._writer
+        if self.spool.uploads is not None:
+            self.spool.uploads.find()  # what a renamed node left, too
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()

@@ -42,6 +42,33 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "bad",
         "spark",
     ),
+    "the bucket is away": (
+        {
+            "job": None,
+            "bucket": True,
+            "bucket_error": "PUT: 503 SlowDown",
+            "waiting_bytes": 5000,
+            "limit_bytes": 3 * GiB,
+            "growth": 1e6,
+        },
+        "The bucket takes no files: PUT: 503 SlowDown; 4.9 KiB wait, room for 53 min.",
+        "bad",
+        "spool",
+    ),
+    "the bucket was away for long": (
+        {
+            "job": None,
+            "bucket": True,
+            "bucket_error": "PUT: 503 SlowDown",
+            "reasons": {"spool": "the spool holds 9 bytes: s3://b takes no files"},
+        },
+        (
+            "Senders wait, because the spool holds 9 bytes: s3://b takes no files; nothing "
+            "is lost, and it goes on by itself."
+        ),
+        "bad",
+        "spool",
+    ),
     "the Spark job gave up": (
         {
             "job": Job(state="failed", silent_seconds=90, last_error="no Java"),
@@ -258,6 +285,8 @@ def test_what_stops_senders_comes_first() -> None:
     all_of_it |= {"reasons": {}, "disk_wait": 0.0}
     assert "certificate" in judged(**all_of_it).sentence
     all_of_it |= {"certificates": {}, "unpublished": 90}
+    assert "The bucket takes no files" in judged(**all_of_it).sentence
+    all_of_it |= {"bucket_error": None}
     assert "No spool file" in judged(**all_of_it).sentence
     all_of_it |= {"unpublished": None}
     assert "silent" in judged(**all_of_it).sentence

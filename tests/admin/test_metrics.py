@@ -85,12 +85,16 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     told = {"last_batch_at": 1.5, "last_batch_seconds": 2.5, "rows": 3, "misfits": 4}
     health.write_text(json.dumps(told))
     watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool")
+    uploads: Any = SimpleNamespace(
+        uploaded=1, failed=2, bytes=3, why=None, conflicts={}, stuck={}
+    )
     daemon.change(
         more=[
             *built_in,
             *reloads.statistics(),
             *statistics.of_retained(retained),
             *statistics.of_state(checkpoint),
+            *statistics.of_uploads(uploads),
             statistics.of_feeds(live, replay),
             *watch.statistics(),
         ],

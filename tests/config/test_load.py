@@ -249,6 +249,14 @@ def test_where_pravega_clients_are_sent(
          "'s3://bucket/x' (line 1)")),
         ("spool: {directory: 's3a://bucket/spool'}", ("spool.directory: must be a path of "
          "this machine, not a URL: 's3a://bucket/spool' (line 1)")),
+        ("spool: {directory: 's3://b/x'}", ("spool.directory: must be like "
+         "s3://bucket/prefix, the bucket of 3 to 63 lower case letters, digits, dots and "
+         "dashes, the parts of the prefix of letters, digits, dots, dashes and _, the "
+         "first a letter or a digit, not 's3://b/x' (line 1)")),
+        ("spool: {directory: 's3://bucket/p', roll_bytes: 2GiB}", ("spool.roll_bytes: 2GiB "
+         "is more than 1GiB, the most for a file in s3://bucket/p (line 1)")),
+        ("spool: {s3: {access_key_id: K}}", ("spool.s3.secret_access_key: is needed too: "
+         "both parts of a key, or none of them (line 1)")),
         ("spool: {retention: 24}", ("spool.retention: must be a time with its unit, such "
          "as 200ms, 5s, 15m, 1h or 30d, not 24 (line 1)")),
         ("spool: {roll_events: 1.5}", ("spool.roll_events: must be a whole number, "
@@ -372,6 +380,34 @@ def test_names_and_ports_are_given_once(problems: Problems) -> None:
 def test_no_listener(problems: Problems, text: str) -> None:
     """A gateway that listens nowhere is a mistake, and so is a file of another shape."""
     assert len(problems(text, listeners=False)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spool: {directory: 's3://bucket/a//b'}",
+        "spool: {directory: 's3://bucket/a/../b'}",
+        "spool: {directory: 's3://Bucket'}",
+        "spool: {directory: 'gs://bucket/a'}",
+        "spool: {s3: {endpoint: 's3.example.org'}}",
+        "spool: {s3: {endpoint: 'https://s3.example.org/path'}}",
+        "spool: {s3: {uploads: 0}}",
+        "spool: {s3: {timeout: 0s}}",
+    ],
+)
+def test_an_address_that_is_none_is_refused(problems: Problems, text: str) -> None:
+    """Of buckets and their servers."""
+    [found] = problems(text, listeners=True)
+    assert found.startswith("spool.")
+
+
+def test_a_spool_in_a_bucket_has_a_place_here_too(load: Load) -> None:
+    """Files wait there until they are uploaded."""
+    loaded = load("spool: {directory: 's3://bucket/a/b/'}")
+    assert str(loaded.spool.bucket) == "s3://bucket/a/b"
+    assert loaded.spool.folder == Path("spool")
+    assert load("spool: {directory: out}").spool.bucket is None
+    assert load("spool: {directory: out}").spool.folder == Path("out")
 
 
 def test_an_empty_section_is_its_defaults(load: Load) -> None:

@@ -14,7 +14,7 @@ from gateway.event import Batch, Origin, Stored
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def collected(tmp_path: Path, after: str) -> Any:
+def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
     """20 events came 8 s ago, 15 of them are published, none is committed."""
     watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", lambda: 1008.0)
     watch.begin(0)
@@ -32,6 +32,7 @@ def collected(tmp_path: Path, after: str) -> Any:
             durable_lsn=20,
         ),
         spool=SimpleNamespace(
+            uploads=uploads,
             published_lsn=15,
             backlog_bytes=7,
             levels=SimpleNamespace(
@@ -83,6 +84,16 @@ def test_without_a_job(tmp_path: Path) -> None:
     assert facts.listeners["beats"] == 0
     assert round(facts.newest, 1) == 7.9
     assert facts.free_bytes == 500
+
+
+def test_with_a_bucket(tmp_path: Path) -> None:
+    """They are on their way there; copies of what is there make room here."""
+    uploads = SimpleNamespace(problem="503")
+    facts = collected(tmp_path, "keep", uploads)
+    assert facts == collected(tmp_path, "archive", uploads)
+    assert (facts.job, facts.bucket, facts.bucket_error) == (None, True, "503")
+    assert round(facts.unpublished, 1) == 6.4
+    assert facts.free_bytes == 550
 
 
 def test_growth_is_that_of_the_last_minute() -> None:

@@ -15,7 +15,9 @@ def test_what_is_published_is_durable() -> None:
     storage: Any = SimpleNamespace(
         journal=SimpleNamespace(durable_lsn=3, why_full=None, oldest_wait_seconds=0.0),
         spool=SimpleNamespace(
-            published_lsn=5, levels=SimpleNamespace(spool=level, archive=level)
+            uploads=None,
+            published_lsn=5,
+            levels=SimpleNamespace(spool=level, archive=level),
         ),
         journal_bytes=0,
         link=Link(5, NOTHING),

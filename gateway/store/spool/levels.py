@@ -45,6 +45,8 @@ class Levels:
     _disk: Disk
     max_bytes: int
     _clock: Callable[[], float] = time.monotonic
+    _why: Callable[[], str] = lambda: "the Spark job is behind"
+    """What the spool waits for."""
 
     def __attrs_post_init__(self) -> None:
         self.spool = Level()
@@ -74,7 +76,7 @@ class Levels:
             return None
         return (
             f"the spool holds {total} bytes, limit {self.max_bytes} "
-            "(spool.max_bytes): the Spark job is behind"
+            f"(spool.max_bytes): {self._why()}"
         )
 
     def why_no_room(self, needed: int) -> str | None:

@@ -4,7 +4,8 @@ What fails for want of room or because of the disk is tried again until it works
 segment is still there, so nothing is lost by waiting.  Between two segments, and every
 second while there is none, the thread looks how full spool and disk are (`levels`),
 which may hold the journal, and removes what has expired (`expiry`).  Where no job takes
-files (`spool.after: keep`) it moves them to the archive itself.
+files (`spool.after: keep`) it moves them to the archive itself; where they go to a bucket,
+`uploads` does.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from gateway.store.spool.pace import Pace
 from gateway.store.spool.processes import Lost
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.retained import Retained
+from gateway.store.spool.uploads import Uploads
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Spool"]
@@ -44,6 +46,8 @@ _SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
 _UPCOMING = 16
 _LONGEST_PAUSE_SECONDS = 60.0
+_UPLOADING_SECONDS = 10.0
+"""At the stop; what is left then waits for the next start."""
 
 
 class Journal(Protocol):
@@ -76,6 +80,9 @@ class Spool:
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
     of the disk that are not to be used up.  *wanted*: bytes beside those for which the
     archive is to make room.
+
+    *uploads* puts the files into a bucket: published is what is there.  *on_uploaded* is
+    called in the reactor's thread, after the journal was told.
     """
 
     _log = Logger()
@@ -86,8 +93,8 @@ class Spool:
     _settings: model.Spool
     _disk: Disk
     _reactor: IReactorFromThreads
-    published_lsn: int
-    """Everything up to this lsn has been given to Spark."""
+    _made_lsn: int = field(alias="published_lsn")
+    """There are files up to this lsn."""
     _on_published: Callable[[Published], None] = lambda _: None
     _on_done: Callable[[Segment], None] = lambda _: None
     _on_expired: Callable[[], None] = lambda: None
@@ -100,6 +107,8 @@ class Spool:
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _threads: Threads = field(factory=RealThreads)
+    uploads: Uploads | None = None
+    _on_uploaded: Callable[[], None] = lambda: None
 
     def __attrs_post_init__(self) -> None:
         self.backlog_bytes = 0
@@ -110,6 +119,7 @@ class Spool:
             self._disk,
             self._settings.max_bytes,
             self._clock,
+            self._why_waiting,
         )
         """How full the spool and the archive are."""
         self._expiry = Expiry(
@@ -147,6 +157,10 @@ class Spool:
         for sealed in left:
             self.publish(sealed)
         self._watch()
+        if self.uploads is not None:
+            self.uploads.start(
+                lambda: self._reactor.callFromThread(self._tell_uploaded)
+            )
         self._thread.start()
 
     def configure(self, settings: model.Spool) -> None:
@@ -155,6 +169,12 @@ class Spool:
         self.levels.max_bytes = self._pace.most = settings.max_bytes
         self._expiry.configure(settings.retention, settings.archive_bytes)
         self._hold_if_full()
+
+    @property
+    def published_lsn(self) -> int:
+        """Everything up to this lsn has been given to Spark."""
+        made = self._made_lsn
+        return made if self.uploads is None else self.uploads.safe_lsn(made)
 
     def publish(self, sealed: Segment) -> None:
         """Queue a sealed segment; any thread may call.
@@ -193,6 +213,8 @@ class Spool:
             if not self._publish(sealed):
                 break
         self._publisher.writer.close()
+        if self.uploads is not None:
+            self.uploads.finish(_UPLOADING_SECONDS)
         if self._ended is not None:
             self._reactor.callFromThread(self._ended.callback, None)
 
@@ -225,7 +247,9 @@ class Spool:
             self._failing = False
             with self._condition:
                 self.backlog_bytes -= sealed.bytes
-            self.published_lsn = sealed.last_lsn
+            if done is not None and self.uploads is not None:
+                self.uploads.add(done.path.name)
+            self._made_lsn = sealed.last_lsn
             if done is not None:
                 self._tell_published(done)
             self._reactor.callFromThread(self._tell, sealed)
@@ -260,10 +284,17 @@ class Spool:
         self._failing = True
 
     def _check_levels(self) -> None:
-        if self._settings.after == "keep":
+        if self._settings.after == "keep" and self.uploads is None:
             self._try("files can not be moved to the archive", self._archive_all)
         self._try("spool and archive can not be looked after", self._look)
         self._try("the mark in state/ can not be written", self._on_look)
+
+    def _why_waiting(self) -> str:
+        """What the files in the spool wait for."""
+        if self.uploads is None:
+            return "the Spark job is behind"
+        url, why = self.uploads.bucket.url, self.uploads.why
+        return f"{url} takes no files: {why}" if why else f"uploads to {url} are behind"
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
         """Whatever fails, publishing must go on; it is told once until it works."""
@@ -314,22 +345,35 @@ class Spool:
         return self.levels.why_no_room(needed) is None
 
     def _make_room(self) -> None:
-        if self._settings.after == "keep":
+        if self._settings.after == "keep" and self.uploads is None:
             return  # no table has what is in there
         removed = self._expiry.make_room(self._enough_room)
         if removed:
             self._log.warn(
                 "The disk is short: {count} files left the archive before "
-                "spool.retention; they are in the tables",
+                "spool.retention; they are in {where}",
                 count=removed,
+                where="the tables" if self.uploads is None else "the bucket",
             )
 
     # -- called from the thread, in the reactor's -------------------------------
 
     def _tell(self, sealed: Segment) -> None:
         if self._journal is not None:
-            self._journal.published(sealed.last_lsn)
+            self._journal.published(self._done_lsn(sealed))
         self._on_done(sealed)
+
+    def _done_lsn(self, sealed: Segment) -> int:
+        return (
+            sealed.last_lsn
+            if self.uploads is None
+            else self.uploads.safe_lsn(sealed.last_lsn)
+        )
+
+    def _tell_uploaded(self) -> None:
+        if self._journal is not None:
+            self._journal.published(self.published_lsn)
+        self._on_uploaded()
 
     def _watched(self, no_room: str | None, files: int) -> None:
         if self._journal is not None:
@@ -348,3 +392,6 @@ class Spool:
         if self._journal is not None:
             full = self.levels.why_full(self.backlog_bytes)
             self._journal.hold("spool", full)
+            if self.uploads is not None:
+                conflicts = [*self.uploads.conflicts.values()]
+                self._journal.hold("bucket", conflicts[0] if conflicts else None)

@@ -1,0 +1,147 @@
+"""The calls to object storage that a spool in a bucket rests on, as an interface.
+
+An object is there as a whole or not at all, and is never changed.  What makes it is one
+request that fails if the name is taken; so a name is committed once, whoever asks, and
+whoever asked and got no answer asks again: `commit`.
+
+Calls block, and any thread may make them.  `gateway.store.s3` makes them over HTTP,
+`gateway.testing.bucket` in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = [
+    "AlreadyThere",
+    "Bucket",
+    "BucketError",
+    "Conflict",
+    "NotThere",
+    "StoredObject",
+    "Unfit",
+    "commit",
+    "probe",
+]
+
+PROBE = ".gateway-probe"
+"""What the name of the object begins with that `probe` makes; Spark passes it over."""
+
+
+class BucketError(OSError):
+    """A request failed.  It may have been carried out all the same."""
+
+
+class AlreadyThere(BucketError):
+    """There is an object of that name, or somebody is making one."""
+
+
+class NotThere(BucketError):
+    """There is no object of that name."""
+
+
+class Conflict(BucketError):
+    """There is an object of that name which is not ours; trying again does not help."""
+
+
+class Unfit(Conflict):
+    """This server does not do what is asked of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object, as a listing tells of it."""
+
+    name: str
+    """Below the prefix."""
+    bytes: int
+    modified: float
+    """Seconds since the epoch, by the bucket's clock."""
+
+
+class Bucket(Protocol):
+    """The objects below one prefix, which is no part of their names here.
+
+    Every call raises `BucketError`.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, for people: `s3://bucket/prefix`."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Make an object, in one step.  Raises `AlreadyThere` and changes nothing."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Make an object, whatever is there of that name."""
+
+    def read(self, name: str) -> bytes:
+        """All of an object.  Raises `NotThere`."""
+
+    def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
+        """Objects whose names begin so, and come after *after*, in order.
+
+        Not those whose names have a slash after that.
+        """
+
+    def remove(self, name: str) -> None:
+        """Remove an object; one that is gone already is fine."""
+
+
+def commit(bucket: Bucket, name: str, data: bytes) -> bool:
+    """Make an object, once: false if it was there already, with these bytes.
+
+    So it may be called again after a request whose fate is unknown.  Raises `Conflict` if
+    other bytes are there, `BucketError`.
+    """
+    try:
+        bucket.create(name, data)
+    except AlreadyThere:
+        there = bucket.read(name)  # whoever was still making it may not have: NotThere
+        if there == data:
+            return False
+        raise Conflict(
+            f"{bucket.url}/{name} is there with other bytes: {_told(there)}; here it is "
+            f"{_told(data)}.  Two gateways have this node name, or had: give one another "
+            "`node`"
+        ) from None
+    return True
+
+
+def _told(data: bytes) -> str:
+    return f"{len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}"
+
+
+def probe(
+    bucket: Bucket, node: str, said: Callable[[str], None] = lambda _: None
+) -> None:
+    """Try all that is asked of a bucket, with one small object, which is removed.
+
+    *said* is told of each request that went well.  Raises `Unfit`, `BucketError`.
+    """
+    name = f"{PROBE}-{node}"
+    bucket.replace(name, node.encode())
+    said("objects can be made")
+    try:
+        if bucket.read(name) != node.encode():
+            raise Unfit(f"{bucket.url}/{name} does not read as it was written")
+        said("read")
+        if name not in (one.name for one in bucket.list(name)):
+            raise Unfit(f"{bucket.url}: a listing lacks an object that is there")
+        said("listed")
+        try:
+            bucket.create(name, b"")
+        except AlreadyThere:
+            said("and not made twice")
+        else:
+            raise Unfit(
+                f"{bucket.url}: a PUT with If-None-Match: * replaced an object.  This "
+                "server can not hold a spool: two files of one name would be one"
+            )
+    finally:
+        with contextlib.suppress(BucketError):  # the next probe uses it again
+            bucket.remove(name)

@@ -1,0 +1,279 @@
+"""Puts the spool's files into a bucket, where `spool.directory` is one.
+
+    spool/events-….parquet ── PUT that must not exist yet ──► s3://…/events-….parquet
+           └───────────────── then, by renaming ────────────► archive/events-….parquet
+
+So the spool on this machine has what is in the bucket not yet, and its limit holds
+senders back when that is too much; the archive has copies of what is, for readers of old
+events.  A crash between the two steps is finished by doing both again: an object that is
+there with the same bytes is the one that was wanted (`gateway.store.bucket.commit`).
+
+Requests block, so they are made in threads of their own.  What fails is tried again until
+it works, with pauses that double, and meanwhile by one thread alone: a server that is
+short of breath is asked no more than that.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from gateway.store.bucket import Bucket, BucketError, Conflict, commit, probe
+from gateway.store.disk import Disk
+from gateway.store.names import parse_file_name
+from gateway.store.threads import RealThreads, Threads
+
+__all__ = ["Uploaded", "Uploads"]
+
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+_AWAY_FAILURES = 3
+"""So many in a row are told; one is what any network does."""
+_ASIDE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A file that is in the bucket now."""
+
+    name: str
+    bytes: int
+    seconds: float
+    """For the request that put it there."""
+    again: bool
+    """It was there already: an earlier request had gone well, and nobody knew."""
+
+
+@define(eq=False, slots=False)
+class Uploads:
+    """Of one spool and one bucket: *number* threads.
+
+    *node* is whose files acknowledgements wait for; those of others, which are here
+    since a node was renamed, are uploaded likewise, if they are *ours*.  *on_uploaded* is
+    called in one of the threads, when a file is in the archive.
+    """
+
+    _log = Logger()
+
+    bucket: Bucket
+    _node: str
+    _directory: Path
+    _archive: Path
+    _disk: Disk
+    _number: int
+    _on_uploaded: Callable[[Uploaded], None] = lambda _: None
+    _ours: Callable[[str], bool] = lambda _: True
+    _clock: Callable[[], float] = time.monotonic
+    _threads: Threads = field(factory=RealThreads)
+    _random: Callable[[], float] = random.random
+
+    def __attrs_post_init__(self) -> None:
+        self._then: Callable[[], None] = lambda: None
+        self._condition = self._threads.condition()
+        # All of the following is shared between the threads, under its lock.
+        self._waiting: dict[str, int] = {}
+        """Files that are not in the bucket, in order: the first lsn of ours, else 0."""
+        self._busy: set[str] = set()
+        """Those that a thread has in hand."""
+        self._later: dict[str, float] = {}
+        """Files with which something is wrong, and when to try them again."""
+        self._failures = 0
+        """In a row; those of requests that were under way together are one."""
+        self._failed_at = self._again_at = 0.0
+        self._fit = False
+        """The bucket was tried; until then one thread asks it."""
+        self._running = 0
+        self._stopping = False
+        self._ends_at = 0.0
+        self.uploaded = self.failed = 0
+        """Files, and attempts."""
+        self.bytes = 0
+        """Of the files."""
+        self.conflicts: dict[str, str] = {}
+        """Why a file must not be there as it is, by its name: nobody may go on so."""
+        self.stuck: dict[str, str] = {}
+        """Why a file can not be read or moved here, by its name."""
+        self.why: str | None = None
+        """Why nothing can be uploaded now, if that is so."""
+
+    # -- any thread -------------------------------------------------------------------
+
+    def find(self) -> None:
+        """Take on what an earlier run left.  Raises OSError."""
+        for name in self._disk.names(self._directory):
+            parsed = parse_file_name(name)
+            if parsed is not None and self._ours(parsed[0]):
+                self.add(name)
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Start the threads; *then* is called after each file, in one of them."""
+        self._then = then
+        for number in range(self._number):
+            self._running += 1
+            self._threads.thread(f"upload-{number}", self._run).start()
+
+    def add(self, name: str) -> None:
+        """A file that is in the spool now, synced."""
+        parsed = parse_file_name(name)
+        assert parsed is not None
+        with self._condition:
+            self._waiting[name] = parsed[1] if parsed[0] == self._node else 0
+            self._condition.notify()
+
+    def safe_lsn(self, made: int) -> int:
+        """Up to which lsn all is in the bucket, when there are files up to lsn *made*."""
+        with self._condition:
+            firsts = [first for first in self._waiting.values() if first]
+        return min([made, *(first - 1 for first in firsts)])
+
+    @property
+    def problem(self) -> str | None:
+        """Why files do not get into the bucket now, if so."""
+        problems = [*self.conflicts.values(), *self.stuck.values()]
+        return next(iter(problems), self.why)
+
+    def finish(self, seconds: float) -> None:
+        """Upload what is left, but try nothing twice, for so long; then let it be.
+
+        The next start goes on with it.  Blocks.
+        """
+        until = self._clock() + seconds
+        with self._condition:
+            self._stopping = True
+            self._ends_at = until
+            self._failures = 0
+            self._condition.notify(self._number)
+            while self._running and (left := until - self._clock()) > 0:
+                self._condition.wait(left)
+
+    # -- the threads ------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (name := self._next()) is not None:
+            self._upload(name)
+        with self._condition:
+            self._running -= 1
+            self._condition.notify(self._number + 1)
+
+    def _next(self) -> str | None:
+        """A file to upload, when there is one and it is time; None at the end."""
+        with self._condition:
+            while True:
+                now = self._clock()
+                if self._stopping and (self._failures or now >= self._ends_at):
+                    return None
+                name, at = self._due(now)
+                if name is not None:
+                    self._busy.add(name)
+                    return name
+                if self._stopping and at is None:
+                    return None
+                self._condition.wait(None if at is None else max(0.0, at - now))
+
+    def _due(self, now: float) -> tuple[str | None, float | None]:
+        """The first file that may be tried, or else when the next one may, if any."""
+        if (self._failures or not self._fit) and self._busy:
+            return None, None  # whoever has it tries for all
+        if self._failures and now < self._again_at:
+            return None, self._again_at
+        at: float | None = None
+        for name in self._waiting:
+            if name in self._busy:
+                continue
+            later = self._later.get(name, now)
+            if later <= now:
+                return name, None
+            if not self._stopping:
+                at = later if at is None else min(at, later)
+        return None, at
+
+    def _upload(self, name: str) -> None:
+        begun = self._clock()
+        try:
+            if not self._fit:
+                probe(self.bucket, self._node)
+                self._fit = True
+            data = self._disk.read(self._directory / name)
+            made = commit(self.bucket, name, data)
+            seconds = self._clock() - begun
+            self._move(name)
+        except Conflict as why:
+            self._set_aside(name, str(why), self.conflicts)
+        except BucketError as why:
+            self._failed(name, str(why), begun)
+        except Exception as why:  # it is this file's; the others may go on
+            self._set_aside(name, f"{name}: {type(why).__name__}: {why}", self.stuck)
+        else:
+            self._done(Uploaded(name, len(data), seconds, again=not made))
+
+    def _move(self, name: str) -> None:
+        self._disk.rename(self._directory / name, self._archive / name)
+        self._disk.sync_directory(self._archive)
+        self._disk.sync_directory(self._directory)
+
+    def _done(self, one: Uploaded) -> None:
+        with self._condition:
+            self._busy.discard(one.name)
+            del self._waiting[one.name]
+            for each in (self._later, self.conflicts, self.stuck):
+                each.pop(one.name, None)
+            self.uploaded += 1
+            self.bytes += one.bytes
+            away, self.why, self._failures = self.why, None, 0
+            self._condition.notify(self._number)
+        if away is not None:
+            self._log.info("{bucket} takes files again", bucket=self.bucket.url)
+        try:
+            self._on_uploaded(one)
+        except Exception:
+            self._log.failure("{file} was uploaded", file=one.name)
+        self._then()
+
+    def _failed(self, name: str, why: str, begun: float) -> None:
+        with self._condition:
+            self._busy.discard(name)
+            self.failed += 1
+            if begun >= self._failed_at or not self._failures:
+                self._failures += 1
+            self._failed_at = self._clock()
+            pause = min(
+                _LONGEST_PAUSE_SECONDS,
+                _FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 16),
+            )
+            self._again_at = self._failed_at + pause * (0.5 + self._random() / 2)
+            away = self._failures >= _AWAY_FAILURES
+            tell = away and self.why is None
+            if away:
+                self.why = why
+            self._condition.notify(self._number)
+        if tell:
+            self._log.error(
+                "{bucket} takes no files: {why}.  They wait in {spool}, up to "
+                "spool.max_bytes; it is asked again until it does",
+                bucket=self.bucket.url,
+                why=why,
+                spool=self._directory,
+            )
+
+    def _set_aside(self, name: str, why: str, among: dict[str, str]) -> None:
+        with self._condition:
+            self._busy.discard(name)
+            self.failed += 1
+            self._later[name] = self._clock() + _ASIDE_SECONDS
+            tell = name not in among
+            among[name] = why
+            self._condition.notify(self._number)
+        if not tell:
+            return
+        if among is self.stuck:
+            self._log.error("A file of the spool is not uploaded: {why}", why=why)
+            return
+        self._log.error(
+            "{why}.  Senders are held back until this is put right", why=why
+        )

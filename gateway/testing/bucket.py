@@ -1,0 +1,80 @@
+"""Object storage in memory for tests, with the faults that real ones have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from gateway.store.bucket import AlreadyThere, BucketError, NotThere, StoredObject
+
+__all__ = ["MemoryBucket"]
+
+
+class MemoryBucket:
+    """A `gateway.store.bucket.Bucket`.
+
+    *fault* is asked before each request, by its name and the object's: it may raise.
+    *after* is asked when it was carried out: what it raises is what a time-out is.
+    """
+
+    url = "s3://bucket/prefix"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.fault: Callable[[str, str], None] = lambda request, name: None
+        self.after: Callable[[str, str], None] = lambda request, name: None
+        self.conditional = True
+        """Whether a PUT that must not exist yet is refused where it does."""
+        self._lock = threading.Lock()
+
+    def _ask(self, request: str, name: str) -> None:
+        self.requests.append((request, name))
+        self.fault(request, name)
+
+    def create(self, name: str, data: bytes) -> None:
+        """See `Bucket`."""
+        self._ask("create", name)
+        with self._lock:
+            if self.conditional and name in self.objects:
+                raise AlreadyThere(f"{name}: 412 Precondition Failed")
+            self.objects[name] = bytes(data)
+        self.after("create", name)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """See `Bucket`."""
+        self._ask("replace", name)
+        self.objects[name] = bytes(data)
+        self.after("replace", name)
+
+    def read(self, name: str) -> bytes:
+        """See `Bucket`."""
+        self._ask("read", name)
+        try:
+            return self.objects[name]
+        except KeyError:
+            raise NotThere(f"{name}: 404 Not Found") from None
+
+    def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
+        """See `Bucket`."""
+        self._ask("list", begin)
+        for name, data in sorted(self.objects.items()):
+            if name.startswith(begin) and name > after:
+                yield StoredObject(name, len(data), 0.0)
+
+    def remove(self, name: str) -> None:
+        """See `Bucket`."""
+        self._ask("remove", name)
+        self.objects.pop(name, None)
+
+    def away(self, why: str = "500 Internal Server Error") -> None:
+        """Every request fails from now on."""
+
+        def fault(request: str, name: str) -> None:
+            raise BucketError(f"{request} {name}: {why}")
+
+        self.fault = fault
+
+    def back(self) -> None:
+        """Requests go well again."""
+        self.fault = self.after = lambda request, name: None

@@ -1,0 +1,85 @@
+"""The doctor asks the bucket for all that a spool in it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from gateway.config import Config
+from gateway.doctor.bucket import examine
+from gateway.store.bucket import BucketError
+from gateway.store.s3 import Missing
+from gateway.testing.bucket import MemoryBucket
+
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def config(make: Make) -> Config:
+    return make(spool="{directory: 's3://bucket/prefix'}")
+
+
+def looked(config: Config, bucket: MemoryBucket, **more: Any) -> tuple[str, str, str]:
+    [look] = examine(config, connect=lambda _: bucket, **more)
+    assert look.what == "bucket"
+    return look.state, look.detail, look.advice
+
+
+def test_a_spool_in_a_directory_needs_no_bucket(make: Make) -> None:
+    """Nothing is said."""
+    assert list(examine(make())) == []
+
+
+def test_a_bucket_that_does_all_of_it_is_fine(config: Config) -> None:
+    """And is left as it was."""
+    bucket = MemoryBucket()
+    state, detail, _ = looked(config, bucket, clock=count().__next__)
+    assert state == "ok"
+    assert detail == (
+        "s3://bucket/prefix: objects can be made, read, listed, and not made twice; "
+        "200 ms a request"
+    )
+    assert bucket.objects == {}
+
+
+def test_a_slow_bucket_is_told(config: Config) -> None:
+    """With `ack: spool` senders wait for it."""
+    clock = count(step=6).__next__
+    assert looked(config, MemoryBucket(), clock=clock)[0] == "warn"
+
+
+def test_a_right_that_is_missing_is_named(config: Config) -> None:
+    """By the first request that was refused, after those that were not."""
+    bucket = MemoryBucket()
+
+    def fault(request: str, name: str) -> None:
+        if request == "list":
+            raise BucketError("403 Forbidden")
+
+    bucket.fault = fault
+    state, detail, advice = looked(config, bucket)
+    assert state == "fail"
+    assert "objects can be made, read; then 403 Forbidden" in detail
+    assert "ListBucket" in advice
+
+
+def test_a_server_without_conditional_puts_is_refused(config: Config) -> None:
+    """Two files of one name would be one."""
+    bucket = MemoryBucket()
+    bucket.conditional = False
+    state, detail, _ = looked(config, bucket)
+    assert state == "fail"
+    assert "If-None-Match" in detail
+
+
+def test_the_extra_is_named_where_it_is_missing(config: Config) -> None:
+    """Nothing else can be asked then."""
+
+    def connect(spool: Any) -> None:
+        raise Missing("pip install 'gateway[s3]'")
+
+    [look] = examine(config, connect=connect)
+    assert (look.state, look.detail) == ("fail", "pip install 'gateway[s3]'")

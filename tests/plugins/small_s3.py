@@ -1,0 +1,134 @@
+"""A small S3 server in memory, for the client that speaks to real ones.
+
+It knows conditional PUTs, listings from a name on, and the faults that a test sets.
+"""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+__all__ = ["SmallS3", "small_s3"]
+
+
+class SmallS3:
+    """The server's side: *objects* by bucket/key; *faults* are the next answers.
+
+    A fault is a status that is answered instead; 0 hangs up, and -1 does what was asked
+    and hangs up then.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.objects: dict[str, bytes] = {}
+        self.faults: list[int] = []
+        self.keys: list[str] = []
+        """The access keys that requests came with."""
+        self.lock = threading.Lock()
+
+
+@contextmanager
+def small_s3() -> Iterator[SmallS3]:
+    """One that listens on a port of its own."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.s3 = SmallS3(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server.s3  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args: Any) -> None:
+        """Nobody reads it."""
+
+    @property
+    def _s3(self) -> SmallS3:
+        return self.server.s3  # type: ignore[attr-defined, no-any-return]
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        signed = self.headers.get("authorization", "")
+        self._s3.keys.append(signed.partition("Credential=")[2].partition("/")[0])
+        fault = self._s3.faults.pop(0) if self._s3.faults else None
+        if fault == 0:
+            self.close_connection = True
+        elif fault == -1:
+            self._answered(body)
+            self.close_connection = True
+        elif fault:
+            self._send(fault, b"<Error><Code>Fault</Code></Error>")
+        else:
+            self._send(*self._answered(body))
+
+    do_GET = do_PUT = do_DELETE = do_POST = do_HEAD = _serve  # noqa: N815
+
+    def _send(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("ETag", '"tag"')
+        self.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _answered(self, body: bytes) -> tuple[int, bytes]:
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        name = urllib.parse.unquote(url.path).strip("/")
+        objects = self._s3.objects
+        with self._s3.lock:
+            if self.command == "PUT":
+                if self.headers.get("if-none-match") and name in objects:
+                    return 412, b""
+                objects[name] = body
+            elif self.command == "POST" and "delete" in query:
+                parts = body.decode().split("<Key>")[1:]
+                keys = [part.partition("<")[0] for part in parts]
+                for key in keys:
+                    objects.pop(f"{name}/{key}", None)
+                rows = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+                return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
+            elif self.command == "DELETE":
+                objects.pop(name, None)
+                return 204, b""
+            elif "list-type" in query:
+                return 200, self._listed(name, query)
+            else:
+                found = objects.get(name)
+                return (404, b"") if found is None else (200, found)
+        return 200, b""
+
+    def _listed(self, bucket: str, query: dict[str, str]) -> bytes:
+        after = query.get("continuation-token") or query.get("start-after", "")
+        keys = sorted(
+            key
+            for each in self._s3.objects
+            if (key := each.removeprefix(f"{bucket}/")).startswith(
+                query.get("prefix", "")
+            )
+            and key > after
+        )
+        some, more = keys[:3], keys[3:]  # so that pages are met
+        rows = "".join(
+            f"<Contents><Key>{key}</Key><Size>{len(self._s3.objects[f'{bucket}/{key}'])}"
+            '</Size><LastModified>2026-11-22T00:00:00.000Z</LastModified><ETag>"x"</ETag>'
+            "</Contents>"
+            for key in some
+        )
+        if more:
+            rows += f"<NextContinuationToken>{some[-1]}</NextContinuationToken>"
+        return (
+            f"<ListBucketResult><IsTruncated>{str(bool(more)).lower()}</IsTruncated>"
+            f"{rows}</ListBucketResult>"
+        ).encode()

@@ -1,0 +1,306 @@
+"""Files of the spool get into a bucket, each once, whatever fails on the way."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.logger import formatEvent, globalLogPublisher
+
+from gateway.store.bucket import BucketError
+from gateway.store.disk import RealDisk
+from gateway.store.names import file_name
+from gateway.store.spool import uploads as module
+from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.testing.bucket import MemoryBucket
+
+
+class Killed(BaseException):
+    """kill -9."""
+
+
+class Steps(RealDisk):
+    """A disk whose steps the test may end at."""
+
+    step: Callable[[str], None] = staticmethod(lambda name: None)
+
+    def read(self, path: Path) -> bytes:
+        self.step("read")
+        return super().read(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.step("rename")
+        super().rename(old, new)
+
+    def sync_directory(self, path: Path) -> None:
+        self.step("sync")
+        super().sync_directory(path)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.001)
+
+
+class World:
+    """A spool with files, and a bucket."""
+
+    def __init__(self, root: Path) -> None:
+        self.spool, self.archive = root / "spool", root / "archive"
+        self.disk = Steps()
+        self.bucket = MemoryBucket()
+        for path in (self.spool, self.archive):
+            path.mkdir()
+
+    def file(self, first: int, last: int, node: str = "gw") -> str:
+        name = file_name(node, first, last)
+        (self.spool / name).write_bytes(f"{node} {first} {last}".encode())
+        return name
+
+    def uploads(self, number: int = 2, **more: Any) -> Uploads:
+        where = self.spool, self.archive, self.disk
+        found = Uploads(self.bucket, "gw", *where, number, **more)
+        found.find()
+        return found
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Of the bucket, without what is no file of the spool."""
+        return {n: d for n, d in self.bucket.objects.items() if n.startswith("events")}
+
+    def here(self, directory: Path) -> list[str]:
+        return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def until(uploads: Uploads, so: Callable[[], object]) -> None:
+    """Start, and wait for progress."""
+    news = threading.Semaphore(0)
+    uploads.start(news.release)
+    while not so():
+        assert news.acquire(timeout=60)
+    uploads.finish(60)
+
+
+def test_a_file_is_in_the_bucket_and_then_in_the_archive(world: World) -> None:
+    """Under its name, with its bytes; of nodes that ran here before, too."""
+    names = [world.file(1, 5), world.file(6, 7), world.file(1, 3, "old")]
+    told: list[Uploaded] = []
+    uploads = world.uploads(on_uploaded=told.append)
+    assert uploads.safe_lsn(7) == 0
+    until(uploads, lambda: uploads.uploaded == 3)
+    assert uploads.safe_lsn(7) == 7
+    assert sorted(world.files) == world.here(world.archive) == sorted(names)
+    assert world.files[names[1]] == b"gw 6 7"
+    assert world.here(world.spool) == []
+    assert not any(one.again for one in told)
+    assert sorted(one.bytes for one in told) == [6, 6, 7]
+
+
+def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
+    """Acknowledgements follow the files in order, though these do not go in order."""
+    first, second = world.file(1, 5), world.file(6, 9)
+
+    def fault(request: str, name: str) -> None:
+        if request == "create" and name == first:
+            raise OSError(errno.EIO, "not the bucket's fault")
+
+    world.bucket.fault = fault
+    uploads = world.uploads(1)  # so that the first comes first
+    until(uploads, lambda: uploads.uploaded == 1)
+    assert first in uploads.stuck
+    assert list(world.files) == [second]
+    assert uploads.safe_lsn(9) == 0
+    assert uploads.safe_lsn(0) == 0
+
+
+@pytest.mark.parametrize("why", ["500", "503 SlowDown", "403 ExpiredToken"])
+def test_a_bucket_that_is_away_is_told_once_and_asked_again(
+    world: World, why: str
+) -> None:
+    """One line when it goes, one when it is back; nothing is lost meanwhile."""
+    lines: list[str] = []
+
+    def observe(event: Any) -> None:
+        lines.append(formatEvent(event))
+
+    names = [world.file(n, n) for n in range(1, 6)]
+    world.bucket.away(why)
+    uploads = world.uploads(4)
+    asked = [0]
+    away = world.bucket.fault
+
+    def fault(request: str, name: str) -> None:
+        asked[0] += 1
+        if asked[0] == 20:
+            assert why in (uploads.why or "")
+            assert uploads.safe_lsn(5) == 0
+            world.bucket.back()
+        away(request, name)
+
+    world.bucket.fault = fault
+    globalLogPublisher.addObserver(observe)
+    try:
+        until(uploads, lambda: uploads.uploaded == 5)
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    assert sorted(world.files) == names
+    assert uploads.why is None
+    assert uploads.failed >= 20
+    told = [line for line in lines if "bucket" in line]
+    assert len(told) == 2
+    assert why in told[0]
+    assert "takes files again" in told[1]
+
+
+def test_one_failure_is_not_told(world: World) -> None:
+    """Any network has those."""
+    world.file(1, 1)
+    failed: list[str] = []
+
+    def fault(request: str, name: str) -> None:
+        if not failed:
+            failed.append(name)
+            raise BucketError("reset by peer")
+
+    world.bucket.fault = fault
+    uploads = world.uploads()
+    until(uploads, lambda: uploads.uploaded)
+    assert (uploads.failed, uploads.why) == (1, None)
+
+
+def test_while_it_is_away_one_thread_asks(world: World) -> None:
+    """A server that is short of breath is not asked by all of them."""
+    for n in range(1, 9):
+        world.file(n, n)
+    now, most, count = [0], [0], [0]
+    lock = threading.Lock()
+
+    def fault(request: str, name: str) -> None:
+        with lock:
+            count[0] += 1
+            now[0] += 1
+            if count[0] > 6:
+                most[0] = max(most[0], now[0])
+        with lock:
+            now[0] -= 1
+            if count[0] == 30:
+                world.bucket.back()
+        raise BucketError("503 SlowDown")
+
+    world.bucket.fault = fault
+    uploads = world.uploads(4)
+    until(uploads, lambda: uploads.uploaded == 8)
+    assert most[0] == 1
+
+
+@pytest.mark.parametrize("point", range(18))
+def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
+    world: World, point: int
+) -> None:
+    """The next start does all of it again, and finds what was done."""
+    names = [world.file(1, 5), world.file(6, 7)]
+    contents = {name: (world.spool / name).read_bytes() for name in names}
+    steps: list[str] = []
+
+    def step(name: str, *_: str) -> None:
+        if len(steps) == point:
+            raise Killed
+        steps.append(name)
+
+    world.disk.step = step  # type: ignore[method-assign]
+    world.bucket.fault = lambda request, name: step(f"before {request}")
+    world.bucket.after = lambda request, name: step(f"after {request}")
+    killed = world.uploads()
+    try:
+        for name in names:
+            killed._upload(name)
+    except Killed:
+        pass
+    else:
+        pytest.fail(f"only {len(steps)} steps")
+    for name in names:  # in spool or archive, never nowhere
+        assert (world.spool / name).exists() != (world.archive / name).exists()
+    world.disk.step = lambda name: None  # type: ignore[method-assign]
+    world.bucket.back()
+    again = world.uploads()
+    left = len(world.here(world.spool))
+    until(again, lambda: again.uploaded == left)
+    assert world.files == contents
+    assert world.here(world.archive) == names
+    assert world.here(world.spool) == []
+
+
+def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None:
+    """Two gateways have one name: neither file is lost, and both are named."""
+    name, other = world.file(1, 5), world.file(6, 7)
+    world.bucket.objects[name] = b"another gateway's"
+    uploads = world.uploads(1)
+    until(uploads, lambda: uploads.uploaded == 1)
+    assert world.files == {name: b"another gateway's", other: b"gw 6 7"}
+    [why] = uploads.conflicts.values()
+    assert f"{name} is there with other bytes: 17 bytes, SHA-256 " in why
+    assert "here it is 6 bytes, SHA-256 " in why
+    assert "`node`" in why
+    assert world.here(world.spool) == [name]
+
+
+def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
+    """One that passes If-None-Match over would put two files under one name."""
+    name = world.file(1, 5)
+    world.bucket.conditional = False
+    uploads = world.uploads(1)
+    uploads._upload(name)
+    assert world.files == {}
+    assert "If-None-Match" in uploads.conflicts[name]
+
+
+def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world: World) -> None:
+    """What is left waits for the next start."""
+    names = [world.file(n, n) for n in range(1, 4)]
+    world.bucket.away()
+    uploads = world.uploads(1)
+    uploads.finish(60)  # nothing runs: nothing to wait for
+    uploads = world.uploads(1)
+    uploads._stopping, uploads._ends_at = True, float("inf")
+    uploads.start(lambda: None)
+    uploads.finish(60)
+    assert uploads.failed == 1
+    assert world.here(world.spool) == names
+
+
+def test_at_the_stop_a_bucket_that_hangs_is_left(world: World) -> None:
+    """The request ends with the process; it is repeated after the next start."""
+    world.file(1, 1)
+    asked, going_on = threading.Event(), threading.Event()
+
+    def fault(request: str, name: str) -> None:
+        asked.set()
+        going_on.wait()
+
+    world.bucket.fault = fault
+    uploads = world.uploads(1)
+    uploads.start(lambda: None)
+    asked.wait()
+    uploads.finish(0)
+    assert uploads.uploaded == 0
+    going_on.set()
+    uploads.finish(60)
+
+
+def test_files_of_a_gateway_that_runs_are_left_to_it(world: World) -> None:
+    """Gateways may share a directory."""
+    ours, theirs = world.file(1, 1), world.file(1, 1, "other")
+    uploads = world.uploads(ours=lambda node: node == "gw")
+    until(uploads, lambda: uploads.uploaded)
+    assert list(world.files) == [ours]
+    assert world.here(world.spool) == [theirs]

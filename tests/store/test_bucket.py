@@ -1,0 +1,154 @@
+"""Object storage: a name is committed once, whatever happens to requests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.config import model
+from gateway.config.bucket import BucketUrl
+from gateway.store.bucket import (
+    AlreadyThere,
+    BucketError,
+    Conflict,
+    NotThere,
+    Unfit,
+    commit,
+    probe,
+)
+from gateway.store.lineage import files_behind
+from gateway.store.names import file_name
+from gateway.store.s3 import S3, Missing
+from gateway.testing.bucket import MemoryBucket
+from gateway.testing.settings import options_of
+from small_s3 import SmallS3, small_s3
+
+
+@pytest.fixture
+def server() -> Iterator[SmallS3]:
+    with small_s3() as server:
+        yield server
+
+
+def client(server: SmallS3, prefix: str = "a/b", **settings: Any) -> S3:
+    chosen: dict[str, Any] = {
+        "endpoint": server.url,
+        "region": "us-east-1",
+        "access_key_id": "KEY",
+        "secret_access_key": "SECRET",
+        **settings,
+    }
+    return S3(BucketUrl("spool", prefix), options_of(model.S3, **chosen))
+
+
+def test_an_object_is_made_once(server: SmallS3) -> None:
+    """The second PUT changes nothing."""
+    bucket = client(server)
+    bucket.create("x", b"one")
+    with pytest.raises(AlreadyThere):
+        bucket.create("x", b"two")
+    assert bucket.read("x") == b"one"
+    assert server.objects == {"spool/a/b/x": b"one"}
+    assert set(server.keys) == {"KEY"}
+
+
+@pytest.mark.parametrize("fault", [500, 503, 403, 401, 404, 0, -1])
+def test_a_request_that_fails_says_so(server: SmallS3, fault: int) -> None:
+    """In one line, and nothing is asked twice: who asks decides that."""
+    bucket = client(server)
+    server.faults = [fault]
+    with pytest.raises(BucketError) as why:
+        bucket.create("x", b"one")
+    assert "\n" not in str(why.value)
+    assert "SECRET" not in str(why.value)
+    assert len(server.keys) == 1
+
+
+@pytest.mark.parametrize("fault", [-1, 409])
+def test_a_commit_whose_answer_was_lost_finds_its_own_object(
+    server: SmallS3, fault: int
+) -> None:
+    """The same name with the same bytes is success, with other bytes an error."""
+    bucket = client(server)
+    server.faults = [fault]
+    with pytest.raises(BucketError):
+        commit(bucket, "x", b"one")
+    assert commit(bucket, "x", b"one") is (fault == 409)
+    assert commit(bucket, "x", b"one") is False
+    with pytest.raises(Conflict, match=r"s3://spool/a/b/x is there.*3 bytes.*5 bytes"):
+        commit(bucket, "x", b"other")
+    assert bucket.read("x") == b"one"
+
+
+def test_credentials_that_are_refused_are_looked_for_afresh(
+    server: SmallS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They expire, and somebody renews them in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLD")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
+    bucket = client(server, access_key_id=None, secret_access_key=None)
+    bucket.create("x", b"one")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "NEW")
+    server.faults = [403]
+    with pytest.raises(BucketError):
+        bucket.create("y", b"one")
+    bucket.create("y", b"one")
+    assert server.keys == ["OLD", "OLD", "NEW"]
+
+
+@pytest.mark.parametrize("prefix", ["a/b", ""])
+def test_what_is_new_is_listed_from_a_name_on(server: SmallS3, prefix: str) -> None:
+    """Of one node, in order, over pages; what has gone to the archive is not there."""
+    bucket = client(server, prefix)
+    names = [file_name("gw", n, n) for n in range(1, 9)]
+    others = [
+        file_name("gw-1", 3, 3),
+        file_name("gw0", 4, 4),
+        "events-gw-x",
+        "_archive/" + file_name("gw", 9, 9),
+    ]
+    for name in (*names, *others):
+        bucket.create(name, b"data")
+    assert files_behind(bucket, "gw", 0) == names
+    assert files_behind(bucket, "gw", 5) == names[5:]
+    assert files_behind(bucket, "gw", 8) == []
+    [first, *_] = bucket.list("events-gw-")
+    assert (first.bytes, first.modified) == (4, 1795305600.0)
+
+
+def test_an_object_that_is_gone_is_not_there(server: SmallS3) -> None:
+    """And to remove it is fine."""
+    bucket = client(server)
+    bucket.create("x", b"one")
+    bucket.remove("x")
+    bucket.remove("x")
+    with pytest.raises(NotThere):
+        bucket.read("x")
+
+
+def test_the_probe_leaves_nothing(server: SmallS3) -> None:
+    """It asks for all that is needed, and removes what it made."""
+    said: list[str] = []
+    probe(client(server), "gw", said.append)
+    assert len(said) == 4
+    assert server.objects == {}
+
+
+def test_a_server_that_replaces_objects_is_found_out() -> None:
+    """Older ones pass If-None-Match over: two files of one name would be one."""
+    bucket = MemoryBucket()
+    bucket.conditional = False
+    with pytest.raises(Unfit, match="If-None-Match"):
+        probe(bucket, "gw")
+
+
+def test_without_the_package_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else needs it."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(Missing, match=r"s3://b/p.*pip install 'gateway\[s3\]'"):
+        S3(BucketUrl("b", "p"), model.S3())
