@@ -4,34 +4,55 @@
 # docker run --hostname gw-1 -p 5044:5044 -v gateway:/var/lib/gateway gateway
 # Give it a host name (or `node` in the configuration): the journal on the volume
 # belongs to that name, and a container's own changes with every start.
+#
+# What is installed is what requirements/*.txt name, by their hashes; `make lock` renews
+# them.  The base is named by its version; to pin it for good, name it by its digest:
+#   docker build --build-arg BASE=python@sha256:… .
+ARG BASE=python:3.13.9-slim-bookworm
 
-FROM python:3.13-slim AS build
+FROM ${BASE} AS wheel
 WORKDIR /src
-RUN python -m venv /opt/gateway
-ENV PATH=/opt/gateway/bin:$PATH
+COPY requirements/build.txt ./requirements/
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY gateway ./gateway
 COPY twisted ./twisted
 COPY rsio-check ./rsio-check
 COPY conf ./conf
-RUN pip install --no-cache-dir . \
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist .
+
+FROM ${BASE} AS build
+RUN python -m venv /opt/gateway
+ENV PATH=/opt/gateway/bin:$PATH
+COPY requirements/daemon.txt /requirements/
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r /requirements/daemon.txt
+COPY --from=wheel /dist /dist
+RUN pip install --no-cache-dir --no-deps --no-index /dist/*.whl \
  && twistd --help > /dev/null
 # That made Twisted's list of plugins, which nobody may write later.
 
 FROM build AS build-spark
-RUN pip install --no-cache-dir '.[spark]'
+COPY requirements/build.txt requirements/spark.txt /requirements/
+# PySpark is published as source: what builds it is named as well.
+RUN pip install --no-cache-dir --require-hashes -r /requirements/build.txt \
+ && pip install --no-cache-dir --require-hashes --no-build-isolation -r /requirements/spark.txt
 
-FROM python:3.13-slim AS runtime
-RUN useradd --system --uid 10001 --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
- && install -d -o gateway -g gateway -m 0750 /var/lib/gateway
+FROM ${BASE} AS runtime
+RUN groupadd --system --gid 10001 gateway \
+ && useradd --system --uid 10001 --gid 10001 --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
+ && install -d -o 10001 -g 10001 -m 0750 /var/lib/gateway
 COPY conf/gateway.yaml /etc/gateway/gateway.yaml
 ENV PATH=/opt/gateway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-USER gateway
+USER 10001:10001
 WORKDIR /var/lib/gateway
 VOLUME /var/lib/gateway
 
 FROM runtime AS spark
 COPY --from=build-spark /opt/gateway /opt/gateway
+# The job leaves word every few seconds that it runs, which the gateway reads, too.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=120s CMD \
+  ["python", "-c", "import os, time; assert time.time() - os.stat('/var/lib/gateway/lake/.gateway/health.json').st_mtime < 30"]
+STOPSIGNAL SIGTERM
 ENTRYPOINT ["gateway"]
 CMD ["spark", "--config", "/etc/gateway/gateway.yaml"]
 

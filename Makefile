@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo test lowest simulate mutants pressure check format bench docs clean
+.PHONY: help demo test lowest simulate mutants pressure check format bench docs lock clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make test    all tests"
@@ -19,6 +19,7 @@ help:
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   the figures of the README, measured here (about 15 minutes)"
+	@echo "make lock    renews requirements/, what the image installs"
 	@echo "make docs    the documentation as a site, in site/"
 
 $(PY):
@@ -86,6 +87,16 @@ format: $(VENV)/.check
 
 bench: $(VENV)/.test
 	@for script in bench/[a-z]*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+# For Python 3.11, which later ones can install as well.
+LOCK = $(VENV)/bin/uv pip compile --quiet --no-header --no-annotate --generate-hashes \
+	--upgrade --python-version 3.11 --python-platform linux
+lock: $(PY)
+	@$(PY) -m pip install --quiet uv==0.13.9
+	@echo "hatchling\nsetuptools\nwheel" | $(LOCK) - -o requirements/build.txt
+	@$(LOCK) pyproject.toml -o requirements/daemon.txt
+	@$(LOCK) pyproject.toml --extra spark -c requirements/daemon.txt -o requirements/spark.txt
+	@git diff --stat requirements
 
 docs: $(VENV)/.test
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR) $(VENV)/bin/mkdocs build --strict
