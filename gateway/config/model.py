@@ -273,7 +273,7 @@ class Journal(Section):
     )
     commit_interval: Annotated[float, Time("0s", "1s")] = Field(
         default=0.002,
-        description="Gather batches this long at most before a sync (time)",
+        description="Gather a turn's batches this long at most before a sync (time)",
     )
     segment_bytes: Annotated[int, Size("64KiB", "4GiB")] = Field(
         default=64 * MiB, description="Seal a segment of this size (size)"

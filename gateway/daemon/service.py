@@ -253,6 +253,7 @@ class Gateway(MultiService):
         self._penalties = Penalties(self._reactor)
         self._sessions = session_names(time.time())
         self._turns = Turns(self._reactor)
+        self._turns.before.append(self.storage.journal.end_turn)
         self._memory = MemoryBudget(
             self.storage.journal.reserve, _read_ahead_bytes(settings)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -56,6 +57,8 @@ class Bound(NamedTuple):
     port: IListeningPort
     address: str
     """`127.0.0.1:40123`, `[::1]:40123` or `unix:/run/gateway.sock`."""
+    flush: Callable[[], None]
+    """Sends what its connections have written, before the reactor's turn ends."""
 
 
 def bind(
@@ -75,14 +78,15 @@ def bind(
             case Systemd(name):
                 port = _systemd(reactor, name, factory)
         _tune(port)
-        Sends(reactor).serve(port)
+        sends = Sends(reactor)
+        sends.serve(port)
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why
         reason = getattr(cause, "strerror", None) or str(cause)
         raise CannotListen(
             f"listener {settings.name}: {settings.listen}: {reason}"
         ) from why
-    return Bound(port, _address(port))
+    return Bound(port, _address(port), sends.flush)
 
 
 def _tcp(

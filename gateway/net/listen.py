@@ -137,6 +137,8 @@ class Listener:
         self._rejections = self.traffic.rejections
         self._connections: set[AcceptedConnection] = set()
         self._port: IListeningPort | None = None
+        self._flush: Callable[[], None] | None = None
+        """Of the port."""
         self._loops: list[LoopingCall] = []
         self._ended: Deferred[None] | None = None
         self._draining = False
@@ -190,12 +192,13 @@ class Listener:
         New connections wait in the kernel until `start`.
         """
         self.prepare()
-        self._port, self.address = bind(
+        self._port, self.address, self._flush = bind(
             self._reactor,
             self._settings,
             ConnectionFactory(self),
             reuse_port=self._reuse_port,
         )
+        self.turns.before.append(self._flush)
         self._port.stopReading()  # type: ignore[attr-defined]
 
     def take_over(self, before: Listener) -> None:
@@ -207,6 +210,7 @@ class Listener:
         assert port is not None
         port.factory = ConnectionFactory(self)  # type: ignore[attr-defined]
         self._port, self.address = port, before.address
+        self._flush, before._flush = before._flush, None
 
     def prepare(self) -> None:
         """Load the certificate, as `bind` does.  Raises `CannotListen`."""
@@ -255,6 +259,8 @@ class Listener:
         port, self._port = self._port, None
         if port is None:
             return succeed(None)
+        if self._flush is not None:
+            self.turns.before.remove(self._flush)
         stopped: Deferred[None] | None = port.stopListening()
         return stopped or succeed(None)
 

@@ -55,13 +55,21 @@ class Sends:
         """It has nothing to send any more."""
         self._waiting.pop(server, None)
 
+    def flush(self) -> None:
+        """Send now, as something else will take its time."""
+        if self._waiting:
+            self._send()
+
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._clock.callLater(0, self._send)
+            self._clock.callLater(0, self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._scheduled = False
+        self._send()
 
     def _send(self) -> None:
-        self._scheduled = False
         try:
             left = _BYTES_AT_ONCE
             for server in list(islice(self._waiting, _AT_ONCE)):

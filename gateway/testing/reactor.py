@@ -67,7 +67,13 @@ class QueuedReactor(Clock):
         return self._calls.empty()
 
     def turn(self) -> None:
-        """Run one call, waiting for it; raises `queue.Empty` if none comes."""
+        """Run what is due, or one call of a thread's, waiting for it.
+
+        Raises `queue.Empty` if none comes.
+        """
+        if self.calls and self.calls[0].getTime() <= self.seconds():
+            self.advance(0)
+            return
         call, args, kwargs = self._calls.get(timeout=_TURN_SECONDS)
         call(*args, **kwargs)
 

@@ -49,6 +49,16 @@ def test_turns_go_round(make_net: Make) -> None:
     assert order == ["s1", "s2"] * 4
 
 
+def test_what_others_have_ready_goes_before_a_turn(make_net: Make) -> None:
+    """It is not to wait for that turn as well."""
+    order: list[str] = []
+    net = make_net(hungry(2, lambda asks: order.append(asks.origin.session)))
+    net.listener.turns.before.append(lambda: order.append("ready"))
+    net.peer().send(b"much")
+    net.clock.advance(0)
+    assert order == ["s1", "ready", "s1", "ready", "s1"]
+
+
 def test_a_turn_that_is_refused_ends(make_net: Make) -> None:
     """It asks for no more, and the others go on."""
     calls: list[bytes] = []

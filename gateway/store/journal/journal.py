@@ -5,8 +5,8 @@ Nothing is acknowledged before it is durable: the Deferred of `submit` fires aft
 
 One thread owns the `Log`.  It takes all that was submitted since its last commit as
 one group, so the price of a sync is shared by everyone who waits for it; the busier
-the gateway, the larger the groups.  A batch that finds the disk idle is committed at
-once, and `commit_interval` is the least time between two syncs.
+the gateway, the larger the groups (`queues`).  A disk that is idle is not kept waiting:
+it gets what came in one turn of the reactor, or in `commit_interval` of a longer one.
 
 When a commit fails, nobody is acknowledged, the group stays where it is, reading
 stops (`full`), and the commit is tried again every second: a disk that has room
@@ -29,20 +29,18 @@ from dataclasses import dataclass
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 
 from gateway.config import model
 from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
-from gateway.store.journal.log import Log, Segment, Synced, SyncFailed
+from gateway.store.journal.log import Log, Segment, SyncFailed
+from gateway.store.journal.queues import Durable, Queues, Reactor, Waiting
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
 
-_GROUP_BYTES = 32 * 2**20
-_GROUP_BATCHES = 4096
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -57,17 +55,6 @@ class Commit:
     bytes: int
 
 
-@dataclass(slots=True)
-class _Waiting:
-    batch: Batch
-    done: Deferred[Stored]
-    lsn: int = 0
-
-    @property
-    def last_lsn(self) -> int:
-        return self.lsn + self.batch.count - 1
-
-
 @define(eq=False, slots=False)
 class Journal:
     """Implements `gateway.interfaces.Journal`; call it from the reactor's thread.
@@ -80,7 +67,7 @@ class Journal:
     _log: Log
     _settings: model.Journal
     _rolls: model.Spool
-    _reactor: IReactorFromThreads
+    _reactor: Reactor
     _on_sealed: Callable[[Segment], None]
     _on_fatal: Callable[[str], None]
     _on_durable: Callable[[list[Stored]], None] = lambda _: None
@@ -109,18 +96,20 @@ class Journal:
         self._room: OrderedDict[Deferred[None], None] = OrderedDict()
         """Who waits for some."""
         self._making_room = False
-        self._unpublished: deque[_Waiting] = deque()
+        self._unpublished: deque[Waiting] = deque()
         self._published = self.durable_lsn
         self._stopped: Deferred[None] | None = None
-        # Shared with the thread, under the condition's lock.
+        self._queues = Queues(
+            self._reactor,
+            self._threads,
+            self._clock,
+            self._settings.commit_interval,
+            self._durable,
+        )
+        # Shared with the thread.
         self.copies: dict[int, Batch] = {}
         """What waits for its file, by lsn: a disk that does not give it back loses none
         of it.  Threads change it a key at a time."""
-        self._condition = self._threads.condition()
-        self._queue: deque[_Waiting] = deque()
-        self._withdrawn = 0
-        """Batches in the queue that are."""
-        self._stopping = False
         self._busy_since: float | None = None
         self._failed_syncs = 0
         self._thread = self._threads.thread("journal", self._run)
@@ -137,10 +126,9 @@ class Journal:
 
     def configure(self, settings: model.Journal, rolls: model.Spool) -> None:
         """Go on with other limits and intervals; not with another directory."""
-        with self._condition:
-            self._settings, self._rolls = settings, rolls
-            self._measure()
-            self._condition.notify()
+        self._settings, self._rolls = settings, rolls
+        self._measure()
+        self._queues.configure(settings.commit_interval)
         self._make_room()
 
     def start(self) -> None:
@@ -153,9 +141,7 @@ class Journal:
         What waits to be published goes on waiting: the spool stops later.
         """
         self._stopped = Deferred()
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
+        self._queues.stop()
         return self._stopped
 
     @property
@@ -180,11 +166,8 @@ class Journal:
     @property
     def disk_wait_seconds(self) -> float:
         """How long the oldest batch has waited to be synced; 0: none waits."""
-        with self._condition:
-            for waiting in self._queue:
-                if not waiting.batch.withdrawn:
-                    return self._clock() - waiting.batch.submitted_at
-        return 0.0
+        oldest = self._queues.oldest
+        return 0.0 if oldest is None else self._clock() - oldest.submitted_at
 
     @property
     def _waited_for_file(self) -> float:
@@ -275,8 +258,8 @@ class Journal:
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
-        waiting = _Waiting(batch, Deferred())
-        if self._stopping:
+        waiting = Waiting(batch, Deferred())
+        if self._queues.stopping:
             waiting.done.errback(NotStored("the gateway is stopping"))
             return waiting.done
         self._held += len(batch.body)
@@ -285,32 +268,24 @@ class Journal:
         origin.unacknowledged += len(batch.body)
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
-        with self._condition:
-            self._queue.append(waiting)
-            if len(self._queue) == 1:
-                self._condition.notify()
+        self._queues.submit(waiting)
         return waiting.done
+
+    def end_turn(self) -> None:
+        """Let the thread have what was submitted, as something else will take its time."""
+        self._queues.end_turn()
 
     def withdraw(self, batch: Batch) -> bool:
         """See `gateway.interfaces.Journal`."""
-        with self._condition:
-            if batch.taken or batch.withdrawn:
-                return False
-            batch.withdrawn = True
-            self._withdrawn += 1
+        if not self._queues.withdraw(batch):
+            return False
         self._held -= len(batch.body)
         batch.origin.unacknowledged -= len(batch.body)
         batch.body = b""
-        if "commit" in self._holds and self._nothing_waits:
+        if "commit" in self._holds and self._queues.nothing_waits:
             self.hold("commit", None)  # else nothing would ever be tried again
         self._make_room()
         return True
-
-    @property
-    def _nothing_waits(self) -> bool:
-        """No batch is left for the disk: all that were submitted are stored or gone."""
-        with self._condition:
-            return len(self._queue) == self._withdrawn
 
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
@@ -324,9 +299,11 @@ class Journal:
             head.done.callback(Stored(head.batch, head.lsn))
         self._make_room()
 
-    def _durable(self, group: list[_Waiting], synced: Synced) -> None:
+    def _durable(self, done: Durable) -> None:
+        group = done.batches
         self.durable_lsn = group[-1].last_lsn
-        self.synced = synced  # behind it: another thread may ask for both
+        if done.synced is not None:
+            self.synced = done.synced  # behind it: another thread may ask for both
         if "commit" in self._holds:
             self.hold("commit", None)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
@@ -356,11 +333,11 @@ class Journal:
             self._making_room = False
 
     def _failed(self, why: OSError) -> None:
-        if self._nothing_waits:
+        if self._queues.nothing_waits:
             return  # the next batch finds out whether the disk still fails
         self.hold("commit", f"the journal can not be written: {why}")
 
-    def _ended(self, left: list[_Waiting]) -> None:
+    def _ended(self, left: list[Waiting]) -> None:
         for waiting in left:
             if not waiting.batch.withdrawn:  # since the thread has ended
                 waiting.done.errback(
@@ -379,24 +356,21 @@ class Journal:
             raise
 
     def _commit_until_stopped(self) -> None:
-        last = -1e9
-        failures = size = 0
-        while self._wait(last, self._pause(failures, size)):
-            last = self._clock()
-            group = self._take(0 if failures else _GROUP_BYTES)
+        queues = self._queues
+        failures, earliest = 0, -math.inf
+        while queues.wait(earliest, self._until_due):
+            begun = self._clock()
+            group = queues.take(one=failures > 0)
             size = sum(len(waiting.batch.body) for waiting in group)
             if group:
                 failures = failures + 1 if not self._commit(group) else 0
-                if failures and self._stopping:
+                if failures and queues.stopping:
                     break
+            earliest = begun + self._pause(failures, size)
             if self._due():
                 self._seal()
         self._seal()
-        with self._condition:
-            self._drop_withdrawn()
-            left = list(self._queue)
-            self._queue.clear()
-        self._reactor.callFromThread(self._ended, left)
+        self._reactor.callFromThread(self._ended, queues.close())
 
     def _pause(self, failures: int, size: int) -> float:
         """Seconds from one group, of *size* bytes, to the next."""
@@ -404,57 +378,15 @@ class Journal:
             return _RETRY_SECONDS
         paced = size / self.pace if self.pace else math.inf
         # Above that `hold` does the rest: nobody is to stand for long.
-        return max(self._settings.commit_interval, min(paced, _LONGEST_PACE_SECONDS))
+        return min(paced, _LONGEST_PACE_SECONDS)
 
-    def _wait(self, last: float, pause: float) -> bool:
-        """Until there is something to do; false when all is done."""
-        with self._condition:
-            while not self._stopping:
-                now = self._clock()
-                early = last + pause - now
-                if self._queue and early > 0:
-                    self._condition.wait(early)
-                elif self._queue or self._due():
-                    return True
-                else:
-                    self._condition.wait(self._until_due())
-            return bool(self._queue)
-
-    def _take(self, limit: int) -> list[_Waiting]:
-        """One group: as long as it is below *limit* bytes, and at least one batch.
-
-        After a failure it is one: that may find room where many do not.  It has no more
-        batches than the reactor completes in some milliseconds.
-        """
-        group: list[_Waiting] = []
-        size = 0
-        with self._condition:
-            self._drop_withdrawn()
-            for waiting in self._queue:
-                if group and (size >= limit or len(group) == _GROUP_BATCHES):
-                    break
-                size += len(waiting.batch.body)
-                waiting.batch.taken = True
-                group.append(waiting)
-        return group
-
-    def _drop_withdrawn(self) -> None:
-        """With the lock."""
-        if self._withdrawn:
-            self._withdrawn = 0
-            self._queue = deque(
-                waiting for waiting in self._queue if not waiting.batch.withdrawn
-            )
-
-    def _commit(self, group: list[_Waiting]) -> bool:
+    def _commit(self, group: list[Waiting]) -> bool:
         begun = self._busy_since = self._clock()
         before = self._log.bytes
         try:
             lsn = first = self._log.commit([waiting.batch for waiting in group])
         except OSError as why:
-            with self._condition:  # it is nowhere, and may be withdrawn again
-                for waiting in group:
-                    waiting.batch.taken = False
+            self._queues.give_back(group)
             self._pass_on_abandoned()
             self._reactor.callFromThread(self._failed, why)
             if isinstance(why, SyncFailed) and why.errno not in _NO_ROOM:
@@ -470,10 +402,7 @@ class Journal:
             lsn += waiting.batch.count
             if self._acknowledge_when_published and waiting.batch.count:
                 self.copies[waiting.lsn] = waiting.batch
-        with self._condition:
-            for _ in group:
-                self._queue.popleft()
-        self._reactor.callFromThread(self._durable, group, self._log.synced)
+        self._queues.complete(Durable(group, self._log.synced))
         took = self._clock() - begun
         self._on_commit(Commit(took, lsn - first, self._log.bytes - before))
         return True
@@ -490,6 +419,9 @@ class Journal:
         )
 
     def _until_due(self) -> float | None:
+        """Seconds until the segment is sealed; None: it has nothing that is published."""
+        if self._due():
+            return 0.0
         if not self._log.events:
             return None
         left = self._rolls.roll_interval * self.roll_factor - self._log.age

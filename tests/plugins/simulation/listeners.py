@@ -101,6 +101,7 @@ class Listeners:
         self._memory_bytes = settings.journal.memory_bytes
         self.memory = MemoryBudget(storage.journal.reserve, self._memory_bytes // 4)
         self._turns = Turns(life.reactor)
+        self._turns.before.append(storage.journal.end_turn)
         refusals, penalties = _Refusals(life), Penalties(life.reactor)
         self.ports: dict[Way, Port] = {}
         self.all: dict[Way, Listener] = {}

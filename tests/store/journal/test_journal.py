@@ -109,7 +109,7 @@ def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
 
     yield start
     for running in made:
-        if running.journal._thread.is_alive() and not running.journal._stopping:
+        if running.journal._thread.is_alive() and not running.journal._queues.stopping:
             running.stop()
 
 
@@ -134,6 +134,23 @@ def test_batches_are_acknowledged_in_order_with_their_lsn(
     ]
     assert running.journal.durable_lsn == 6
     assert on_disk(running) == [b"a", b"b", b"c"]
+
+
+def test_what_is_synced_is_told_when_all_of_its_events_are(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """A group is told in parts: the mark never has bytes whose events it does not have."""
+    running = start(wait=True)
+    journal = running.journal
+    running.submit(*(make(b"x", 80) for _ in range(100)))
+    journal.start()
+    running.turns.turn()
+    assert 0 < len(running.stored) < 100
+    assert journal.durable_lsn == 80 * len(running.stored)
+    assert journal.synced.bytes == 0
+    running.until_stored(100)
+    assert journal.durable_lsn == 8000
+    assert journal.synced.bytes == journal.open_bytes
 
 
 @pytest.mark.parametrize("what", ["write", "sync"])
@@ -519,4 +536,4 @@ def test_a_group_has_a_bounded_number_of_batches(
     world.journal.start()
     world.until_stored(10_000)
     world.stop()
-    assert groups == [4096, 4096, 1808]
+    assert groups == [512] * 19 + [272]

@@ -1,0 +1,257 @@
+"""The submission and the completion queue between the reactor and the journal's thread.
+
+Each side wakes the other once for all that it has.  What the reactor's turn submits is
+handed over when the turn ends, or when `commit_interval` is over, if that is earlier: so
+it becomes one commit group, and a disk that is idle has it at once.  What comes while the
+thread writes and syncs gathers for the next group by itself.  Groups that are durable
+come back with one call in the reactor for all of them, and not too many in one turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+
+from gateway.event import Batch, Stored
+from gateway.store.journal.log import Synced
+from gateway.store.threads import Threads
+
+__all__ = ["Durable", "Queues", "Reactor", "Waiting"]
+
+_GROUP_BYTES = 32 * 2**20
+_GROUP_BATCHES = 512
+"""Of one commit, so that those behind tiny ones need not wait for all of them."""
+_TOLD_AT_ONCE = 512
+"""So many batches are acknowledged in one turn of the reactor, …"""
+_EVENTS = 8
+"""… those with very many events counting more: each may have an answer of its own."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A batch that was submitted, and who is told when it is durable."""
+
+    batch: Batch
+    done: Deferred[Stored]
+    lsn: int = 0
+
+    @property
+    def last_lsn(self) -> int:
+        """Its last event."""
+        return self.lsn + self.batch.count - 1
+
+
+@dataclass(slots=True)
+class Durable:
+    """A commit group that is on disk, or a part of it; its batches have their lsns."""
+
+    batches: list[Waiting]
+    synced: Synced | None
+    """What is durable of the segment with it; None: more of the group follows."""
+
+
+class Reactor(Protocol):
+    """Twisted's, as far as it is needed."""
+
+    def callFromThread(
+        self, call: Callable[..., Any], /, *args: object, **kwargs: object
+    ) -> object:
+        """See `IReactorFromThreads`."""
+
+    def callLater(
+        self, delay: float, call: Callable[..., object], /, *args: object
+    ) -> object:
+        """See `IReactorTime`."""
+
+
+class Queues:
+    """One journal's.  Batches leave in the order in which they came."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        threads: Threads,
+        clock: Callable[[], float],
+        interval: float,
+        durable: Callable[[Durable], None],
+    ) -> None:
+        """*interval* is `journal.commit_interval`; *durable* is called in the reactor."""
+        self._reactor = reactor
+        self._clock = clock
+        self._interval = interval
+        self._durable = durable
+        self._gathered: list[Waiting] = []
+        """Of this turn; the reactor's own …"""
+        self._since = 0.0
+        """… since then."""
+        self._ends = False
+        """The end of the turn is waited for."""
+        # Shared with the thread, under the condition's lock.
+        self._condition = threads.condition()
+        self._submitted: deque[Waiting] = deque()
+        self._withdrawn = 0
+        """How many of these are."""
+        self._completed: deque[Durable] = deque()
+        self._told = False
+        """The reactor knows that there are some, and will look for more."""
+        self.stopping = False
+        """Nothing more is submitted."""
+
+    # -- the reactor's side ---------------------------------------------------
+
+    def configure(self, interval: float) -> None:
+        """Another interval; the thread looks again what is due."""
+        self._interval = interval
+        with self._condition:
+            self._condition.notify()
+
+    def submit(self, waiting: Waiting) -> None:
+        """Let it be part of a group; its batch says since when it waits."""
+        now = waiting.batch.submitted_at
+        if not self._gathered:
+            self._since = now
+        self._gathered.append(waiting)
+        if now - self._since >= self._interval:
+            self.end_turn()
+        elif not self._ends:
+            self._ends = True
+            self._reactor.callLater(0, self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._ends = False
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Hand over what there is."""
+        if self._gathered:
+            with self._condition:
+                self._add_gathered()
+
+    def _add_gathered(self) -> None:
+        """With the lock."""
+        if not self._submitted:
+            self._condition.notify()
+        self._submitted.extend(self._gathered)
+        self._gathered.clear()
+
+    def withdraw(self, batch: Batch) -> bool:
+        """False if it was taken, or withdrawn before."""
+        with self._condition:
+            self._add_gathered()
+            if batch.taken or batch.withdrawn:
+                return False
+            batch.withdrawn = True
+            self._withdrawn += 1
+        return True
+
+    @property
+    def nothing_waits(self) -> bool:
+        """No batch is left for the disk: all that were submitted are stored or gone."""
+        with self._condition:
+            return not self._gathered and len(self._submitted) == self._withdrawn
+
+    @property
+    def oldest(self) -> Batch | None:
+        """Of those handed over, the one that has waited longest for the disk."""
+        with self._condition:
+            for waiting in self._submitted:
+                if not waiting.batch.withdrawn:
+                    return waiting.batch
+        return None
+
+    def stop(self) -> None:
+        """Let the thread commit what was submitted, and end."""
+        with self._condition:
+            self._add_gathered()
+            self.stopping = True
+            self._condition.notify()
+
+    def _tell(self) -> None:
+        """Tell of what is durable: what there is, or as much as fits into this turn."""
+        left = _TOLD_AT_ONCE
+        try:
+            while left > 0 and self._completed:
+                part, left = self._next_part(left)
+                self._durable(part)
+        finally:
+            with self._condition:
+                self._told = bool(self._completed)
+            if self._told:
+                self._reactor.callLater(0, self._tell)
+
+    def _next_part(self, most: int) -> tuple[Durable, int]:
+        """The first group, or what of it this turn has time for; what is left of *most*."""
+        with self._condition:
+            group = self._completed[0]
+            batches = group.batches
+            for at, waiting in enumerate(batches, 1):
+                most -= 1 + waiting.batch.count // _EVENTS
+                if most <= 0 and at < len(batches):
+                    group.batches = batches[at:]
+                    return Durable(batches[:at], None), most
+            return self._completed.popleft(), most
+
+    # -- the thread's side ----------------------------------------------------
+
+    def wait(self, earliest: float, due: Callable[[], float | None]) -> bool:
+        """Until a batch waits and it is *earliest*, or something else is due.
+
+        *due* gives the seconds until it is; None: for ever.  False when all is done.
+        """
+        with self._condition:
+            while not self.stopping:
+                left = earliest - self._clock() if self._submitted else due()
+                if left is not None and left <= 0:
+                    return True
+                self._condition.wait(left)
+            return bool(self._submitted)
+
+    def take(self, *, one: bool) -> list[Waiting]:
+        """The next group, or *one* batch of it."""
+        group: list[Waiting] = []
+        size, most = 0, 1 if one else _GROUP_BATCHES
+        with self._condition:
+            self._drop_withdrawn()
+            for waiting in self._submitted:
+                if len(group) >= most or size >= _GROUP_BYTES:
+                    break
+                size += len(waiting.batch.body)
+                waiting.batch.taken = True
+                group.append(waiting)
+        return group
+
+    def _drop_withdrawn(self) -> None:
+        """With the lock."""
+        if self._withdrawn:
+            self._withdrawn = 0
+            self._submitted = deque(
+                waiting for waiting in self._submitted if not waiting.batch.withdrawn
+            )
+
+    def give_back(self, group: list[Waiting]) -> None:
+        """It is nowhere: it stays first, and may be withdrawn again."""
+        with self._condition:
+            for waiting in group:
+                waiting.batch.taken = False
+
+    def complete(self, done: Durable) -> None:
+        """The group that was taken last is durable."""
+        with self._condition:
+            for _ in done.batches:
+                self._submitted.popleft()
+            self._completed.append(done)
+            told, self._told = self._told, True
+        if not told:
+            self._reactor.callFromThread(self._tell)
+
+    def close(self) -> list[Waiting]:
+        """What is left when the thread ends."""
+        with self._condition:
+            self._drop_withdrawn()
+            left = list(self._submitted)
+            self._submitted.clear()
+        return left
