@@ -32,8 +32,16 @@ from gateway.protocols.turn import Turn
 
 __all__ = ["Pomelo", "accept"]
 
+_LEAST_ANSWER_BYTES, _MOST_ANSWER_BYTES = 512, 8 << 10
+_ANSWERS = 4096
+"""That one connection may be owed: when all are due together, nobody waits for long."""
 _ANSWERS_BYTES = 4 << 20
 """Of a backend's answers to one post."""
+
+
+def _answer_bytes(limit: int) -> int:
+    """What an answer counts, so that a limit of the default size allows `_ANSWERS`."""
+    return max(_LEAST_ANSWER_BYTES, min(limit // _ANSWERS, _MOST_ANSWER_BYTES))
 
 
 class Pomelo:
@@ -56,6 +64,8 @@ class Pomelo:
         self.registry = Registry() if registry is None else registry
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.answer_bytes = _answer_bytes(limits.unacknowledged_bytes)
+        """What an answer that is owed counts among the unacknowledged bytes."""
         self.sessions: SessionEvents | None = None
         """Where its sessions are told of; None: nowhere."""
         if options.session_events:

@@ -40,9 +40,6 @@ __all__ = ["PomeloServer"]
 
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
-_ANSWER_BYTES = 512
-"""What an answer that is owed counts among the unacknowledged bytes: all those of a
-commit are written in one turn of the event loop."""
 _GIVE_UP_SECONDS = 7.0
 """Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
 then is answered as not stored, while there is time to say so."""
@@ -327,7 +324,7 @@ class PomeloServer:
         body = ready.body(listener.message_bytes)
         ready.pieces.clear()
         held = len(body) + ready.count * _MESSAGE_BYTES
-        held += len(ready.ids) * _ANSWER_BYTES
+        held += len(ready.ids) * listener.answer_bytes
         if ready.asked is not None:
             held += self._keep_asked(ready)
         self._unacknowledged += held

@@ -109,6 +109,21 @@ def test_small_messages(make_reader: Callable[..., Any]) -> None:
     assert bodies == b"1" * 1000 + b"2" * 30_000 + b"3"
 
 
+def test_so_many_answers_are_owed_to_one_connection(
+    make_reader: Callable[..., Any],
+) -> None:
+    """All that are due together are written in one go, and others wait for that."""
+    reader = make_reader(unacknowledged_bytes=32 * MiB)
+    reader.greet()
+    reader.deliver(wire.request(1, "", b"1") * 20_000)
+    assert reader.connection.paused
+    assert 3000 < sum(batch.count for batch in reader.journal.pending) < 8192
+    while reader.journal.pending:
+        reader.journal.store()
+    assert reader.connection.counted == 20_000
+    assert not reader.connection.paused
+
+
 def test_a_turn_ends_where_the_limit_is(make_reader: Callable[..., Any]) -> None:
     """What is unacknowledged is looked at after every batch; the rest waits."""
     reader = make_reader(unacknowledged_bytes=256 * KiB)
