@@ -16,6 +16,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "bench" / "README.md",
+    *sorted(ROOT.glob("examples/*/README.md")),
 ]
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
 SECTIONS = ("Quick start", "Configuration", "What is acknowledged when", "Limits")

@@ -6,21 +6,17 @@ writes the sums to the outbox, from where the gateway pushes them to the players
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.config import load
-from gateway.spark import job, progress, session
+from gateway.spark import beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ROUTE", "main", "start_scores"]
+__all__ = ["ROUTE", "start_scores"]
 
 ROUTE = "onScore"
 
@@ -35,23 +31,19 @@ def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
     table.mkdir(parents=True, exist_ok=True)
 
     def push(scores: DataFrame, number: int) -> None:
-        lines = [
-            json.dumps(
-                {
-                    "route": ROUTE,
-                    "uid": row["player"],
-                    "body": {
-                        "player": row["player"],
-                        "from": row["begin"],
-                        "score": row["score"],
-                    },
-                }
-            )
+        rows = [
+            {
+                "route": ROUTE,
+                "uid": row["player"],
+                "body": {
+                    "player": row["player"],
+                    "from": row["begin"],
+                    "score": row["score"],
+                },
+            }
             for row in scores.collect()
         ]
-        hidden = outbox / f".scores-{number:06d}.json"
-        hidden.write_text("\n".join(lines))
-        hidden.rename(outbox / hidden.name[1:])
+        beside.put(outbox, f"scores-{number:06d}.json", rows)
 
     return (
         spark.readStream.schema(_COLUMNS)
@@ -77,25 +69,5 @@ def start_scores(spark: SparkSession, data: Path) -> StreamingQuery:
     )
 
 
-def main(config_path: str) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit status."""
-    config = load(config_path)
-    progress.start_logging(config.logging)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    spark = session.start(config.spark)
-    try:
-        scores = start_scores(spark, config.data_dir)
-        job.run(config, spark=spark, stop_event=stop, report=progress.as_json)
-        scores.stop()
-    except job.Failed as why:
-        sys.stderr.write(f"{why}\n")
-        return 1
-    finally:
-        spark.stop()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(beside.run(sys.argv[1], start_scores))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from daemons import spawn
 from deadlines import run
 
 _NPM_SECONDS = 120.0
@@ -61,6 +62,44 @@ def _run(node: str, home: Path, program: str, words: tuple[object, ...]) -> str:
     done = run(node, path, *words, cwd=home)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Open a page in a headless Chromium that believes any certificate; returns the
+    browser's directory, where DevToolsActivePort will be.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("needs chromium on the PATH")
+        pytest.skip("needs chromium on the PATH")
+    started: list[subprocess.Popen[bytes]] = []
+    profile = tmp_path / "browser"
+    profile.mkdir()
+
+    def browse(url: str) -> Path:
+        words = (
+            "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+            "--disable-background-networking --disable-dev-shm-usage "
+            "--ignore-certificate-errors --enable-logging=stderr "
+            "--remote-debugging-port=0"
+        )
+        command = [found, *words.split(), f"--user-data-dir={profile}", url]
+        started.append(spawn(command, profile / "browser.log"))
+        return profile
+
+    yield browse
+    for process in started:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    for log in profile.glob("browser.log"):
+        print(log.read_text(errors="replace")[-5000:])
 
 
 class Peer:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,56 +58,10 @@ pomelo.init({host: "127.0.0.1", port: PORT, user: {uid: "alice"}}, () => {
 """
 
 
-@pytest.fixture
-def browse(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
-    """Open a page in a headless Chromium that believes any certificate."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("needs chromium on the PATH")
-        pytest.skip("needs chromium on the PATH")
-    started: list[subprocess.Popen[bytes]] = []
-    log = tmp_path / "browser.log"
-
-    def browse(page: Path) -> None:
-        words = (
-            "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-            "--disable-background-networking --disable-dev-shm-usage "
-            "--ignore-certificate-errors --enable-logging=stderr "
-            "--remote-debugging-port=0"
-        )
-        with log.open("wb") as output:
-            started.append(
-                subprocess.Popen(
-                    [
-                        found,
-                        *words.split(),
-                        f"--user-data-dir={tmp_path / 'profile'}",
-                        page.as_uri(),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                )
-            )
-
-    yield browse
-    for process in started:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if log.exists():
-        print(log.read_text(errors="replace")[-5000:])
-
-
 def test_a_page_sends_and_shows_a_push(
     npm: Callable[..., Any],
     start: Callable[..., Any],
-    browse: Callable[[Path], None],
+    browse: Callable[[str], Path],
     server_pair: Any,
     tmp_path: Path,
 ) -> None:
@@ -149,7 +100,7 @@ def test_a_page_sends_and_shows_a_push(
         '<!doctype html><meta charset="utf-8"><p id="score">nothing</p>'
         + "".join(f"<script>{script}</script>" for script in scripts)
     )
-    browse(page)
+    browse(page.as_uri())
 
     def stored() -> dict[str, Any]:
         daemon.settled()

@@ -26,6 +26,7 @@ import msgspec
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.backend import (
     QUIET_SECONDS,
     Backend,
@@ -89,9 +90,9 @@ class Question:
     def as_json(self) -> dict[str, Any]:
         """What the service gets; a body that not every JSON library reads, as base64."""
         try:
-            self.body.decode()
-            if _is_plain(msgspec.json.decode(self.body), _DEPTH):
-                return {**self.said, "body": msgspec.Raw(self.body)}
+            body = wire.text(self.body).encode()
+            if _is_plain(msgspec.json.decode(body), _DEPTH):
+                return {**self.said, "body": msgspec.Raw(body)}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         text = base64.b64encode(self.body).decode()

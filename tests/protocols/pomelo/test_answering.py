@@ -275,6 +275,15 @@ def test_a_body_that_is_no_json(shop: Shop) -> None:
     assert (asked["body"], asked["base64"]) == (None, "/3s=")
 
 
+def test_what_a_browser_writes(shop: Shop) -> None:
+    """Its CESU-8 (two halves, each encoded) reaches the service as it does the table."""
+    shop.buy(1, b'{"text":"\xed\xa0\xbd\xed\xb1\x8b"}')
+    shop.turn()
+    [asked] = shop.agent.asked[0]["requests"]
+    assert asked["body"] == {"text": "\N{WAVING HAND SIGN}"}
+    assert "base64" not in asked
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -1,0 +1,96 @@
+"""examples/game, whole: gateway, service, Spark, and the published client in two tabs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, free_port, spawn
+from deadlines import ROOT, eventually
+
+GAME = ROOT / "examples" / "game"
+
+pytestmark = [
+    pytest.mark.needs_npm,
+    pytest.mark.needs_apt,
+    pytest.mark.spark,
+    pytest.mark.slow,
+]
+
+
+class Example(Daemon):
+    """A gateway with the example's own configuration, on other ports."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, {})
+        ports = {"3010": free_port(), "9000": free_port(), "8080": self.admin[10:]}
+        text = (GAME / "gateway.yaml").read_text()
+        for usual, other in ports.items():
+            text = text.replace(f":{usual}", f":{other}")
+        self.config.write_text(text)
+        self.page = f"http://127.0.0.1:{ports['9000']}/?port={ports['3010']}"
+
+    def has_page(self) -> bool:
+        """The service is there."""
+        with contextlib.suppress(OSError):
+            return b"<title>Splash</title>" in self.answer(self.page)
+        return False
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[Example]:
+    """A copy of the example with what its README starts: the three programs."""
+    home = tmp_path / "game"
+    shutil.copytree(
+        GAME, home, ignore=shutil.ignore_patterns("node_modules", "data", "__pycache__")
+    )
+    started: list[subprocess.Popen[bytes]] = []
+    with Example(home) as daemon:
+        for program in ("backend.py", "leaderboard.py"):
+            command = [sys.executable, program, str(daemon.config)]
+            started.append(spawn(command, home / f"{program}.log", session=True))
+        eventually(daemon.has_page, "the service")
+        yield daemon
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait()
+    for log in home.glob("*.log"):
+        print(f"--- {log.name}\n{log.read_text(errors='replace')[-5000:]}")
+
+
+def test_two_players_and_a_leaderboard(
+    npm: Callable[..., Any], browse: Callable[[str], Path], example: Example
+) -> None:
+    """They see each other's splashes and hear what is said; in the end the count on both
+    screens, which Spark made of the table, is that of the board.
+    """
+    web = example.config.parent / "web"
+    packages = json.loads((web / "package.json").read_text())["dependencies"]
+    node = npm(
+        *(f"{name}@{version}" for name, version in packages.items()), "ws@8.18.0"
+    )
+    modules = node("console.log(__dirname)").strip()
+    (web / "node_modules").symlink_to(Path(modules) / "node_modules")
+
+    devtools = browse("about:blank") / "DevToolsActivePort"
+    eventually(lambda: devtools.exists() and devtools.read_text(), "the browser")
+    port = devtools.read_text().split()[0]
+    program = Path(__file__).with_name("game_players.js").read_text()
+    said = json.loads(node(program, port, example.page, web))
+
+    ada, grace = said["ada"], said["grace"]
+    assert ada == grace
+    assert ada["leaders"] == ada["held"] == {"ada": 25, "grace": 25}
+    assert ada["chat"] == ["grace: hello <b>ada</b> 👋", "ada: that was mine!"]
+    for name in said:
+        assert (web / f"{name}.png").stat().st_size > 10_000

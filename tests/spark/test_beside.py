@@ -1,0 +1,129 @@
+"""A query beside the job: how both end, and files for an outbox; without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.spark import beside, job, session
+
+
+class Query:
+    """A query that goes on until it is stopped, or fails at once with *why*."""
+
+    def __init__(self, why: str | None = None) -> None:
+        self.why = why
+        self.stopped = threading.Event()
+
+    def awaitTermination(self) -> None:
+        if self.why is not None:
+            raise RuntimeError(f"{self.why}\n=== Streaming Query ===\nIdentifier: x")
+        self.stopped.wait()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class Session:
+    """In place of Spark's."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """The session that `run` gets; signals stay as they are."""
+    made = Session()
+    monkeypatch.setattr(session, "start", lambda settings: made)
+    monkeypatch.setattr(beside.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(beside.progress, "start_logging", lambda settings: None)
+    return made
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(
+        "node: a\nlisteners: [{name: a, protocol: pomelo, listen: tcp:0}]\n"
+    )
+    return path
+
+
+def job_that(end: Any) -> Any:
+    def run(
+        config: Any, *, spark: Any, stop_event: threading.Event, report: Any
+    ) -> None:
+        end(stop_event)
+
+    return run
+
+
+def test_a_query_that_fails_ends_the_job(
+    running: Session,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """… and its reason is the last line."""
+    monkeypatch.setattr(job, "run", job_that(lambda stop: stop.wait()))
+    assert beside.run(config, lambda spark, data: Query("no such column")) == 1
+    assert capsys.readouterr().err == "the query has failed: no such column\n"
+    assert running.stopped
+
+
+def test_a_job_that_fails_ends_the_query(
+    running: Session,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its session is stopped, and all queries with it."""
+
+    def fail(stop: threading.Event) -> None:
+        raise job.Failed("the spool is damaged")
+
+    monkeypatch.setattr(job, "run", job_that(fail))
+    assert beside.run(config, lambda spark, data: Query()) == 1
+    assert capsys.readouterr().err == "the spool is damaged\n"
+    assert running.stopped
+
+
+def test_a_stop(
+    running: Session, config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The query is told the data directory, and stopped after the job."""
+    told: list[Path] = []
+    query = Query()
+
+    def start(spark: Any, data: Path) -> Query:
+        told.append(data)
+        return query
+
+    monkeypatch.setattr(job, "run", job_that(lambda stop: stop.set()))
+    assert beside.run(config, start) == 0
+    assert told[0].is_absolute()
+    assert query.stopped.is_set()
+    assert running.stopped
+
+
+def test_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong use is told before anything begins."""
+    (tmp_path / "bad.yaml").write_text("listeners: 7\n")
+    assert beside.run(tmp_path / "bad.yaml", lambda spark, data: Query()) == 2
+    assert "listeners" in capsys.readouterr().err
+
+
+def test_a_file_appears_whole(tmp_path: Path) -> None:
+    """Under its name, a row a line, and nothing is left beside it."""
+    rows = [{"route": "onScore", "uid": "ä", "body": {"n": n}} for n in range(2)]
+    beside.put(tmp_path / "outbox", "scores-000001.json", rows)
+    [path] = (tmp_path / "outbox").iterdir()
+    assert path.name == "scores-000001.json"
+    assert [json.loads(line) for line in path.read_text().splitlines()] == rows
