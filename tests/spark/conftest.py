@@ -137,7 +137,7 @@ def configuration(data: Path) -> SimpleNamespace:
     """For the job on this data directory."""
     return SimpleNamespace(
         data_dir=data,
-        spool=SimpleNamespace(directory=Path("spool"), after="archive"),
+        spool=SimpleNamespace(folder=Path("spool"), bucket=None, after="archive"),
         spark=SimpleNamespace(
             master="local[2]",
             trigger=0.2,
