@@ -44,6 +44,7 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     "gateway_spool_bytes": (1e6, 0),
     "gateway_spool_limit_bytes": (2e10, 0),
     'gateway_certificate_valid_seconds{listener="beats"}': (60 * 86400, -15),
+    "gateway_config_last_reload_successful": (1, 0),
     'gateway_ack_seconds_bucket{le="0.01"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="1"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="+Inf"}': (0, 1000),
@@ -161,6 +162,12 @@ FAULTS = {
         62,
         {'gateway_certificate_valid_seconds{listener="beats"}': (13 * 86400, -15)},
         55,
+    ),
+    "broken configuration": Fault(
+        "GatewayReloadFailed",
+        6,
+        {"gateway_config_last_reload_successful": (0, 0)},
+        4.5,
     ),
     "slow acknowledgements": Fault(
         "GatewaySlowAcks", 16, {'gateway_ack_seconds_bucket{le="0.01"}': (0, 0)}, 8
