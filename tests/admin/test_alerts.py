@@ -45,6 +45,7 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     "gateway_spool_limit_bytes": (2e10, 0),
     'gateway_certificate_valid_seconds{listener="beats"}': (60 * 86400, -15),
     "gateway_config_last_reload_successful": (1, 0),
+    "gateway_bucket_away": (0, 0),
     'gateway_ack_seconds_bucket{le="0.01"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="1"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="+Inf"}': (0, 1000),
@@ -162,6 +163,9 @@ FAULTS = {
         62,
         {'gateway_certificate_valid_seconds{listener="beats"}': (13 * 86400, -15)},
         55,
+    ),
+    "bucket that is away": Fault(
+        "GatewayBucketAway", 3, {"gateway_bucket_away": (1, 0)}, 1.5
     ),
     "broken configuration": Fault(
         "GatewayReloadFailed",
