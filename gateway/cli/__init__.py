@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "init": Command("gateway.cli.init", "write a configuration to begin with"),
     "check": Command("gateway.cli.check", "validate a configuration"),
+    "test": Command("gateway.cli.test", "test a configuration: input to rows"),
     "doctor": Command(
         "gateway.cli.doctor",
         "look at machine and data directory before something fails",

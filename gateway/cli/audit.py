@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.cli import WrongUse, _data_dir
 from gateway.cli._text import printable, table
+from gateway.cli._working import working
 
 if TYPE_CHECKING:
     from gateway.audit import Report
@@ -114,9 +115,10 @@ def _run(args: argparse.Namespace) -> int:
     ids = _ids(args.acknowledged)
     served = _data_dir.node(args)
     bucket = _data_dir.bucket(args)
-    report = audit(
-        places, node=args.node, first=args.first, served=served, bucket=bucket
-    )
+    with working("comparing tables, spool and journal"):
+        report = audit(
+            places, node=args.node, first=args.first, served=served, bucket=bucket
+        )
     if args.node is not None and not report.nodes:
         known = [node.node for node in audit(places, pause=lambda _: None).nodes]
         raise WrongUse(
@@ -132,8 +134,10 @@ def _run(args: argparse.Namespace) -> int:
         from gateway.audit.acknowledged import search
         from gateway.plugins import decoders
 
-        searched = search(places, ids, decoders(), bucket)
-    parts = _parts(args, places)
+        with working("looking for the acknowledged ids"):
+            searched = search(places, ids, decoders(), bucket)
+    with working("reading payloads and digests"):
+        parts = _parts(args, places)
     if args.json:
         plain = _plain(report, searched, parts)
         json.dump(plain, sys.stdout, indent=2)

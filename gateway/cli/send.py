@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
     target.add_target(parser)
+    parser.set_defaults(reactor=None, events=None)  # what `gateway test` has of its own
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--file", type=Path, metavar="F", help="send its lines")
     source.add_argument("--stdin", action="store_true", help="send standard input")

@@ -43,7 +43,7 @@ class Sending(ABC):
         from twisted.internet import reactor
 
         self.args = args
-        self.reactor: Any = reactor
+        self.reactor: Any = args.reactor or reactor
         self.totals = Totals()
         self.stopping = False
         self._source = source(args, sample)

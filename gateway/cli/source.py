@@ -41,6 +41,13 @@ class Generated:
         return events or None
 
 
+class Given(Generated):
+    """Those that somebody has."""
+
+    def __init__(self, events: Events) -> None:
+        super().__init__(len(events), lambda _: iter(events))
+
+
 class Lines:
     """Of a file descriptor, as they come: a slow pipe is not waited for."""
 
@@ -92,7 +99,9 @@ class Lines:
 
 
 def source(args: argparse.Namespace, sample: Sample) -> Generated | Lines:
-    """Where the events come from, as the command line says."""
+    """Where the events come from, as the command line says; or `gateway test`."""
+    if args.events is not None:
+        return Given(args.events)
     if args.file is not None:
         return Lines(os.open(args.file, os.O_RDONLY))
     if args.stdin:

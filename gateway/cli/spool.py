@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.cli import WrongUse, _data_dir
 from gateway.cli._text import age, printable, size, table
+from gateway.cli._working import working
 
 if TYPE_CHECKING:
     from gateway.audit.verify import Verified
@@ -295,7 +296,8 @@ def _verify(args: argparse.Namespace) -> int:
         places = _data_dir.places(args)
         # In the order in which files move, so none is missed.
         paths = [path for path in (places.spool, places.archive) if path.exists()]
-    done = verify(paths)
+    with working("reading every page of every file"):
+        done = verify(paths)
     if args.json:
         print(json.dumps(asdict(done), indent=2))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gateway.cli import WrongUse
 
@@ -29,6 +29,7 @@ class Target(NamedTuple):
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The argument that says where."""
     parser.add_argument("target", metavar="HOST:PORT", type=target, help="or unix:PATH")
+    parser.set_defaults(endpoint=None)
 
 
 def add_transport(parser: argparse.ArgumentParser, *, web: bool = True) -> None:
@@ -56,7 +57,12 @@ def check(args: argparse.Namespace) -> None:
 def endpoint(
     reactor: Any, args: argparse.Namespace, alpn: Sequence[bytes] = ()
 ) -> IStreamClientEndpoint:
-    """What a client connects to; *alpn* are the protocol's names in TLS."""
+    """What a client connects to; *alpn* are the protocol's names in TLS.
+
+    `args.endpoint` is another one, where nothing is to leave the process.
+    """
+    if args.endpoint is not None:
+        return cast("IStreamClientEndpoint", args.endpoint)
     from gateway.protocols import outgoing
 
     return outgoing.endpoint(

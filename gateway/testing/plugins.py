@@ -124,8 +124,10 @@ class FakeDaemon:
         limits: Mapping[str, object] | None = None,
         snapshot: bytes | None = None,
         replay: Sequence[Stored] = (),
+        listener: Listener | None = None,
     ) -> None:
-        """*options* and *limits* are as in the configuration file.
+        """*options* and *limits* are as in the configuration file; or *listener* is the
+        one that was read from it.
 
         *snapshot* and *replay* are what an earlier run left: what its protocol
         remembered, and the batches that are in its journal.
@@ -137,7 +139,9 @@ class FakeDaemon:
         self.journal = ManualJournal(
             first_lsn=last.lsn + last.batch.count if last else 1
         )
-        self.listener = listener_of(protocol, data_dir, options or {}, limits or {})
+        self.listener = listener or listener_of(
+            protocol, data_dir, options or {}, limits or {}
+        )
         self.context = lend(
             protocol,
             data_dir,

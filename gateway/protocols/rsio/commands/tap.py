@@ -42,6 +42,7 @@ Exit status: 0 the stream ended, or --count were there; 1 it failed; 2 wrong use
 
 _WINDOW, _ARROW_WINDOW = 2048, 16
 _LARGEST = 1 << 26  # of an element; the largest event may be one
+_WORD_SECONDS = 1.0
 _CODE = re.compile(r"E\d{3}\b")
 _FILTERS = ("protocol", "listener", "channel", "kind")
 
@@ -96,6 +97,21 @@ def _publisher(args: argparse.Namespace, first: int | None = None) -> str:
     name = "events" if args.first else "tap"
     wanted = {key: value for key, value in asked.items() if value is not None}
     return f"{name}?{urlencode(wanted)}" if wanted else name
+
+
+def waiting_for(args: argparse.Namespace, *, opened: bool) -> str:
+    """What the first event waits for."""
+    at = args.target.unix or f"{args.target.host}:{args.target.port}"
+    if not opened:
+        return f"connecting to {at}"
+    if args.publisher is not None:
+        return f"connected to {at}, waiting for {args.publisher}"
+    wanted = [
+        f"{name} {getattr(args, name)}" for name in _FILTERS if getattr(args, name)
+    ]
+    which = f" of {', '.join(wanted)}" if wanted else ""
+    first = f", from {args.first} on" if args.first else ""
+    return f"connected to {at}, waiting for the first event{which}{first}"
 
 
 def _token(args: argparse.Namespace) -> str | None:
@@ -228,7 +244,7 @@ class _Tapping:
         self._window = _ARROW_WINDOW if arrow else _WINDOW
         self._status = 0
         self._over = self._interrupted = self._opened = False
-        self._told = ""
+        self._told = self._waits = ""
         self._broken: BrokenPipeError | None = None
 
     def run(self) -> int:
@@ -246,10 +262,22 @@ class _Tapping:
         ended = done.addErrback(self._failed).addBoth(self._end)
         self._reactor.addSystemEventTrigger("before", "shutdown", interrupted)
         self._reactor.callWhenRunning(self._stop_if_over)
+        if sys.stderr.isatty():
+            self._reactor.callLater(_WORD_SECONDS, self._tell_what_it_waits_for)
         self._reactor.run()
         if self._broken is not None:
             raise self._broken
         return INTERRUPTED if self._interrupted else self._status
+
+    def _tell_what_it_waits_for(self) -> None:
+        """Whoever looks at an empty screen is told why it is; until something comes."""
+        if self._over or self._form.last is not None:
+            return
+        waits = waiting_for(self._args, opened=self._opened)
+        if waits != self._waits:
+            self._waits = waits
+            print(f"gateway tap: {printable(waits)} …", file=sys.stderr, flush=True)
+        self._reactor.callLater(_WORD_SECONDS, self._tell_what_it_waits_for)
 
     async def _follow(self) -> None:
         """Connection after connection, as long as the next one may go on."""

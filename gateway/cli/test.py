@@ -1,0 +1,233 @@
+"""`gateway test`: unit tests of a configuration, sample input through listeners to rows."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
+
+from gateway.cli._text import printable
+
+if TYPE_CHECKING:
+    from gateway.cli._trial import Outcome, Row
+    from gateway.config import Config
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = """\
+Test a configuration: each case puts sample input through one of its listeners, in
+memory, and compares the rows that come of it.  No daemon, port or directory is needed;
+TLS, WebSocket and PROXY headers are left out.
+
+  config: gateway.yaml                # relative to this file
+  tests:
+    - name: a line of a log
+      listener: beats
+      input: {events: [{message: hello}]}      # as the protocol's own client sends them
+      expect: [{payload: {message: hello}, flaw: null}]
+    - name: nonsense
+      listener: beats
+      input: {hex: "ffff"}            # bytes as they are: hex, base64, text or file
+      refused: version                # part of what the log would say
+      expect: []
+
+A row of `expect` has the columns that matter: payload, flaw, channel, kind, seq,
+content_type, attributes (the keys that are named), protocol, listener.  `only: {kind:
+request}` leaves out all rows but those; `with: [--route, area.move]` are options of
+`gateway send PROTOCOL`, for `events`.
+
+Example:
+  gateway test tests.yaml
+  gateway test tests.yaml --json
+
+Exit status: 0 all pass; 1 one fails; 2 it is no such file.
+"""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Input(_Strict):
+    """What is sent: one of these."""
+
+    events: list[Any] | None = None
+    text: StrictStr | None = None
+    hex: StrictStr | None = None
+    base64: StrictStr | None = None
+    file: StrictStr | None = None
+
+    def model_post_init(self, _: object) -> None:
+        """Exactly one, and well formed."""
+        given = [name for name, value in self if value is not None]
+        if len(given) != 1:
+            raise ValueError("needs one of events, text, hex, base64, file")
+        try:
+            self.data(Path())
+        except FileNotFoundError:
+            pass
+        except (ValueError, binascii.Error) as why:
+            raise ValueError(f"{given[0]}: {why}") from None
+
+    def data(self, folder: Path) -> bytes:
+        """The bytes, where they are given as such."""
+        if self.text is not None:
+            return self.text.encode()
+        if self.hex is not None:
+            return bytes.fromhex(self.hex)
+        if self.base64 is not None:
+            return base64.b64decode(self.base64, validate=True)
+        return b"" if self.file is None else (folder / self.file).read_bytes()
+
+
+class Case(_Strict):
+    """One test."""
+
+    name: str
+    listener: str
+    input: Input
+    options: Annotated[list[str], Field(alias="with")] = []
+    only: dict[str, Any] = {}
+    refused: str | None = None
+    expect: list[dict[str, Any]] | None = None
+
+
+class Cases(_Strict):
+    """A file."""
+
+    config: str
+    tests: Annotated[list[Case], Field(min_length=1)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--json", action="store_true", help="an object for each case, for programs"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    from gateway import config
+
+    cases = _read(args.file)
+    folder = args.file.parent
+    loaded = config.load(folder / cases.config)
+    failed = 0
+    for case in cases.tests:
+        faults = list(_faults(case, loaded, folder))
+        failed += bool(faults)
+        if args.json:
+            print(json.dumps({"name": case.name, "ok": not faults, "faults": faults}))
+            continue
+        print(f"{'FAIL' if faults else 'ok':<4}  {printable(case.name)}")
+        for fault in faults:
+            print(f"      {printable(fault)}")
+    if not args.json:
+        print(f"{len(cases.tests) - failed} of {len(cases.tests)} pass")
+    return 1 if failed else 0
+
+
+def _read(path: Path) -> Cases:
+    """Raises `config.Invalid` with every place that is wrong."""
+    from gateway.config import Invalid
+    from gateway.config.reader import read
+
+    document = read(path, os.environ)
+    try:
+        return Cases.model_validate(document.value)
+    except ValidationError as why:
+        for one in why.errors():
+            message = one["msg"].removeprefix("Value error, ")
+            document.object_to(one["loc"], message[0].lower() + message[1:])
+    raise Invalid(document.file, document.problems)
+
+
+def _faults(case: Case, loaded: Config, folder: Path) -> Iterator[str]:
+    """What is not as the case says; nothing if it passes."""
+    from gateway.cli import _trial
+
+    known = {one.name: one for one in loaded.listeners}
+    if case.listener not in known:
+        yield f"no listener {case.listener!r}; there is: {', '.join(known)}"
+        return
+    listener = known[case.listener]
+    try:
+        if case.input.events is not None:
+            events = [_event(each) for each in case.input.events]
+            found = _trial.send_events(listener, events, case.options)
+        else:
+            found = _trial.send_bytes(listener, case.input.data(folder))
+    except (_trial.CanNot, OSError) as why:
+        yield str(why)
+        return
+    yield from _differences(case, found)
+
+
+def _event(given: Any) -> bytes:
+    """Text as it is, everything else as JSON."""
+    if isinstance(given, str):
+        return given.encode()
+    return json.dumps(given, ensure_ascii=False).encode()
+
+
+def _differences(case: Case, found: Outcome) -> Iterator[str]:
+    if case.refused is None and found.refused:
+        yield f"refused: {found.refused}"
+    elif case.refused is not None and case.refused not in found.refused:
+        yield f"refused: expected {case.refused!r}, got {found.refused or 'no refusal'!r}"
+    if found.trouble and case.refused is None:
+        yield found.trouble
+    if case.expect is None:
+        return
+    rows = [row for row in found.rows if not any(_compare(case.only, row))]
+    for number, (wanted, row) in enumerate(zip(case.expect, rows, strict=False), 1):
+        for difference in _compare(wanted, row):
+            yield f"row {number}: {difference}"
+    for number in range(len(rows), len(case.expect)):
+        yield f"row {number + 1}: missing: {_shown(case.expect[number])}"
+    for number in range(len(case.expect), len(rows)):
+        yield f"row {number + 1}: not expected: {_shown(_plain(rows[number]))}"
+
+
+def _compare(wanted: Mapping[str, Any], row: Row) -> Iterator[str]:
+    """How the row differs in the columns that are named."""
+    for column, value in wanted.items():
+        if column not in row:
+            yield f"no column {column!r}; there is: {', '.join(row)}"
+            continue
+        got = row[column]
+        if column == "payload":
+            got = _payload(got, as_text=isinstance(value, str))
+        elif column == "attributes" and isinstance(value, dict):
+            got = {key: got.get(key) for key in value}
+        if got != value:
+            yield f"{column}: expected {_shown(value)}, got {_shown(got)}"
+
+
+def _payload(data: bytes, *, as_text: bool) -> Any:
+    text = data.decode("utf-8", "backslashreplace")
+    if as_text:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """What of a row is worth showing."""
+    shown = {key: value for key, value in row.items() if value not in (None, {}, "")}
+    return {**shown, "payload": _payload(row["payload"], as_text=False)}
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
