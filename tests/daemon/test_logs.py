@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.logger import Logger, LogLevel, LogPublisher
+from twisted.application.service import Application
+from twisted.logger import ILogObserver, Logger, LogLevel, LogPublisher
 
 from deadlines import run
 from gateway.daemon import logs
@@ -199,6 +200,23 @@ def test_an_exception_that_can_not_be_shown(form: str) -> None:
     except Rude:
         journal.source.failure("broken", what=Rude())
     assert "broken" in journal.lines[0]
+
+
+def test_other_settings_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reload changes level and format; twistd keeps the observer that it was given."""
+    out = io.StringIO()
+    monkeypatch.setattr(logs, "_output", lambda _: out)
+    application: Any = Application("probe")
+    root = logs.LoggingService(Settings(level="error"))  # type: ignore[arg-type]
+    root.setServiceParent(application)
+    log = Logger("probe", observer=application.getComponent(ILogObserver))
+    log.info("not yet")
+    root.configure(Settings(format="json"))  # type: ignore[arg-type]
+    log.info("now")
+    [line] = out.getvalue().splitlines()
+    assert json.loads(line)["msg"] == "now"
 
 
 # -- under twistd -------------------------------------------------------------

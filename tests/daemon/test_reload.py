@@ -193,6 +193,20 @@ def test_a_broken_certificate(start: Start, authority: Authority, *, new: bool) 
     assert (shown.successful, shown.problems) == (False, [problem])
 
 
+def test_broken_definitions(start: Start, tmp_path: Path) -> None:
+    """Of a listener that is there: the old ones stay, and the result says so."""
+    routes = tmp_path / "routes.json"
+    routes.write_text("[]")
+    game = listener("game", "pomelo", 3010, options={"routes": str(routes)})
+    daemon = start(game)
+    routes.write_text("no")
+    outcome = daemon.reload()
+    [problem] = outcome.problems
+    assert outcome.applied
+    assert problem.startswith("listener game: definitions: ")
+    assert str(routes) in problem
+
+
 def test_a_broken_file(start: Start) -> None:
     """Every mistake is told with its place, and nothing changes."""
     daemon = start(BEATS)
