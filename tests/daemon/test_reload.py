@@ -199,9 +199,13 @@ def test_broken_definitions(start: Start, tmp_path: Path) -> None:
     routes.write_text("[]")
     game = listener("game", "pomelo", 3010, options={"routes": str(routes)})
     daemon = start(game)
+    daemon.reactor.peer(3010)
+    game["options"] = {**game["options"], "user_bytes": 7}
+    daemon.write(game)
+    assert daemon.reload().successful
     routes.write_text("no")
     outcome = daemon.reload()
-    [problem] = outcome.problems
+    [problem] = outcome.problems  # of those who come, not of those who are there
     assert outcome.applied
     assert problem.startswith("listener game: definitions: ")
     assert str(routes) in problem

@@ -122,8 +122,9 @@ class PomeloService(Service):
         self._retired = Figures.of([server], self._retired)
 
     def reload(self) -> Iterator[str]:
-        """Read dictionaries and protobuf definitions again."""
-        for server in self._servers:
+        """Read dictionaries and protobuf definitions again, for whoever comes."""
+        newest = {one.name: one for one in self._servers}
+        for server in newest.values():
             if why := server.reload():
                 yield f"listener {server.name}: definitions: {why}; the old ones stay"
 

@@ -3,12 +3,14 @@
 After a turn    memory is counted right, and is within its limits; nothing is read ahead
                 beyond its own; files that can not be used change nothing of what is served
 At a handshake  the client is shown what was served since it connected
-At a reload     files that can not be used are said
+At a reload     files that can not be used are said; a listener whose settings change is
+                replaced, and nothing is if its files can not be used
 At the end      when all peers have left, nothing is held, watched or waiting
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 from gateway.config import Listener as Configured
 from gateway.config import model
 from gateway.config.endpoint import Tcp
+from gateway.daemon.listeners import Listeners as Opened
 from gateway.interfaces import Refusal
-from gateway.net import Listener, MemoryBudget, Penalties, RejectionLog
+from gateway.net import CannotListen, Listener, MemoryBudget, Penalties, RejectionLog
 from gateway.net.connection import READ_BYTES
+from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
-from gateway.protocol import Protocol
+from gateway.protocol import Port as Served
+from gateway.protocol import Protocol, Unusable
 from gateway.testing.plugins import listener_of
 from simulation.judge import Broken
 from simulation.sockets import Port
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Listeners", "configured"]
 
 _DRAIN_SECONDS = 10.0
+_CHANGED = 0.5
+"""How likely a reload finds other settings."""
 _PROXY = model.ProxyProtocol(trusted=["127.0.0.0/8"])
 _NOT_USED = "{listener}: new certificate not used, the old one stays: {why}"
 _NOT_RELOADED = "definitions not reloaded: {why}"
@@ -102,46 +109,58 @@ class Listeners:
         self.memory = MemoryBudget(storage.journal.reserve, self._memory_bytes // 4)
         self._turns = Turns(life.reactor)
         self._turns.before.append(storage.journal.end_turn)
-        refusals, penalties = _Refusals(life), Penalties(life.reactor)
-        self.ports: dict[Way, Port] = {}
-        self.all: dict[Way, Listener] = {}
-        self._pomelo: dict[Way, Any] = {}
+        self._refusals, self._penalties = _Refusals(life), Penalties(life.reactor)
+        self._chance = random.Random(f"{life.world.seed} settings {life.world.now}")
+        self._wanted = dict(wanted)
+        """As configured now."""
+        self._stopping = False
+        self._opened = Opened(life.protocols, self._make, _DRAIN_SECONDS)
+        there = len(life.reactor.ports)
+        self._opened.open(wanted.values())
+        ports = life.reactor.ports[there:]
+        self.ports: dict[Way, Port] = dict(zip(wanted, ports, strict=True))
         self._served: dict[Way, list[object]] = {}
         """What each had, the newest last: a certificate's name, a route's code."""
-        for way, one in wanted.items():
-            port = next(iter(life.protocols.ports(one)))
-            listener = Listener(
-                one,
-                port,
-                life.reactor,
-                life.world.next_session,
-                rejection_log=refusals,
-                turns=self._turns,
-                memory=self.memory,
-                penalties=penalties,
-                on_refused=refusals.refused,
-            )
-            listener.bind()
-            self.all[way] = listener
-            self.ports[way] = life.reactor.ports[-1]
-            if way.protocol == "pomelo":
-                self._pomelo[way] = port.accept
         self._contexts = {way: self._context(way) for way in self.all if way.tls}
         self._definitions = {way: self._defined(way) for way in self._pomelo}
         self._begin_served()
 
+    def _make(
+        self, settings: Configured, port: Served, traffic: Traffic | None
+    ) -> Listener:
+        return Listener(
+            settings,
+            port,
+            self._life.reactor,
+            self._life.world.next_session,
+            traffic=traffic,
+            rejection_log=self._refusals,
+            turns=self._turns,
+            memory=self.memory,
+            penalties=self._penalties,
+            on_refused=self._refusals.refused,
+        )
+
+    @property
+    def all(self) -> dict[Way, Listener]:
+        """As they are now; of each way one."""
+        return dict(zip(self._wanted, self._opened, strict=True))
+
+    @property
+    def _pomelo(self) -> dict[Way, Any]:
+        found = self.all.items()
+        return {way: one.accept for way, one in found if way.protocol == "pomelo"}
+
     def start(self) -> None:
         """Accept connections."""
-        for listener in self.all.values():
-            listener.start()
+        self._opened.start()
 
     async def stop(self) -> None:
         """As the daemon does."""
-        for listener in self.all.values():
-            await listener.stop()
+        self._stopping = True
+        await self._opened.stop()
         await self._life.protocols.stop()
-        for one in [each.drain(_DRAIN_SECONDS) for each in self.all.values()]:
-            await one
+        await self._opened.drain()
 
     # Files that change
 
@@ -177,11 +196,14 @@ class Listeners:
     def reload(self) -> None:
         """SIGHUP: all of it is read again, and what can not be used is said."""
         self._look_at_files()
+        may = self._wanted and not self._stopping  # as in the daemon
+        if may and self._chance.random() < _CHANGED:
+            self._change()
+            self._look_at_files()
         world, files = self._world, self._world.files
         before = Counter(world.errors.said)
         served = sum(map(len, (*self._certificates.values(), *self._codes.values())))
-        for listener in self.all.values():
-            listener.reload()
+        self._opened.reload()
         self._life.protocols.reload()
         world.look_at_errors()
         self._look_at_files()
@@ -194,6 +216,34 @@ class Listeners:
         for text, expected in ((_NOT_USED, unused), (_NOT_RELOADED, undefined)):
             if world.errors.said[text] - before[text] != expected:
                 raise Broken(f"{text!r} was not said of {expected} listeners")
+
+    def _change(self) -> None:
+        """One listener has other settings: it is replaced, or nothing is."""
+        way = self._chance.choice([*self._wanted])
+        one, files = self._wanted[way], self._world.files
+        limits = one.limits.model_copy(
+            update={"connections": one.limits.connections + 1}
+        )
+        wanted = {**self._wanted, way: one.model_copy(update={"limits": limits})}
+        broken = way.tls and files.name is None
+        broken |= way.protocol == "pomelo" and files.code is None
+        protocols, before = self._life.protocols, [*self._opened]
+        protocols.configure(wanted.values())
+        try:
+            change = self._opened.prepare(wanted.values())
+        except (CannotListen, Unusable) as why:
+            protocols.undo(self._wanted.values())
+            if not broken:
+                raise Broken(f"{way.name} is not replaced: {why}") from why
+            if [*self._opened] != before:
+                raise Broken("a reload that failed has changed listeners") from why
+            return
+        if broken:
+            raise Broken(f"{way.name} took files that can not be used")
+        protocols.settle()
+        self._wanted = wanted
+        self._opened.commit(change)
+        self._world.tell(f"{way.name} is replaced")
 
     def since(self, way: Way) -> tuple[int, int]:
         """To be kept by a connection that begins: what is served, by number."""
@@ -233,7 +283,7 @@ class Listeners:
             "journal.memory_bytes, of connections", total, self._memory_bytes // 2
         )
         self._check("read ahead in all", ahead, self._memory_bytes // 4)
-        for listener in self.all.values():
+        for listener in (*self._opened, *self._opened.leaving):
             self._look_at(listener)
 
     def _look_at(self, listener: Listener) -> None:
@@ -272,6 +322,8 @@ class Listeners:
             yield f"{len(self._turns._waiting)} wait for their turn"
         if reactor.sockets or self._world.network.kernel.open:
             yield f"{reactor.sockets} sockets are watched"
+        if leaving := self._opened.leaving:
+            yield f"{len(leaving)} listeners that were replaced"
         for listener in self.all.values():
             if hosts := listener.admission._per_host._hosts:
                 yield f"{listener.name} counts {hosts}"
