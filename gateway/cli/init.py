@@ -131,7 +131,7 @@ def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     yield "gateway.yaml", commented(settings, limits)
     if args.systemd:
         for template in templates().iterdir():
-            if template.name.endswith((".service", ".socket")):
+            if template.name.endswith(".service"):
                 yield template.name, _unit(template.read_text())
     if args.compose:
         ports = [f"{port}:{port}" for port in _ports(settings["listeners"])]
@@ -199,7 +199,8 @@ def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
         return
     if args.systemd:
         yield "Next: copy gateway.yaml to /etc/gateway, the units to /etc/systemd/system;"
-        yield "gateway.service says how to make the user, and how to start it"
+        yield "gateway.service says how to make the user, and how to start it."
+        yield "Sockets that stay over a restart: docs/reload.md, conf/gateway.socket"
         return
     yield "Next, each in a terminal of its own:"
     yield f"  twistd -n gateway --config {file}"

@@ -144,8 +144,8 @@ class AcceptedConnection(Reading):
         if self._tls is not None:
             self._tls.stop(reason)
             if not self._tls.established and self._tls.failure:
-                why = Refusal(f"TLS handshake failed: {self._tls.failure}")
-                self._listener.reject(self, why, "tls")
+                failed = Refusal(f"TLS handshake failed: {self._tls.failure}")
+                self._listener.reject(self, failed, "tls")
         server, self._server = self._server, None
         self._transport = NO_TRANSPORT
         self._tls = self._frames = self._parser = None
@@ -157,7 +157,8 @@ class AcceptedConnection(Reading):
         self._count_memory()
         self._listener.closed(self)
         if not self._silent:  # many a load balancer only looks whether we are there
-            self._tell_end(why_lost)
+            why = self.ended_by or why_lost
+            self._listener.connection_log.closed(self.origin, why, lambda: self.seen)
 
     def pauseProducing(self) -> None:
         """The transport holds more than `READ_BYTES` unsent: the peer does not read.
@@ -208,16 +209,6 @@ class AcceptedConnection(Reading):
             cast(Publishing, self._server).writable(ready)
         except CALLBACK_ERRORS as error:
             self._raised("writable()", error)
-
-    def _tell_end(self, why: str) -> None:
-        listener = self._listener
-        listener.connection_log.closed(
-            self.origin,
-            self.ended_by or why,
-            seconds=listener.clock.seconds() - self._began,
-            events=self._events,
-            received=self._received,
-        )
 
     def drain(self) -> None:
         """The daemon stops."""

@@ -8,11 +8,13 @@ listener and reason.  What a peer sent, and who it could not prove to be, is in 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.event import Origin
+from gateway.net.seen import Seen
 
 __all__ = ["ConnectionLog"]
 
@@ -61,11 +63,9 @@ class ConnectionLog:
                 peer=origin.peer,
             )
 
-    def closed(
-        self, origin: Origin, why: str, *, seconds: float, events: int, received: int
-    ) -> None:
-        """It ended.  *why* is one of the few reasons of docs/operations.md; *events* are
-        those that were durable by then, *received* is in bytes.
+    def closed(self, origin: Origin, why: str, seen: Callable[[], Seen]) -> None:
+        """It ended.  *why* is one of the few reasons of docs/operations.md; *seen* says
+        what it did, and is only called for a line.
         """
         if not self._lines:
             return
@@ -75,6 +75,7 @@ class ConnectionLog:
                 self._scheduled = True
                 self._clock.callLater(_TELL_SECONDS, self._tell_left_out)
             return
+        did = seen()
         self._log.info(
             _ENDED if origin.principal is None else _ENDED_KNOWN,
             listener=origin.listener,
@@ -82,10 +83,10 @@ class ConnectionLog:
             session=origin.session,
             peer=origin.peer,
             principal=origin.principal,
-            seconds=round(seconds, 3),
+            seconds=round(did.seconds, 3),
             reason=why,
-            events=events,
-            bytes=received,
+            events=did.events,
+            bytes=did.bytes,
         )
 
     def _has_room(self, kind: int) -> bool:

@@ -115,6 +115,8 @@ def test_units(tmp_path: Path) -> None:
     """For both processes, with the programs of this environment."""
     loaded = config.load(init(tmp_path, "lumberjack", "--systemd"))
     assert loaded.data_dir == Path("/var/lib/gateway")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"gateway.yaml", "gateway.service", "gateway-spark.service"}
     programs = Path(sys.executable).parent
     for unit, program in (
         ("gateway", "twistd"),

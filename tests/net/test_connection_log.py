@@ -17,8 +17,14 @@ from gateway.daemon.logs import observer
 from gateway.event import Origin
 from gateway.interfaces import Refusal
 from gateway.net.connection_log import ConnectionLog
+from gateway.net.seen import Seen
 
 Logged = list[dict[str, Any]]
+
+
+def seen() -> Seen:
+    """What a connection did."""
+    return Seen("beats", "s", "192.0.2.1:1", None, 0.1234, 2, 1, 0, False, None)
 
 
 def ends(logged: Logged) -> Logged:
@@ -126,11 +132,11 @@ def test_many_are_counted(logged: Logged) -> None:
     origin = Origin("lumberjack", "beats", "s", "192.0.2.1:1")
     for why in ("peer", "peer", "peer", "lost", "peer"):
         log.opened(origin)
-        log.closed(origin, why, seconds=0.1, events=1, received=1)
+        log.closed(origin, why, seen)
     assert len(ends(logged)) == 2
     assert len(logged) == 4
     clock.advance(1.0)
-    log.closed(origin, "peer", seconds=0.1, events=1, received=1)
+    log.closed(origin, "peer", seen)
     assert len(ends(logged)) == 3
     clock.advance(60.0)
     told = [(e["reason"], e["count"]) for e in logged if "count" in e]
@@ -147,7 +153,7 @@ def test_what_nobody_wants_costs_nothing(
     origin = Origin("lumberjack", "beats", "s", "192.0.2.1:1")
     log.opened(origin)
     assert logged == []
-    log.closed(origin, "peer", seconds=0.1, events=1, received=1)
+    log.closed(origin, "peer", seen)
     assert len(logged) == min(lines, 1)
 
 
@@ -155,7 +161,7 @@ def test_fields_are_stable(logged: Logged) -> None:
     """In JSON: those of docs/operations.md, and nothing that a peer has sent."""
     origin = Origin("lumberjack", "beats", "s", "192.0.2.1:1", "CN=a", {"tls": "1.3"})
     log = ConnectionLog(Clock(), lines=2)
-    log.closed(origin, "peer", seconds=0.1234, events=1, received=2)
+    log.closed(origin, "peer", seen)
     out = StringIO()
     observer(Logging(format="json"), out)(logged[0])
     line = json.loads(out.getvalue())
