@@ -13,7 +13,7 @@ LOWEST  = pyspark pyarrow
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make test    all tests"
-	@echo "make lowest  the Spark job's tests with the lowest Spark and pyarrow that it allows"
+	@echo "make lowest  the Spark job's tests with the lowest Spark and pyarrow; Delta and Iceberg"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
@@ -63,6 +63,7 @@ test: $(VENV)/spark-classes.jsa
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py $(ARGS)
+	@.venv-lowest/bin/python -m pytest tests/spark/test_commits.py $(ARGS)
 
 # SEED=… replays one, and prints its history.
 simulate: $(VENV)/.test

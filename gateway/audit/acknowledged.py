@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts, Ints
 from gateway.audit.files import scans
-from gateway.audit.lake import TABLES, Problem, visible
+from gateway.audit.lake import Problem
+from gateway.audit.sinks import table_files
 from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store.bucket import Bucket
@@ -128,9 +129,8 @@ class _Search:
                     self.bucket.local(file) as there,
                 ):
                     self._table(there.path)
-        for table in TABLES:
-            for path, _ in visible(self.directories.lake / table):
-                self._table(path)
+        for path, _ in table_files(self.directories.lake):
+            self._table(path)
 
     def _journal(self, directory: Path) -> None:
         decoder = Decoder(self.decoders)

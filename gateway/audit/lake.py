@@ -23,11 +23,13 @@ from gateway.store.digests import PayloadDigest
 
 __all__ = [
     "TABLES",
+    "Identity",
     "Lake",
     "Problem",
     "Unusable",
     "check_columns",
     "columns",
+    "identity_of",
     "visible",
 ]
 
@@ -49,7 +51,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Identity:
+class Identity:
     """A file is the same as long as these are."""
 
     inode: int
@@ -76,7 +78,7 @@ class Lake:
         self.directory = directory
         self.node = node
         self.first = first
-        self._read: dict[Path, _Identity] = {}
+        self._read: dict[Path, Identity] = {}
         self._spans: dict[Path, dict[str, _Span]] = {}
 
     def look(self) -> None:
@@ -85,11 +87,7 @@ class Lake:
         If one of the others is gone, or could not be read, everything is counted
         afresh.
         """
-        there = {
-            path: identity
-            for table in TABLES
-            for path, identity in visible(self.directory / table)
-        }
+        there = self.there()
         if self.problems or not self._read.items() <= there.items():
             self._forget()
         for path in sorted(there.keys() - self._read.keys()):
@@ -100,6 +98,14 @@ class Lake:
             except Unusable as why:
                 self.problems.append(Problem(str(path), str(why)))
             self._read[path] = there[path]
+
+    def there(self) -> dict[Path, Identity]:
+        """The files that have the rows.  Raises OSError."""
+        return {
+            path: identity
+            for table in TABLES
+            for path, identity in visible(self.directory / table)
+        }
 
     def files_with(self, node: str, first: int, last: int) -> list[str]:
         """Names of the files that hold an event of this range."""
@@ -137,7 +143,7 @@ class Lake:
             return False
 
 
-def visible(directory: Path) -> Iterator[tuple[Path, _Identity]]:
+def visible(directory: Path) -> Iterator[tuple[Path, Identity]]:
     """Every file below *directory* that readers of a table take for data."""
     try:
         entries = list(os.scandir(directory))
@@ -149,12 +155,18 @@ def visible(directory: Path) -> Iterator[tuple[Path, _Identity]]:
         if entry.is_dir():
             yield from visible(Path(entry.path))
             continue
-        try:
-            stat = entry.stat()
-        except FileNotFoundError:
-            continue
-        identity = _Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        yield Path(entry.path), identity
+        path = Path(entry.path)
+        if (identity := identity_of(path)) is not None:
+            yield path, identity
+
+
+def identity_of(path: Path) -> Identity | None:
+    """None if it is gone."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def columns(

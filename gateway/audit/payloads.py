@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Ints
 from gateway.audit.files import runs_in
-from gateway.audit.lake import TABLES, Problem, Unusable, check_columns, visible
+from gateway.audit.lake import Problem, Unusable, check_columns
+from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
@@ -206,9 +207,8 @@ class _Tables:
         self.vanished: set[Path] = set()
         """Files that were gone when they were read."""
         self._pieces: list[_Piece] = []
-        for table in TABLES:
-            for path, _ in sorted(visible(lake / table)):
-                self._pieces += _pieces(path)
+        for path in sorted(path for path, _ in table_files(lake)):
+            self._pieces += _pieces(path)
         self._first = np.array([piece.first for piece in self._pieces], np.int64)
         self._last = np.array([piece.last for piece in self._pieces], np.int64)
         self._memory: OrderedDict[int, _Loaded] = OrderedDict()

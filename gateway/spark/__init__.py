@@ -9,6 +9,10 @@
     sink         what the job asks of whatever takes its micro-batches
     sinks        the one that the configuration names
     parquet      a micro-batch becomes files of tables, once (adr/0002)
+    commits      a micro-batch becomes a commit of a table format (adr/0019)
+    delta        Delta's commits
+    iceberg      Iceberg's commits
+    formats      the jars and the Spark that fit a format
     handover     a micro-batch goes to a function of the user's own
     query        the streaming query and its checkpoint, which is renewed
     checkpoint   what Spark has promised and committed, read from its own logs

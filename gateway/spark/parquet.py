@@ -82,7 +82,9 @@ def check_shared(lake: Path, spark: Any) -> None:
         raise Broken(
             f"spark.sink: parquet needs a POSIX file system that gateway spark and all"
             f" executors share, and {lake} is none: what an executor of"
-            f" {spark.sparkContext.master} writes there is not seen here"
+            f" {spark.sparkContext.master} writes there is not seen here. Take"
+            " spark.sink: iceberg or delta, with spark.table on a file system that all"
+            " of them reach"
         )
 
 

@@ -176,7 +176,11 @@ def reader(
         check_versions(spool, plan.files)
         paths = [spool / file.name for file in plan.files]
         size = sum(path.stat().st_size for path in paths)
-        found = spark.read.schema(SCHEMA_DDL).parquet(*[url(path) for path in paths])
+        if paths:
+            reading = spark.read.schema(SCHEMA_DDL)
+            found = reading.parquet(*[url(path) for path in paths])
+        else:
+            found = spark.createDataFrame([], SCHEMA_DDL)
         tasks = min(most, 1 + size // _TASK_BYTES)
         fresh = tables.without(found, plan.without).coalesce(tasks)
         return tables.events(fresh, body, columns).drop("table")

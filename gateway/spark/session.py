@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.spark import java
+from gateway.spark.formats import merged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,14 @@ _DRIVER, _EXECUTOR = (f"spark.{one}.extraJavaOptions" for one in ("driver", "exe
 _SUBMITTED = ("spark.master", "spark.driver.memory", "spark.driver.host")
 
 
-def settings(spark: Any, given: Mapping[str, str] | None = None) -> dict[str, str]:
+def settings(
+    spark: Any,
+    given: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """All settings of a session, from the configuration's section `spark`.
 
-    *given* is what `spark-submit` has set, None without one: only `SAFETY` and
+    *more* is what the sink needs.  *given* is what `spark-submit` has set, None without one: only `SAFETY` and
     `spark.conf` go over it.
     """
     chosen = {
@@ -78,6 +83,7 @@ def settings(spark: Any, given: Mapping[str, str] | None = None) -> dict[str, st
     if spark.master.startswith("local"):
         chosen["spark.driver.host"] = "127.0.0.1"
     quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    chosen |= more or {}
     options = {_DRIVER: f"{quiet} {_COMPILE}", _EXECUTOR: _COMPILE}
     for name, ours in options.items():
         chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
@@ -85,13 +91,14 @@ def settings(spark: Any, given: Mapping[str, str] | None = None) -> dict[str, st
         for name in (*_SUBMITTED, _DRIVER, *given):
             chosen.pop(name, None)
     own = {name: value for name, value in spark.conf.items() if name not in options}
-    return {name: str(value) for name, value in {**chosen, **SAFETY, **own}.items()}
+    own = {name: str(value) for name, value in own.items()}
+    return merged({**chosen, **SAFETY}, own)
 
 
-def start(spark: Any) -> SparkSession:
+def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
     """A session; Java is looked for unless spark-submit has started it already.
 
-    Raises `java.NoJava`, and what Spark raises.
+    *more* is what the sink needs (`formats.settings`).  Raises `java.NoJava`, and what Spark raises.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -110,7 +117,7 @@ def start(spark: Any) -> SparkSession:
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
     builder = SparkSession.builder
-    for name, value in settings(spark, given).items():
+    for name, value in settings(spark, given, more).items():
         builder = builder.config(name, value)
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)

@@ -10,24 +10,30 @@ names it, and where the tables are, for those who look for them without Spark.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import handover, parquet, query, stats
+from gateway.spark import handover, parquet, query, stats, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.columns import Columns
+from gateway.spark.commits import CommitSink, Table
+from gateway.spark.delta import DeltaTable
+from gateway.spark.formats import CATALOG, FORMATS, check
+from gateway.spark.iceberg import IcebergTable
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ranges, write_json
 from gateway.spark.sink import Committed, Sink
 from gateway.store.lake import INTERNAL, sink_of
+from gateway.store.lock import Locked, lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["claim", "make"]
+__all__ = ["claim", "maintain", "make", "settle", "tables_of"]
 
 
 def make(
@@ -57,11 +63,66 @@ def make(
         )
     columns = Columns(config.spark.columns)
     read = query.reader(spark, spool, config.spark.body, columns)
+    if name in FORMATS:
+        check(spark, name)
+        events, counts = tables_of(config, spark)
+        wanted = {"sink": name, "table": events.name}
+        claim(lake, disk, wanted)
+        return CommitSink(
+            lake,
+            spool,
+            checkpoint,
+            disk,
+            events=events,
+            stats=counts,
+            read=read,
+            count=lambda rows: tables.counted(rows, config.spark.stats_window),
+            settle=lambda state: settle(lake, disk, {**wanted, **state}),
+            done=done,
+        )
     function = handover.function_of(name)
     claim(lake, disk, {"sink": "function"})
     return handover.HandOver(
         lake, spool, checkpoint, disk, read=read, function=function, done=done
     )
+
+
+def tables_of(config: Any, spark: SparkSession) -> tuple[Table, Table]:
+    """The tables of a format: of events, and `stats`."""
+    given = config.spark.table
+    if config.spark.sink == "delta":
+        url = given or f"{config.data_dir / 'lake' / 'delta' / 'events'}"
+        if url.startswith("/"):
+            url = f"file://{url}"
+        return DeltaTable(spark, url), DeltaTable(spark, f"{url}_stats")
+    name = given or f"{CATALOG}.gateway.events"
+    return (
+        IcebergTable(spark, name, order=("event_time", "host")),
+        IcebergTable(spark, f"{name}_stats", order=("window_start",)),
+    )
+
+
+def maintain(
+    config: Any, spark: SparkSession, disk: LakeDisk, days: float
+) -> Iterator[str]:
+    """Compact the tables of a format and remove what is no longer of them.
+
+    May run beside the job.  Says what was done; raises `Broken`, and what Spark raises.
+    """
+    lake = config.data_dir / "lake"
+    check(spark, config.spark.sink)
+    events, counts = tables_of(config, spark)
+    wanted = {"sink": config.spark.sink, "table": events.name}
+    claim(lake, disk, wanted)
+    for table in (events, counts):
+        yield from table.maintain(days=days)
+    # A job that runs says so itself, with its next batch.
+    with contextlib.suppress(Locked):
+        held = lock(lake / INTERNAL / "lock", "gateway spark maintain")
+        try:
+            settle(lake, disk, {**wanted, **events.state()})
+        finally:
+            held.release()
 
 
 def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:

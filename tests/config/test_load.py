@@ -230,9 +230,9 @@ def test_where_pravega_clients_are_sent(
          "segment_bytes, memory_bytes, stall_after, not a list (line 1)")),
         ("spark: {ui: yes}", "spark.ui: must be true or false, not 'yes' (line 1)"),
         ("spark: {sink: orc}",
-         "spark.sink: must be parquet or module:function, not 'orc' (line 1)"),
+         "spark.sink: must be parquet, delta, iceberg or module:function, not 'orc' (line 1)"),
         ("spark: {sink: 'a b:c'}",
-         "spark.sink: must be parquet or module:function, not 'a b:c' (line 1)"),
+         "spark.sink: must be parquet, delta, iceberg or module:function, not 'a b:c' (line 1)"),
         ("spark: {sink: 'm:f', deduplicate: true}",
          "spark.deduplicate: needs spark.sink: parquet, not m:f (line 1)"),
         ("spark: {conf: {a: [1]}}", ("spark.conf.a: must be text, a number or a boolean, "

@@ -142,6 +142,8 @@ def configuration(data: Path) -> SimpleNamespace:
             master="local[2]",
             trigger=0.2,
             sink="parquet",
+            table=None,
+            jars_directory=None,
             body="json",
             columns={},
             compact=False,

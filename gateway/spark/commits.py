@@ -1,0 +1,205 @@
+"""Batches as commits of a table format: rows and ledger in one step, or neither.
+
+A commit of Delta or Iceberg has words of its own beside its rows.  Ours are the whole
+ledger: which events are in the table, up to and with this commit.  So there is no second
+phase: whoever sees the rows sees the ledger, a batch that Spark repeats finds itself in
+it, and no checkpoint is needed to know what is there.
+
+Each commit also has a number, the ledger's `sequence`, which the format admits once
+(`Table.append`).  Of two jobs that begin at the same ledger one commits; the other is
+refused, and stops.
+
+One table has all events: flawed ones are the rows with a `flaw`.  `stats` is a table of
+its own with a ledger of its own.  It is made from the events after their commit; what a
+crash has left out is counted at the next start, in the table itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define
+
+from gateway.spark import tables
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.lakedisk import LakeDisk
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.sink import (
+    Committed,
+    Plan,
+    Sink,
+    check_behind,
+    count_rows,
+    shortfall,
+)
+from gateway.store.lake import INTERNAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["CommitSink", "Lost", "Table", "opened", "taken"]
+
+
+class Lost(Exception):
+    """A table has rows, and the ledger that counts them is no longer with it.
+
+    Somebody else's maintenance has removed the commits that had it.  *sequence* is as
+    great as that of any commit of ours.
+    """
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(sequence)
+        self.sequence = sequence
+
+
+class Table(Protocol):
+    """A table that takes rows and a ledger in one commit.
+
+    All of it raises what Spark raises.
+    """
+
+    name: str
+    """As whoever runs the job calls it."""
+
+    def open(self) -> Ledger:
+        """Its ledger, after what a crash has left unpublished is gone.
+
+        An empty one if there is no table yet.  Raises `Lost`.
+        """
+
+    def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
+        """Commit *rows* and *ledger*; makes the table and its new columns.
+
+        *count* is how many rows there must be.  Raises `Broken` if a commit with this
+        ledger's `sequence` is there already.
+        """
+
+    def rows(self) -> DataFrame:
+        """All rows of the table."""
+
+    def state(self) -> Mapping[str, str]:
+        """Where a reader without Spark finds the table as it is now."""
+
+    def maintain(self, *, days: float) -> Iterator[str]:
+        """Compact it and remove what is older than *days* and no longer of it.
+
+        The ledger is carried on; the job may be at work meanwhile.  Says what was done,
+        step by step.
+        """
+
+
+def taken(name: str, ledger: Ledger) -> Broken:
+    """Somebody else has committed under the number of *ledger*."""
+    return Broken(
+        f"{name}: another job has made commit {ledger.sequence} of this table, so ours is"
+        " not made and nothing is doubled. Stop one of the two jobs"
+    )
+
+
+def opened(table: Table) -> Ledger:
+    """The ledger of *table*; made of its rows where it is lost."""
+    try:
+        return table.open()
+    except Lost as why:
+        committed = tables.ranges(table.rows())
+        return Ledger(committed=committed, sequence=why.sequence)
+
+
+@define(eq=False, slots=False)
+class CommitSink(Sink):
+    """Commits each batch to *events*, and then its counts to *stats*.
+
+    *read* makes the rows of spool files, without some events; *count* those of `stats`
+    of such rows; *point* is called at each step, by name.
+    """
+
+    _lake: Path
+    _spool: Path
+    _checkpoint: Checkpoint
+    _disk: LakeDisk
+    _events: Table
+    _stats: Table
+    _read: Callable[[Plan], Any]
+    _count: Callable[[Any], Any]
+    _settle: Callable[[Mapping[str, str]], None] = lambda state: None
+    _done: Callable[[Committed], None] = lambda committed: None
+    _point: Callable[[str], None] = lambda name: None
+
+    def __attrs_post_init__(self) -> None:
+        super().__init__()
+        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        self._counted = Ledger()
+
+    def recover(self) -> None:
+        """See `Sink`."""
+        self._disk.make_directory(self._path.parent)
+        self.ledger = opened(self._events)
+        self._counted = self._open_stats()
+        gap = self.ledger.committed.minus(self._counted.committed)
+        if gap:
+            missed = tables.within(self._events.rows(), gap)
+            self._add_counts(missed, gap)
+        self._tell()
+        self.failure = None
+        check_behind(self._events.name, self._checkpoint, self.ledger)
+
+    def _open_stats(self) -> Ledger:
+        """Its rows do not say which events they count; only how many."""
+        try:
+            return self._stats.open()
+        except Lost as why:
+            total = self._stats.rows().groupBy().sum("events").collect()[0][0] or 0
+            if total != len(self.ledger.committed):
+                raise Broken(
+                    f"{self._stats.name}: its ledger is gone, and it counts {total}"
+                    f" events of {len(self.ledger.committed)}: drop this table, and the"
+                    " next start counts all events anew"
+                ) from None
+            return Ledger(committed=self.ledger.committed, sequence=why.sequence)
+
+    def note(self, hole: Hole) -> None:
+        """See `Sink`."""
+        noted = self.ledger.with_hole(hole)
+        noted = replace(noted, sequence=noted.sequence + 1)
+        self._commit(self._read(Plan()), noted, 0)
+
+    def _take(self, rows: Any, batch: int) -> None:
+        begun = time.monotonic()
+        self._point("begun")
+        files = self.batch_files = self._checkpoint.batch_files(batch)
+        took = Ranges.of(files)
+        fresh = took.minus(self.ledger.committed)
+        if fresh:
+            found = count_rows(self._spool, files)
+            if found != len(took):
+                raise shortfall(batch, len(took), found)
+            plan = Plan(files, without=took.minus(fresh))
+            after = self.ledger.after(self._checkpoint.query, batch, took)
+            types = {**self.ledger.types, **self.types}
+            self._commit(self._read(plan), replace(after, types=types), len(fresh))
+            self._add_counts(self._read(plan), fresh)
+            self._point("counted")
+            self._tell()
+        self.seconds = time.monotonic() - begun
+        self._done(Committed(batch, len(fresh), len(files)))
+
+    def _commit(self, rows: Any, ledger: Ledger, count: int) -> None:
+        self._events.append(rows, ledger, count)
+        self._point("committed")
+        self.ledger = ledger
+        # A copy for the daemon and the audit; the table's own is the one that counts.
+        ledger.save(self._disk, self._path)
+
+    def _add_counts(self, rows: Any, added: Ranges) -> None:
+        query, batch = self.ledger.query, self.ledger.batch
+        after = self._counted.after(query, batch, added)
+        self._stats.append(self._count(rows), after)
+        self._counted = after
+
+    def _tell(self) -> None:
+        self.ledger.save(self._disk, self._path)
+        self._settle(self._events.state())

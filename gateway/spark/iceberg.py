@@ -1,0 +1,326 @@
+"""Iceberg tables: a batch is staged, then published by its WAP id, once.
+
+Iceberg appends never conflict, so a repeated one doubles.  Its own fence is the id of
+write-audit-publish: a batch is written as a snapshot that nobody sees, with the id
+`gateway-<number>`, and published by a step of metadata, which is refused for an id that
+was published before.  The number is the ledger's `sequence`, so the fence outlives
+checkpoints, and of two jobs that begin at one ledger only one gets through.
+
+The ledger is in the words of the snapshot.  Where somebody compacted the table between
+staging and publishing, Iceberg publishes a copy without our words; it names the staged
+snapshot, which still has them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gateway.spark.commits import Lost, taken
+from gateway.spark.ledger import Broken, Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LEDGER", "IcebergTable"]
+
+#: The snapshot's property that has the ledger.
+LEDGER = "gateway.ledger"
+
+_ID = "gateway-"
+_TOKEN = "gateway.token"  # noqa: S105 - tells our staged snapshot from another job's
+_DAY = 86_400_000  # milliseconds
+
+_PROPERTIES = {
+    "write.wap.enabled": "true",
+    # One task writes few partitions; no batch is sorted or shuffled for it.
+    "write.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+
+
+class IcebergTable:
+    """The table *name*, `catalog.namespace.table`; *order* is what a compaction sorts by."""
+
+    def __init__(
+        self, spark: SparkSession, name: str, order: tuple[str, ...] = ()
+    ) -> None:
+        self.name = name
+        self._spark = spark
+        self._order = order
+        self._loaded: Any = None
+        self._fields: dict[str, Any] | None = None
+        """The table's columns; None while there is no table, as far as is known."""
+
+    def open(self) -> Ledger:
+        """See `commits.Table`."""
+        self._fields = None
+        if not self._exists():
+            return Ledger()
+        table = self._table()
+        self._drop_staged(table)
+        current = table.currentSnapshot()
+        if current is None:
+            return Ledger()
+        found = self._ledger(table)
+        rows = int(current.summary().get("total-records") or 0)
+        # Each event is a row.  More rows: a newer ledger than this one was removed.
+        if found is None or rows > len(found.committed):
+            number = max(current.sequenceNumber(), found.sequence if found else 0)
+            raise Lost(int(number))
+        return found
+
+    def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
+        """See `commits.Table`."""
+        rows = self._fitting(rows)
+        table = self._table()
+        if self._published(table, ledger.sequence):
+            raise taken(self.name, ledger)
+        staged = self.stage(rows, ledger)
+        if count is not None:
+            added = int(staged.summary().get("added-records") or 0)
+            if added != count:
+                self._expire(table, [staged])
+                raise Broken(
+                    f"{self.name}: {added} rows were staged of a batch of {count}; they"
+                    " are not published. Is a file missing from the spool?"
+                )
+        self.publish(ledger, staged.snapshotId())
+
+    def stage(self, rows: DataFrame, ledger: Ledger) -> Any:
+        """The snapshot with these rows, that nobody sees yet."""
+        number, token = f"{_ID}{ledger.sequence}", secrets.token_hex(8)
+        # Whichever of the two the writer asks.
+        sessions = {rows.sparkSession, type(self._spark).active()}
+        for session in sessions:
+            session.conf.set("spark.wap.id", number)
+        try:
+            write = rows.writeTo(self.name).option("fanout-enabled", "true")
+            for key, text in ((LEDGER, ledger.text()), (_TOKEN, token)):
+                write = write.option(f"snapshot-property.{key}", text)
+            write.append()
+        finally:
+            for session in sessions:
+                session.conf.unset("spark.wap.id")
+        # The newest is the last.
+        snapshots = self._table().operations().current().snapshots()
+        for index in reversed(range(snapshots.size())):
+            words = snapshots.get(index).summary()
+            if words.get(_TOKEN) == token and words.get("wap.id") == number:
+                return snapshots.get(index)
+        raise Broken(f"{self.name}: what was staged as {number} is gone")
+
+    def publish(self, ledger: Ledger, snapshot: int) -> None:
+        """Let everybody see a staged snapshot.  Raises `Broken` if that was done."""
+        from py4j.protocol import Py4JJavaError
+
+        table = self._table()
+        try:
+            table.manageSnapshots().cherrypick(snapshot).commit()
+        except Py4JJavaError as why:
+            table.refresh()
+            if self._published(table, ledger.sequence):
+                if not self._mine(table, snapshot):
+                    self._expire(table, [table.snapshot(snapshot)])
+                    raise taken(self.name, ledger) from why
+            else:
+                raise
+        table.refresh()
+
+    def rows(self) -> DataFrame:
+        """See `commits.Table`."""
+        return self._spark.table(self.name)
+
+    def state(self) -> Mapping[str, str]:
+        """See `commits.Table`."""
+        if self._fields is None:
+            return {}
+        current = self._table().operations().current()
+        return {"metadata": str(current.metadataFileLocation())}
+
+    def maintain(self, *, days: float) -> Iterator[str]:
+        """See `commits.Table`."""
+        if not self._exists():
+            return
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(
+            self._spark._jsparkSession  # noqa: SLF001
+        )
+        table = self._table()
+        rewrite = actions.rewriteDataFiles(table)
+        if (ledger := self._ledger(table)) is not None:
+            rewrite = rewrite.snapshotProperty(LEDGER, ledger.text())
+        if self._order:
+            order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
+            for name in self._order:
+                order = order.asc(name)
+            rewrite = rewrite.sort(order.build())
+        done = rewrite.option("min-input-files", "2").execute()
+        yield (
+            f"{self.name}: {done.rewrittenDataFilesCount()} data files,"
+            f" now {done.addedDataFilesCount()}"
+        )
+        table.refresh()
+        self._carry(table)
+        oldest = int(time.time() * 1000 - days * _DAY)
+        before = len(list(table.snapshots()))
+        table.expireSnapshots().expireOlderThan(oldest).retainLast(2).commit()
+        table.refresh()
+        yield f"{self.name}: {before} snapshots, now {len(list(table.snapshots()))}"
+        # Younger ones may be of a batch that is being written.
+        orphans = actions.deleteOrphanFiles(table).olderThan(oldest).execute()
+        gone = sum(1 for _ in orphans.orphanFileLocations())
+        yield f"{self.name}: {gone} files of no snapshot removed"
+
+    def _carry(self, table: Any) -> None:
+        """Have the newest ledger in the newest snapshot, which expiry always leaves."""
+        newest = self._ledger(table)
+        text = table.currentSnapshot().summary().get(LEDGER)
+        if newest is not None and text != newest.text():
+            append = table.newAppend()
+            append.set(LEDGER, newest.text())
+            append.commit()
+            table.refresh()
+
+    def _table(self) -> Any:
+        """As it is now, for Java."""
+        if self._loaded is None:
+            jvm: Any = self._spark._jvm  # noqa: SLF001
+            load = jvm.org.apache.iceberg.spark.Spark3Util
+            self._loaded = load.loadIcebergTable(
+                self._spark._jsparkSession,  # noqa: SLF001
+                self.name,
+            )
+        self._loaded.refresh()
+        return self._loaded
+
+    def _exists(self) -> bool:
+        if self._fields is None and self._spark.catalog.tableExists(self.name):
+            self._learn()
+        return self._fields is not None
+
+    def _learn(self) -> None:
+        schema = self._spark.table(self.name).schema
+        self._fields = {field.name: field for field in schema}
+
+    def _fitting(self, rows: DataFrame) -> DataFrame:
+        """*rows* with the table's columns in its order; makes those that it lacks."""
+        from pyspark.sql import functions as f
+
+        if not self._exists():
+            self._create(rows)
+            self._learn()
+        assert self._fields is not None
+        new = [field for field in rows.schema if field.name not in self._fields]
+        if new:
+            columns = ", ".join(_declared(field) for field in new)
+            self._spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
+            self._learn()
+        there = set(rows.columns)
+        return rows.select(
+            *(
+                f.col(name)
+                if name in there
+                else f.lit(None).cast(field.dataType).alias(name)
+                for name, field in self._fields.items()
+            )
+        )
+
+    def _create(self, rows: DataFrame) -> None:
+        space = self.name.rpartition(".")[0]
+        if "." in space:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+        columns = ", ".join(_declared(field) for field in rows.schema)
+        properties = ", ".join(
+            f"'{key}'='{value}'" for key, value in _PROPERTIES.items()
+        )
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg"
+            f" PARTITIONED BY (protocol, date) TBLPROPERTIES ({properties})"
+        )
+
+    @staticmethod
+    def _line(table: Any) -> Iterator[Any]:
+        """The snapshots that make up the table, the newest first."""
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+
+    def _published(self, table: Any, number: int) -> bool:
+        """Whether a commit of this number, or a later one, is in the table."""
+        for snapshot in self._line(table):
+            if (found := _number(snapshot)) is not None:
+                return found >= number
+        return False
+
+    def _mine(self, table: Any, snapshot: int) -> bool:
+        """Whether the table has it, whatever the answer to its publishing was."""
+        return any(
+            one.snapshotId() == snapshot
+            or one.summary().get("source-snapshot-id") == str(snapshot)
+            for one in self._line(table)
+        )
+
+    def _ledger(self, table: Any) -> Ledger | None:
+        """The newest ledger in the words of its snapshots.
+
+        A compaction beside the job carries one that is older than the job's next; so it
+        is looked for up to the newest commit of the job's own.
+        """
+        newest: Ledger | None = None
+        for snapshot in self._line(table):
+            words = snapshot.summary()
+            text = words.get(LEDGER)
+            source = words.get("source-snapshot-id")
+            if text is None and source is not None:
+                staged = table.snapshot(int(source))
+                text = staged.summary().get(LEDGER) if staged is not None else None
+            if text is not None:
+                found = Ledger.parse(text, f"{self.name}, {LEDGER} of a snapshot")
+                if newest is None or found.sequence > newest.sequence:
+                    newest = found
+                if _number(snapshot) is not None:
+                    break
+        return newest
+
+    def _drop_staged(self, table: Any) -> None:
+        """Of a job that was killed before it published: the batch comes again."""
+        line = {snapshot.snapshotId() for snapshot in self._line(table)}
+        sources = {
+            snapshot.summary().get("source-snapshot-id")
+            for snapshot in self._line(table)
+        }
+        left = [
+            snapshot
+            for snapshot in table.snapshots()
+            if (snapshot.summary().get("wap.id") or "").startswith(_ID)
+            and snapshot.snapshotId() not in line
+            and str(snapshot.snapshotId()) not in sources
+        ]
+        self._expire(table, left)
+
+    @staticmethod
+    def _expire(table: Any, snapshots: list[Any]) -> None:
+        if snapshots:
+            expire = table.expireSnapshots()
+            for snapshot in snapshots:
+                expire = expire.expireSnapshotId(snapshot.snapshotId())
+            expire.commit()
+            table.refresh()
+
+
+def _declared(field: Any) -> str:
+    """A column as CREATE and ALTER TABLE have it."""
+    return f"`{field.name}` {field.dataType.simpleString()}"
+
+
+def _number(snapshot: Any) -> int | None:
+    """Which commit of ours it is; None for somebody else's, and for maintenance."""
+    words = snapshot.summary()
+    name = words.get("published-wap-id") or words.get("wap.id") or ""
+    return int(name.removeprefix(_ID)) if name.startswith(_ID) else None

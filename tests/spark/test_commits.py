@@ -1,0 +1,313 @@
+"""Delta and Iceberg: each event once, whatever is killed, lost, doubled, compacted.
+
+These need a Spark that fits the formats' jars, which are on Maven Central: `make lowest`
+has one, in a process of its own.  Checkpoints are played, as in `test_parquet.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+
+from gateway.audit import audit
+from gateway.config.columns import Column
+from gateway.spark import job, session, sinks
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.commits import CommitSink, opened
+from gateway.spark.formats import FORMATS, merged, settings
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Broken, Hole
+from gateway.spark.sink import Committed
+from gateway.store.directories import Directories
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.needs_maven,
+    pytest.mark.skipif(
+        not all(
+            pyspark.__version__.rpartition(".")[0] in one.jars
+            for one in FORMATS.values()
+        ),
+        reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
+    ),
+]
+
+SIZE = 10
+
+
+class PowerCut(BaseException):
+    """Nothing after this happens; no handler may swallow it."""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One session for both formats, and a catalog in SQLite."""
+    home = tmp_path_factory.mktemp("catalog")
+    more: dict[str, str] = {}
+    for name in FORMATS:
+        asked = SimpleNamespace(sink=name, jars_directory=None, conf={})
+        more = merged(more, settings(asked, home, pyspark.__version__))
+    catalog = "spark.sql.catalog.sqlite"
+    more = merged(
+        more,
+        {
+            "spark.jars.packages": "org.xerial:sqlite-jdbc:3.50.3.0",
+            catalog: "org.apache.iceberg.spark.SparkCatalog",
+            f"{catalog}.type": "jdbc",
+            f"{catalog}.uri": f"jdbc:sqlite:{home}/catalog.db",
+            f"{catalog}.jdbc.schema-version": "V1",
+            f"{catalog}.warehouse": f"file://{home}/sqlite",
+        },
+    )
+    asked = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
+    try:
+        running = session.start(asked, more)
+    except Exception as why:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"Spark did not start; are its jars out of reach? {why}")
+    yield running
+    running.stop()
+
+
+@dataclass
+class World:
+    """A spool, a checkpoint, and tables of one format."""
+
+    spark: Any
+    config: SimpleNamespace
+    logs: Any
+    spool: Any
+    done: list[Committed] = field(default_factory=list)
+    cut: str | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.logs.path, Lake())
+
+    def sink(self) -> Any:
+        made = sinks.make(
+            self.config, self.spark, self.checkpoint, Lake(), done=self.done.append
+        )
+        assert isinstance(made, CommitSink)
+        made._point = self.point
+        return made
+
+    def point(self, name: str) -> None:
+        if name == self.cut:
+            raise PowerCut
+
+    def run(self, batches: int, files: int = 1, sink: Any = None) -> None:
+        """Start, go on after the last commit; a batch takes *files* files."""
+        if sink is None:
+            sink = self.sink()
+            sink.recover()
+        self.logs.begin()
+        for batch in range(self.checkpoint.committed + 1, batches):
+            there = self.spool.names()[batch * files : (batch + 1) * files]
+            self.logs.source(batch, there)
+            self.logs.offset(batch, batch)
+            sink(None, batch)
+            self.logs.commit(batch)
+
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.logs.path)
+        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
+
+    def events(self) -> Any:
+        return sinks.tables_of(self.config, self.spark)[0]
+
+    def check_complete(self) -> None:
+        """The table has each event of the spool once, and so has `stats`."""
+        events, stats = sinks.tables_of(self.config, self.spark)
+        found = Counter((r.node, r.lsn) for r in events.rows().collect())
+        assert found == self.spool.produced
+        assert events.open().committed == stats.open().committed
+        counted = stats.rows().groupBy().sum("events").collect()[0][0]
+        assert counted == len(self.spool.produced)
+
+
+@pytest.fixture(params=sorted(FORMATS))
+def world(
+    request: pytest.FixtureRequest,
+    spark: Any,
+    config: SimpleNamespace,
+    logs: Callable[[str], Any],
+    spool: Any,
+    tmp_path: Path,
+) -> World:
+    config.spark.sink = request.param
+    config.spark.table = None
+    if request.param == "iceberg":
+        config.spark.table = f"lake.{tmp_path.name.replace('-', '_')}.events"
+    for batch in range(3):
+        spool.events("gw", 1 + batch * SIZE, SIZE)
+    made = World(spark, config, logs("events"), spool)
+    made.logs.begin()
+    return made
+
+
+def test_the_whole_job(world: World, tmp_path: Path) -> None:
+    """Spark's own stream, killed checkpoints and new columns included."""
+    world.spool.put("gw", 31, [b'{"status": 200}', b"{"], flaws={1: "invalid-json"})
+    job.run(world.config, world.spark, available_now=True)
+    shutil.rmtree(world.config.data_dir / "checkpoint")
+    world.config.spark.columns = {"status": Column(path="status", type="int")}
+    world.spool.put("gw", 33, [b'{"status": 404}'])
+    job.run(world.config, world.spark, available_now=True)
+    world.check_complete()
+    rows = {row.lsn: row for row in world.events().rows().collect()}
+    assert (rows[32].flaw, bytes(rows[32].payload)) == ("invalid-json", b"{")
+    assert (rows[31].status, rows[33].status) == (None, 404)
+    assert rows[1].host == "host-1"
+    assert world.spool.names() == []
+
+
+@pytest.mark.parametrize(
+    ("point", "checkpoint"), [("committed", "lost"), ("counted", "kept")]
+)
+def test_killed_at_any_point(world: World, point: str, checkpoint: str) -> None:
+    """What was committed is not committed again, and what was not is."""
+    world.run(1)
+    world.cut = point
+    with pytest.raises(PowerCut):
+        world.run(2)
+    world.cut = None
+    if checkpoint == "lost":
+        world.lose_checkpoint()
+        world.run(1, files=3)
+    else:
+        world.run(3)
+    world.check_complete()
+
+
+def test_of_two_jobs_one_commits(world: World) -> None:
+    """The other is told, stops, and finds nothing left to do when it starts again."""
+    one, other = world.sink(), world.sink()
+    one.recover()
+    other.recover()
+    world.run(1, files=3, sink=one)
+    with pytest.raises(Broken, match="another job has made commit 1 of this table"):
+        other(None, 0)
+    other.recover()
+    other(None, 0)
+    world.check_complete()
+
+
+def test_a_compaction_carries_the_ledger_on(world: World) -> None:
+    """So that the next start knows it, with no checkpoint; the job goes on meanwhile."""
+    sink = world.sink()
+    sink.recover()
+    world.run(2, sink=sink)
+    said = list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    assert any("2 data files, now 1" in line for line in said)
+    world.run(3, sink=sink)
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    world.lose_checkpoint()
+    world.run(1, files=3)
+    world.check_complete()
+
+
+def test_a_ledger_that_is_gone_is_made_of_the_rows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's maintenance may remove the commits that had it."""
+    world.run(2)
+    world.lose_checkpoint()
+    events = world.events()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(events), "_ledger", lambda self, at: None)
+        assert opened(events).committed.plain() == {"gw": [(1, 2 * SIZE)]}
+        sink = world.sink()
+        sink.recover()
+    world.run(1, files=3, sink=sink)
+    world.check_complete()
+
+
+def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
+    """Also before there is a table; a hole that is mended is none any more."""
+    name = world.spool.names()[0]
+    sink = world.sink()
+    sink.recover()
+    sink.note(Hole("gw", 1, SIZE, name, "cut short", 1.0))
+    assert [one.file for one in opened(world.events()).holes] == [name]
+    world.run(1, files=3)
+    assert opened(world.events()).holes == ()
+    world.check_complete()
+
+
+def test_the_audit_reads_the_table(world: World) -> None:
+    """Without Spark: from the files that the format names, compacted ones too."""
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[
+        world.config.spark.sink
+    ])  # fmt: skip
+    world.run(2)
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    report = audit(Directories.under(world.config.data_dir))
+    assert report.complete
+    assert not report.told
+    (node,) = report.nodes
+    assert (node.in_lake, node.in_spool) == (2 * SIZE, SIZE)
+
+
+@pytest.fixture
+def iceberg(world: World) -> World:
+    if world.config.spark.sink != "iceberg":
+        pytest.skip("its own fence")
+    return world
+
+
+@pytest.mark.parametrize("then", ["start", "compaction", "other job"])
+def test_killed_between_staging_and_publishing(iceberg: World, then: str) -> None:
+    """What is staged is seen by nobody, and never published beside its repetition."""
+    world = iceberg
+    world.run(1)
+    sink = world.sink()
+    sink.recover()
+    table, publish = sink._events, sink._events.publish
+    asked: list[Any] = []
+
+    def killed(*how: Any) -> None:
+        asked.append(how)
+        raise PowerCut
+
+    def late(*how: Any) -> None:
+        list(sinks.maintain(world.config, world.spark, Lake(), 7))
+        publish(*how)
+
+    if then == "compaction":
+        table.publish = late
+        world.run(3, sink=sink)
+    else:
+        other = world.sink()
+        other.recover()
+        table.publish = killed
+        with pytest.raises(PowerCut):
+            world.run(2, sink=sink)
+        assert world.events().rows().count() == SIZE
+    if then == "other job":
+        other(None, 1)
+        with pytest.raises(Broken, match="another job has made commit 2"):
+            publish(*asked[0])
+    world.lose_checkpoint()
+    world.run(1, files=3)
+    world.check_complete()
+
+
+def test_a_catalog_of_ones_own(iceberg: World) -> None:
+    """By plain Spark configuration, here JDBC with SQLite."""
+    world = iceberg
+    world.config.spark.table = "sqlite.company.events"
+    job.run(world.config, world.spark, available_now=True)
+    world.check_complete()
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    world.check_complete()

@@ -1,0 +1,107 @@
+"""Which jars and settings Delta and Iceberg get, and which Spark is refused for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.spark import formats, job, session
+from gateway.spark.ledger import Broken
+
+
+def asked(sink: str, **more: Any) -> SimpleNamespace:
+    """The configuration's section `spark`."""
+    usual = {"master": "local[2]", "driver_memory": "1g", "ui": False}
+    known = {"sink": sink, "jars_directory": None, "conf": {}, **usual}
+    return SimpleNamespace(**known | more)
+
+
+@pytest.mark.parametrize(
+    ("sink", "spark", "jar"),
+    [
+        ("delta", "4.1.4", "io.delta:delta-spark_4.1_2.13:4.4.0"),
+        ("delta", "4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"),
+        (
+            "iceberg",
+            "4.1.0",
+            "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
+        ),
+    ],
+)
+def test_a_jar_is_that_of_the_spark(sink: str, spark: str, jar: str) -> None:
+    """Pinned, and set by the job itself."""
+    found = formats.settings(asked(sink), Path("/d"), spark)
+    assert found["spark.jars.packages"] == jar
+    assert formats.FORMATS[sink].conf.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("sink", "spark", "words"),
+    [
+        ("delta", "4.3.0", "needs Spark 4.1 or 4.2 .* this is 4.3.0: pip install"),
+        ("iceberg", "4.2.0", "needs Spark 4.1 .* this is 4.2.0: pip install"),
+    ],
+)
+def test_another_spark_is_refused_before_it_starts(
+    sink: str, spark: str, words: str
+) -> None:
+    """A wrong pair writes what it can not read; the words name the extra to install."""
+    with pytest.raises(Broken, match=words) as why:
+        formats.settings(asked(sink), Path("/d"), spark)
+    assert str(why.value).endswith(f"'gateway[{sink}]'")
+
+
+def test_the_job_refuses_it(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no table made and no Java started."""
+    monkeypatch.setattr("pyspark.__version__", "5.0.0")
+    config.spark.sink = "delta"
+    with pytest.raises(job.Failed, match=r"this is 5\.0\.0"):
+        job.run(config)
+    assert [path.name for path in (config.data_dir / "lake").iterdir()] == [".gateway"]
+
+
+def test_without_network_jars_come_from_a_folder(tmp_path: Path) -> None:
+    """All of them, as Ivy names them too; a missing one is named."""
+    folder = asked("delta", jars_directory=tmp_path)
+    with pytest.raises(Broken, match=r"has no delta-spark_4\.1_2\.13-4\.4\.0\.jar"):
+        formats.settings(folder, Path("/d"), "4.1.0")
+    (tmp_path / "io.delta_delta-spark_4.1_2.13-4.4.0.jar").touch()
+    with pytest.raises(Broken, match="has no delta-storage-"):
+        formats.settings(folder, Path("/d"), "4.1.0")
+    (tmp_path / "io.delta_delta-storage-4.4.0.jar").touch()
+    found = formats.settings(folder, Path("/d"), "4.1.0")
+    assert found["spark.jars"].split(",") == [
+        path.as_uri() for path in sorted(tmp_path.iterdir())
+    ]
+    assert "spark.jars.packages" not in found
+
+
+def test_what_the_user_sets_stays_beside_it() -> None:
+    """Lists get both; a catalog of the user's goes over ours."""
+    own = {
+        "spark.jars.packages": "org.xerial:sqlite-jdbc:3.50.3.0",
+        "spark.sql.extensions": "com.example.Own",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "rest",
+    }
+    spark = asked("iceberg", conf=own)
+    found = session.settings(spark, None, formats.settings(spark, Path("/d"), "4.1.0"))
+    ours = formats.FORMATS["iceberg"]
+    both = [ours.jars["4.1"], own["spark.jars.packages"]]
+    assert found["spark.jars.packages"].split(",") == both
+    assert found["spark.sql.extensions"].split(",") == [
+        ours.conf["spark.sql.extensions"],
+        "com.example.Own",
+    ]
+    assert found["spark.sql.catalog.lake.type"] == "rest"
+    assert "spark.sql.catalog.lake.warehouse" not in found
+
+
+def test_iceberg_has_a_catalog_without_a_word() -> None:
+    """Folders below the lake."""
+    found = formats.settings(asked("iceberg"), Path("/d"), "4.1.0")
+    assert found["spark.sql.catalog.lake.type"] == "hadoop"
+    assert found["spark.sql.catalog.lake.warehouse"] == "file:///d/lake/iceberg"
