@@ -83,7 +83,9 @@ class Reloads:
         self._phase = _STARTING
         self._reading = False
         self._waiting: list[Deferred[Outcome]] = []
-        """For the reload after the one that is under way."""
+        """For the reload after the one that is under way …"""
+        self._wanted = False
+        """… which somebody wants who does not wait."""
         self.last = Outcome()
         """The start counts as the first."""
         self._restart: list[str] = []
@@ -100,6 +102,14 @@ class Reloads:
         self._waiting.append(asked)
         self._next()
         return asked
+
+    def want(self) -> None:
+        """As `ask`, and nobody waits: a signal, which may come any number of times."""
+        if self._phase == _ENDED:
+            self._log.warn("Configuration not reloaded: {why}", why=_STOPPING)
+            return
+        self._wanted = True
+        self._next()
 
     def begin(self) -> None:
         """The daemon has started."""
@@ -118,9 +128,11 @@ class Reloads:
         return asked
 
     def _next(self) -> None:
-        if self._reading or not self._waiting or self._phase != _READY:
+        if self._reading or self._phase != _READY:
             return
-        self._reading = True
+        if not (self._waiting or self._wanted):
+            return
+        self._reading, self._wanted = True, False
         self._began()
         asked = self._take()
         read = self._in_thread(self.load)

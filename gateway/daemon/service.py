@@ -351,7 +351,7 @@ class Gateway(MultiService):
 
     def hang_up(self) -> None:
         """SIGHUP: reload, once the reactor runs.  A signal handler may call."""
-        self._reactor.callFromThread(self.reloads.ask)
+        self._reactor.callFromThread(self.reloads.want)
 
     def _apply(self, wanted: config.Config) -> Outcome:
         """Go on as *wanted* says, as far as that goes without a restart."""
@@ -363,9 +363,11 @@ class Gateway(MultiService):
         self.protocols.configure(now.listeners)
         try:
             change, pages, posts = self._prepare(now)
-        except (Broken, CannotListen, OSError, Unusable) as why:
+        except Exception as why:
             self.protocols.undo(self.settings.listeners)
-            return refused(str(why))
+            if isinstance(why, Broken | CannotListen | OSError | Unusable):
+                return refused(str(why))
+            raise
         self.settings = now
         if self.protocols.settle():
             self._site.add(pages, posts)

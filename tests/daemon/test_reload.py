@@ -329,6 +329,25 @@ def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -
     assert figures == {"game": 3}
 
 
+def test_whatever_raises_changes_nothing(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code of ours or of a plug-in: the protocols have the listeners they had."""
+    daemon = start(BEATS)
+    protocols = daemon.gateway.protocols
+    before = {name: list(each) for name, each in protocols._listeners.items()}
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(daemon.gateway.listeners, "prepare", fail)
+    daemon.write(BEATS, listener("more", "lumberjack", 5045))
+    outcome = daemon.reload()
+    assert (outcome.applied, outcome.problems) == (False, ["ZeroDivisionError: oh"])
+    assert {n: list(each) for n, each in protocols._listeners.items()} == before
+    assert daemon.listeners() == [("beats", 5044, 0)]
+
+
 def test_a_second_outbox_needs_a_restart(start: Start) -> None:
     """As a changed one does; the listener that has it is not opened before."""
     game = listener("game", "pomelo", 3010)
@@ -441,6 +460,23 @@ def test_two_at_once() -> None:
     assert len(slow.reading) == 2
     slow.reading[1].callback("second")
     assert [one.changed for one in slow.found[1:]] == [["second"]] * 4
+    assert len(slow.reading) == 2
+
+
+def test_signals_while_a_file_is_read() -> None:
+    """However many come, there is one more reload, and nothing is kept for each."""
+    slow = Slow()
+    slow.reloads.begin()
+    for _ in range(1000):
+        slow.reloads.want()
+    assert len(slow.reading) == 1
+    assert slow.reloads._waiting == []
+    slow.reading[0].callback("first")
+    slow.reading[1].callback("second")
+    assert slow.applied == ["first", "second"]
+    assert len(slow.reading) == 2
+    slow.reloads.end()
+    slow.reloads.want()
     assert len(slow.reading) == 2
 
 
