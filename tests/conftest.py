@@ -13,7 +13,7 @@ from twisted.logger import globalLogPublisher
 from gateway.store import finder
 from gateway.testing.certificates import Authority, Pair
 
-pytest_plugins = ["deadlines", "daemons", "pravega_python", "quick_java"]
+pytest_plugins = ["deadlines", "chromium", "daemons", "pravega_python", "quick_java"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,9 +26,7 @@ Level = Literal["good", "warning", "bad"]
 _LATE_SECONDS = 10.0
 """Beyond `spool.roll_interval`: a spool file that takes so long is not being written."""
 _BEHIND_SECONDS = 60.0
-"""The alert GatewayLakeLags has the same."""
-_BEHIND_BATCHES = 3
-"""So many batches of the job's an event may wait, however long they take."""
+"""Beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
 
 
@@ -66,6 +64,8 @@ class Facts:
     """`journal.stall_after`."""
     roll_seconds: float = 1.0
     """How long events may wait in an open segment before they become a spool file."""
+    trigger_seconds: float = 1.0
+    """`spark.trigger`: the job begins a batch at most this often."""
     unpublished: float | None = None
     """Age of the oldest durable event in no spool file."""
     uncommitted: float | None = None
@@ -298,10 +298,10 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
         yield _Finding(
-            "No spool file is being written: the oldest event has waited for one for "
-            f"{duration(facts.unpublished)}; it is safe in the journal, and the log says "
-            "what fails.",
-            "bad",
+            "Spool files are late: the oldest event that is in none is "
+            f"{duration(facts.unpublished)} old; it is safe in the journal. If writing "
+            "fails, the log says why; if not, the machine is too slow.",
+            "bad" if facts.unpublished > _BEHIND_SECONDS else "warning",
             "spool",
         )
 
@@ -320,7 +320,7 @@ def _job(facts: Facts) -> Iterator[_Finding]:
         yield _Finding(
             f"{told}; {much}{advice}.", "bad" if age is not None else "warning", "spark"
         )
-    elif age is not None and age > _patience(job):
+    elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "is starting" if job.state == "starting" else "runs and is behind"
         yield _Finding(
             f"Spark {what}: the oldest event that is in no table is "
@@ -328,10 +328,6 @@ def _job(facts: Facts) -> Iterator[_Finding]:
             "warning",
             "spark",
         )
-
-
-def _patience(job: Job) -> float:
-    return max(_BEHIND_SECONDS, _BEHIND_BATCHES * (job.batch_seconds or 0.0))
 
 
 def _how_much(facts: Facts) -> str:

@@ -1,37 +1,58 @@
-"""The live page: one HTML file, served with a strict Content-Security-Policy.
+"""The live page: HTML, CSS and JavaScript modules in `live/`, served as they are.
 
-It loads nothing from elsewhere, polls `/api/status`, and computes the rates itself, so
-the daemon keeps no history.
+    index.html   the page; style.css
+    main.js      listens to `/api/feed` and gives each part what it shows
+    way.js       the sentence, and the six places that an event passes
+    plots.js     the last hour        tables.js   tables that are sorted by their headers
+    peers.js     listeners, connections, rejections      tap.js   events as they come
+    words.js     numbers as people read them
+
+There is no build step.  The page loads nothing from elsewhere, and the
+Content-Security-Policy has the browser refuse whatever else somebody might get into it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from gateway.admin.site import Answer
+from gateway.admin.site import AdminRequest, Answer, Page
 
-__all__ = ["live_page"]
+__all__ = ["live_pages"]
+
+_KINDS = {".js": "text/javascript", ".css": "text/css"}
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self';"
+    " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def live_pages() -> Mapping[str, Page]:
+    """`/`, and what it loads from `/live/`, by path."""
+    return {path: _page(answer) for path, answer in _answers().items()}
+
+
+def _page(answer: Answer) -> Page:
+    def page(_: AdminRequest) -> Answer:
+        return answer
+
+    return page
 
 
 @cache
-def live_page() -> Answer:
-    """`page.html`; a browser runs exactly its own script and style and no others."""
-    html = files("gateway.admin").joinpath("page.html").read_text("utf-8")
-    policy = (
-        "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none';"
-        f" frame-ancestors 'none'; script-src {_hash(html, 'script')};"
-        f" style-src {_hash(html, 'style')}; img-src data:"
-    )
-    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"}
-    return Answer(html.encode(), "text/html; charset=utf-8", headers=headers)
-
-
-def _hash(html: str, element: str) -> str:
-    """The policy's source for the page's only *element*."""
-    [text] = re.findall(f"<{element}>(.*?)</{element}>", html, re.DOTALL)
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _answers() -> Mapping[str, Answer]:
+    found: dict[str, Answer] = {}
+    for file in files("gateway.admin").joinpath("live").iterdir():
+        name, body = file.name, file.read_bytes()
+        if name == "index.html":
+            headers = {
+                "Content-Security-Policy": _POLICY,
+                "Referrer-Policy": "no-referrer",
+            }
+            found["/"] = Answer(body, "text/html; charset=utf-8", headers=headers)
+            continue
+        kind = _KINDS.get(name[name.rfind(".") :])
+        if kind is not None:
+            found[f"/live/{name}"] = Answer(body, f"{kind}; charset=utf-8")
+    return found

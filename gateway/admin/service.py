@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IListeningPort, IReactorTime
 from gateway.admin.access import browser_url, check
 from gateway.admin.connections import Guard, LimitedFactory
 from gateway.admin.metrics import Metrics
-from gateway.admin.page import live_page
+from gateway.admin.page import live_pages
 from gateway.admin.site import AdminRequest, AdminSite, Answer, Page, Post
 from gateway.admin.status import Probe, as_json
 from gateway.config.endpoint import Endpoint, Tcp, Unix
@@ -61,7 +61,7 @@ def admin_site(
         token,
         health={"/healthz": lambda _: Answer(b"ok\n"), "/readyz": readyz},
         pages={
-            "/": lambda _: live_page(),
+            **live_pages(),
             "/metrics": scrape,
             "/api/status": status,
             **(more or {}),

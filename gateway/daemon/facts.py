@@ -88,6 +88,7 @@ def collect(
         disk_wait=journal.disk_wait_seconds,
         stall_after=settings.journal.stall_after,
         roll_seconds=settings.spool.roll_interval * journal.roll_factor,
+        trigger_seconds=settings.spark.trigger,
         unpublished=lake.age_behind(max(published, committed)),
         uncommitted=lake.age_behind(committed) if has_job else None,
         newest=lake.newest_age(arrived),

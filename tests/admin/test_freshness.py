@@ -148,10 +148,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "journal",
     ),
     "no spool file can be written": (
-        {"unpublished": 47, "uncommitted": 47},
+        {"unpublished": 97, "uncommitted": 97},
         (
-            "No spool file is being written: the oldest event has waited for one for 47 s; "
-            "it is safe in the journal, and the log says what fails."
+            "Spool files are late: the oldest event that is in none is 1 min old; it is "
+            "safe in the journal. If writing fails, the log says why; if not, the machine "
+            "is too slow."
         ),
         "bad",
         "spool",
@@ -287,7 +288,7 @@ def test_what_stops_senders_comes_first() -> None:
     all_of_it |= {"certificates": {}, "unpublished": 90}
     assert "The bucket takes no files" in judged(**all_of_it).sentence
     all_of_it |= {"bucket_error": None}
-    assert "No spool file" in judged(**all_of_it).sentence
+    assert "Spool files are late" in judged(**all_of_it).sentence
     all_of_it |= {"unpublished": None}
     assert "silent" in judged(**all_of_it).sentence
 
@@ -310,6 +311,13 @@ def test_what_stops_senders_comes_first() -> None:
 def test_what_holds_the_oldest_event(facts: dict[str, Any], holder: Holder) -> None:
     """Whoever has to act next for it."""
     assert judged(**facts).held_by == holder
+
+
+def test_a_job_that_is_slow_is_not_well() -> None:
+    """However long its batches take; but a `spark.trigger` of minutes is waited for."""
+    slow = Job(up=True, state="running", batch_seconds=200)
+    assert judged(job=slow, uncommitted=300).level == "warning"
+    assert judged(job=slow, uncommitted=300, trigger_seconds=300).level == "good"
 
 
 def test_the_age_counts_from_the_oldest() -> None:

@@ -25,6 +25,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
     settings: Any = SimpleNamespace(
         spool=SimpleNamespace(after=after, roll_interval=2.0, max_bytes=1000),
         journal=SimpleNamespace(stall_after=5.0),
+        spark=SimpleNamespace(trigger=30.0),
     )
     storage: Any = SimpleNamespace(
         journal=SimpleNamespace(
@@ -69,6 +70,7 @@ def test_with_a_job(tmp_path: Path) -> None:
     }
     assert facts.newest is None
     assert facts.job is not None
+    assert facts.trigger_seconds == 30
     assert (facts.waiting_bytes, facts.free_bytes, facts.growth) == (107, 550, 4.0)
     assert (facts.roll_seconds, facts.disk_wait, facts.durable_lsn) == (4.0, 3.0, 20)
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})

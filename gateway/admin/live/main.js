@@ -1,0 +1,83 @@
+// The live page: listens to the daemon's feed and gives each part what it shows.
+
+import { ago, at, count, duration, made, put, size } from "./words.js";
+import { Hour } from "./plots.js";
+import { Peers } from "./peers.js";
+import { Table } from "./tables.js";
+import { Tap } from "./tap.js";
+import { banner, stands, way } from "./way.js";
+
+const SILENT = 7000, AGAIN = 3000;
+
+const hour = new Hour(at("plots")), peers = new Peers(), tap = new Tap();
+const batches = new Table(at("batches"), [
+  { key: "at", name: "ended", kind: "text", show: one => new Date(one.at * 1000).toLocaleTimeString() },
+  { key: "seconds", name: "took", show: one => duration(one.seconds) },
+  { key: "rows", name: "rows", show: one => count(one.rows) },
+  { key: "files", name: "files", show: one => count(one.files) },
+  { key: "rate", name: "rows/s", show: one => count(one.rows / Math.max(.001, one.seconds)) },
+], { caption: "Spark's batches", sort: "at", empty: "no batch yet" });
+
+let heard = 0, feed = null;
+
+function show({ status, sample }) {
+  heard = Date.now();
+  document.body.classList.remove("stale");
+  document.title = (status.freshness?.level === "good" ? "" : "● ") + status.node + " · gateway";
+  put(at("node"), status.node);
+  put(at("about"), `gateway ${status.version} · up ${duration(status.uptime_seconds)}`);
+  banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.");
+  peers.show(status);
+  way(status, sample, peers.unacknowledged);
+  hour.add(sample);
+  batches.show(status.batches);
+  const last = status.batches.at(-1);
+  put(at("batches-about"), last ? `the last ${ago(Date.now() / 1000 - last.at)}, ${count(last.rows)} rows in ${duration(last.seconds)}` : "none yet");
+  tap.show(status);
+  cards(status.cards);
+  put(at("seen"), "updated " + new Date().toLocaleTimeString());
+}
+
+function written(value, unit) {
+  if (value === null) return "not since the start";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "object") return Object.entries(value).map(([key, n]) => key.replace("_", " ") + " " + count(n)).join(", ");
+  if (unit === "bytes") return size(value);
+  if (unit === "time") return ago(Date.now() / 1000 - value);
+  return count(value);
+}
+
+function cards(all) {
+  at("cards").replaceChildren(...all.map(({ title, rows }) => {
+    const section = made("div", undefined, "card"), list = made("dl");
+    section.append(made("h3", title), list);
+    for (const { name, value, unit } of rows) list.append(made("dt", name), made("dd", written(value, unit)));
+    return section;
+  }));
+}
+
+function gone() {
+  const since = heard ? ` The figures below are ${duration((Date.now() - heard) / 1000)} old.` : "";
+  document.body.classList.add("stale");
+  document.title = "● gateway does not answer";
+  banner("bad", `The gateway does not answer: it was stopped, or the way to it is cut.${since}`);
+  stands("listeners", "bad");
+}
+
+function listen() {
+  feed?.close();
+  feed = new EventSource("/api/feed");
+  feed.addEventListener("status", message => show(JSON.parse(message.data)));
+  feed.addEventListener("rejections", message => {
+    const now = Date.now() / 1000;
+    peers.refused(JSON.parse(message.data).map(one => ({ ...one, at: now - one.seconds })));
+  });
+  feed.addEventListener("open", () => { hour.load().catch(() => {}); });
+  feed.onerror = () => {
+    gone();
+    if (feed.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN);
+  };
+}
+
+setInterval(() => { if (heard && Date.now() - heard > SILENT) gone(); }, 1000);
+listen();

@@ -1,0 +1,182 @@
+"""The live page in a real browser, on a real daemon: what somebody sees at night."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chromium import Chromium
+from daemons import Daemon, full_spool, listener
+from gateway.store.lake import health_path
+
+_AXE = """
+process.stdout.write(require("fs").readFileSync(
+    require.resolve("axe-core/axe.min.js"), "utf8"));
+"""
+_PARTS = "document.querySelectorAll('details').forEach(part => { part.open = true; })"
+_SENTENCE = "(document.getElementById('sentence')?.textContent ?? '')"
+_STANDS = "document.querySelector('.way li.bad, .way li.warning')?.id ?? ''"
+_REACHED = """
+[...document.querySelectorAll(".scroll")].every(part => {
+    part.scrollLeft = 100000;
+    const last = part.querySelector("th:last-child").getBoundingClientRect();
+    return last.right <= innerWidth + 1;
+})
+"""
+
+
+def settings() -> dict[str, Any]:
+    """A spool that is full soon, with one listener of each of two protocols."""
+    return {
+        "listeners": [
+            listener("beats", "lumberjack", limits={"message_bytes": "1MiB"}),
+            listener("game", "pomelo", options={"routes": ["area.player.move"]}),
+        ],
+        "journal": {"segment_bytes": "256KiB"},
+        "spool": {
+            "max_bytes": "2MiB",
+            "roll_bytes": "256KiB",
+            "roll_interval": "200ms",
+            "compression": "none",
+        },
+    }
+
+
+def send(daemon: Daemon, *events: bytes) -> None:
+    """One window, acknowledged."""
+    with socket.create_connection(daemon.address()) as peer:
+        frames = b"".join(
+            struct.pack(">2sII", b"2J", number, len(event)) + event
+            for number, event in enumerate(events, 1)
+        )
+        peer.sendall(struct.pack(">2sI", b"2W", len(events)) + frames)
+        assert peer.recv(6) == struct.pack(">2sI", b"2A", len(events))
+
+
+def silent_job(daemon: Daemon, seconds: float) -> None:
+    """As a job that ran, and left word so long ago."""
+    path = health_path(daemon.data / "lake")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    batch = {"at": time.time() - seconds, "seconds": 0.5, "rows": 7, "files": 1}
+    told = {"at": time.time() - seconds, "state": "running", "committed_lsn": {}}
+    path.write_text(json.dumps({**told, "recent": [batch]}))
+
+
+def findings(chromium: Chromium) -> Any:
+    """Of axe: rule, and where."""
+    return chromium.look(
+        "axe.run().then(found => found.violations.map(one => "
+        "[one.id, one.nodes.map(node => node.html.slice(0, 120))]))"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.needs_npm
+def test_the_page_by_day_and_night(
+    start: Callable[..., Daemon],
+    npm: Callable[..., Callable[..., str]],
+    chromium: Chromium,
+) -> None:
+    """It shows what stands and where, filters, taps, fits a phone, is read with a
+    keyboard and a screen reader, and asks nobody else for anything.
+    """
+    axe = npm("axe-core@4.14.1")(_AXE)
+    daemon = start(**settings())
+    address = f"http://{daemon.admin}/"
+    chromium.show(1280, 900)
+    chromium.open(address)
+    chromium.wait(f"{_SENTENCE}.startsWith('Nothing has ever come')", "the first word")
+    assert chromium.look(_STANDS) == ""
+
+    send(daemon, b'{"n": 1}', b'{"n": 2}')
+    chromium.wait(f"{_SENTENCE}.startsWith('No Spark job has ever')", "no job")
+    assert chromium.look(_STANDS) == "at-spark"
+    silent_job(daemon, 250)
+    chromium.wait(
+        f"{_SENTENCE}.startsWith('Spark has been silent for 4 min')", "silent"
+    )
+
+    chromium.look(_PARTS)
+    rows = "document.querySelectorAll('#listeners tbody tr').length"
+    assert chromium.look(rows) == 2
+    chromium.look(
+        "(field => { field.value = 'pomelo'; field.dispatchEvent(new Event('input')); })"
+        "(document.getElementById('listeners-find'))"
+    )
+    assert chromium.look(rows) == 1
+    chromium.look("document.querySelector('#listeners th button').focus()")
+    assert chromium.look("document.activeElement.textContent") == "name"
+    chromium.press("Enter")
+    order = "document.querySelector('#listeners th').getAttribute('aria-sort')"
+    assert chromium.look(order) == "descending"
+
+    chromium.look("document.querySelector('[name=\"find.payload\"]').value = 'needle'")
+    chromium.look("document.querySelector('#tap-form button').click()")
+    chromium.wait(
+        "document.querySelector('#tap-form button').textContent === 'stop'", ""
+    )
+    shown = "[...document.querySelectorAll('#tap tbody tr')].map(row => row.innerText)"
+    deaf = 0
+    while not (found := chromium.look(f"{shown}.filter(one => /needle/.test(one))")):
+        deaf += 1
+        assert deaf < 500
+        send(daemon, b'{"hay": 1}', b'{"a": "<b>needle</b>"}')
+    assert "<b>needle</b>" in found[0], "it is text, and no markup"
+    assert not chromium.look(f"{shown}.some(one => /hay/.test(one))")
+
+    with socket.create_connection(daemon.address()) as odd:
+        odd.sendall(struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, 1 << 30))
+        odd.recv(9)
+    chromium.wait(
+        "/limits.inflated_bytes/.test(document.getElementById('rejections').innerText)",
+        "the rejection",
+    )
+    chromium.look(axe + "; 1")
+    for width, dark in ((1280, False), (1280, True), (390, False), (390, True)):
+        chromium.show(width, 900, dark=dark)
+        assert findings(chromium) == [], (width, dark)
+        wide = chromium.look("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, (width, dark)
+        assert chromium.look(_REACHED), "all columns can be reached"
+
+    with full_spool(daemon):
+        start_of = "Senders wait, because the spool is full (2.0 MiB, spool.max_bytes)"
+        chromium.wait(f"{_SENTENCE}.startsWith({json.dumps(start_of)})", "full")
+        assert chromium.look(_STANDS) == "at-spool"
+        assert findings(chromium) == []
+
+    assert chromium.console == []
+    daemon.kill()
+    chromium.wait(
+        f"{_SENTENCE}.startsWith('The gateway does not answer')", "it is gone"
+    )
+    assert chromium.look(_STANDS) == "at-listeners"
+    there = (address, "about:blank", "data:")
+    assert [one for one in chromium.requested if not one.startswith(there)] == []
+
+
+@pytest.mark.slow
+def test_without_trust(
+    start: Callable[..., Daemon], chromium: Chromium, tmp_path: Path
+) -> None:
+    """On loopback without a token the tap shows no payloads, and says what they want."""
+    daemon = start(**settings(), admin={"trust_loopback": False})
+    chromium.open(f"http://{daemon.admin}/")
+    chromium.wait(f"{_SENTENCE}.startsWith('Nothing has ever come')", "the first word")
+    about = chromium.look("document.getElementById('tap-about').textContent")
+    assert "admin.trust_loopback" in about
+    assert chromium.look("document.querySelector('[name=\"find.payload\"]').disabled")
+    chromium.look("document.getElementById('tap-part').open = true")
+    chromium.look("document.querySelector('#tap-form button').click()")
+    shown = "document.getElementById('tap').innerText"
+    while "not shown without a token" not in chromium.look(shown):
+        send(daemon, b'{"secret": 1}')
+    assert "secret" not in chromium.look(shown)
+    assert chromium.console == []
