@@ -141,10 +141,11 @@ def _requeue(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.spark import requeue, session
     from gateway.spark.lakedisk import Lake
+    from gateway.spark.source import spool_of
 
     config = load(args.config)
     disk = Lake()
-    spool = config.data_dir / config.spool.folder
+    spool = spool_of(config)
     moved, kept = requeue.files(config.data_dir / "poison", spool, disk)
     for name in moved:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})

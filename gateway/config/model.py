@@ -646,6 +646,8 @@ class Config(Section):
             place: self.data_dir / value for place, field, value in values(self)
             if BELOW_DATA_DIR in field.metadata and isinstance(value, Path)
         }  # fmt: skip
+        if self.spool.bucket is not None:
+            places[("inbox",)] = self.data_dir / "inbox"
         places["spool", "directory"] = self.data_dir / self.spool.folder
         # what a listener adds is at fault, not the gateway's own directory
         ordered = sorted(places.items(), key=lambda item: item[0][0] == "listeners")

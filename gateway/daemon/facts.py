@@ -72,7 +72,9 @@ def collect(
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so."""
     journal, spool = storage.journal, storage.spool
     uploads = spool.uploads
-    has_job = settings.spool.after != "keep" and uploads is None
+    # The job of a bucket may run anywhere, and leave word there.
+    has_job = settings.spool.after != "keep"
+    has_job = has_job and (uploads is None or bool(lake.job.state))
     published = spool.published_lsn
     committed = lake.committed_lsn
     arrived = committed if has_job else published

@@ -1,7 +1,8 @@
 """The Spark job: Parquet files of the spool in, tables of the lake out, exactly once.
 
     source       the stream of a spool directory, for any job
-    s3a          how it reads one that is in a bucket
+    inbox        copies of the files of a spool in a bucket
+    s3a          how a job of one's own reads one that is in a bucket
     tables       which columns the tables have
     columns      those that are taken out of the JSON or the channel
     times        instants that senders write, as timestamps

@@ -19,14 +19,16 @@ from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
 from gateway.spark.handover import HandOverFailed, function_of
 from gateway.spark.health import Health
+from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed
-from gateway.spark.source import limit_of
+from gateway.spark.source import limit_of, spool_of
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
+from gateway.store.s3 import bucket_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,7 @@ _log = logging.getLogger("gateway.spark")
 _LOOK = 0.2  # seconds between looks at the queries
 _TEND = 1.0
 _SAY = 2.0
+_INBOX_BATCHES = 4  # of a bucket's files are here at once
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
@@ -58,7 +61,7 @@ class Job:
         self._report = report
         self._disk = Lake()
         self._lake = config.data_dir / "lake"
-        self._spool = config.data_dir / config.spool.folder
+        self._spool = spool_of(config)
         # The sink's thread appends, ours takes the list away: both are one step.
         self._committed: list[Committed] = []
         self._rows = 0
@@ -89,6 +92,7 @@ class Job:
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self._cleaner = self._new_cleaner()
+        self._inbox = self._new_inbox()
         self._compactor = Compactor(
             self._lake,
             self._disk,
@@ -105,13 +109,27 @@ class Job:
         self._health.committed(committed, self._sink.seconds)
 
     def _new_cleaner(self) -> Cleaner:
-        archived = self._config.spool.after == "archive"
+        spool = self._config.spool
+        archived = spool.after == "archive" and spool.bucket is None
         return Cleaner(
             self._spool,
             self._config.data_dir / "archive" if archived else None,
             self._query.checkpoint,
             lambda: self._sink.ledger.committed,
             self._disk,
+        )
+
+    def _new_inbox(self) -> Inbox | None:
+        bucket = bucket_of(self._config.spool)
+        if bucket is None:
+            return None
+        return Inbox(
+            bucket,
+            self._spool,
+            self._disk,
+            lambda: self._sink.ledger,
+            archived=self._config.spool.after == "archive",
+            most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
         )
 
     def start(self, *, available_now: bool) -> None:
@@ -123,6 +141,12 @@ class Job:
         self._poison.finish()
         self._sweep()
         self.clean()
+        if self._inbox is not None:
+            self._inbox.recover()
+            if available_now:
+                self._inbox.look(most_bytes=sys.maxsize)
+            else:
+                self._inbox.start()
         self._query.start(available_now=available_now)
         self._health.say(state="running")
 
@@ -220,6 +244,9 @@ class Job:
         """Stop between two batches; what was not committed comes again."""
         self._query.stop()
         self._compactor.stop()
+        if self._inbox is not None:
+            self._inbox.stop()
+            self._inbox.tend(most_bytes=0)  # what is committed by now goes
 
     def ended(self, why: str | None) -> None:
         """Leave word of how it ended."""
@@ -244,11 +271,6 @@ def run(
         raise Failed(
             "spool.after: keep says that there is no job, and the gateway takes files "
             "away itself: set it to archive, and restart the gateway, before this job"
-        )
-    if config.spool.bucket is not None:
-        raise Failed(
-            f"spool.directory: {config.spool.bucket}: this job reads directories only; a "
-            "job of your own can read it with gateway.spark.source.gateway_stream"
         )
     stop = stop_event or threading.Event()
     internal = config.data_dir / "lake" / INTERNAL

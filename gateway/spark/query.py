@@ -19,7 +19,7 @@ from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Broken
 from gateway.spark.sink import Plan, Sink, check_versions
-from gateway.spark.source import SCHEMA_DDL, gateway_stream, url
+from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,7 +155,7 @@ def stream_of(
     """Makes the rows of the tables out of what arrives in the spool."""
 
     def stream(limit: Mapping[str, int]) -> DataFrame:
-        spool = config.data_dir / config.spool.folder
+        spool = spool_of(config)
         arriving = gateway_stream(spark, spool, **limit)
         return tables.events(arriving, config.spark.body, columns)
 

@@ -27,6 +27,7 @@ from gateway.spark.iceberg import IcebergTable
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ranges, write_json
 from gateway.spark.sink import Committed, Sink
+from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL, sink_of
 from gateway.store.lock import Locked, lock
 
@@ -46,7 +47,7 @@ def make(
     find_resent: Callable[[list[Path]], Ranges] | None = None,
 ) -> Sink:
     """The sink of this configuration.  Raises `Broken` where it can not be."""
-    lake, spool = config.data_dir / "lake", config.data_dir / config.spool.folder
+    lake, spool = config.data_dir / "lake", spool_of(config)
     name = config.spark.sink
     if name == "parquet":
         claim(lake, disk, {"sink": name})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.config.bucket import SCHEME, parse_bucket_url
 from gateway.store.names import parse_file_name
@@ -20,7 +20,14 @@ from gateway.store.names import parse_file_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MANY_FILES", "SCHEMA_DDL", "gateway_stream", "limit_of", "url"]
+__all__ = [
+    "MANY_FILES",
+    "SCHEMA_DDL",
+    "gateway_stream",
+    "limit_of",
+    "spool_of",
+    "url",
+]
 
 #: `gateway.event.SCHEMA` in Spark's words.
 SCHEMA_DDL = (
@@ -73,6 +80,13 @@ def gateway_stream(
     if in_bucket:
         return reader.parquet(parse_bucket_url(place).hadoop)
     return reader.parquet(url(Path(spool)))
+
+
+def spool_of(config: Any) -> Path:
+    """The directory that the job reads: the spool, or the inbox of one in a bucket."""
+    spool = config.spool
+    name = spool.folder if spool.bucket is None else "inbox"
+    return Path(config.data_dir / name)
 
 
 def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:

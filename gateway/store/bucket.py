@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 __all__ = [
+    "ARCHIVE",
     "AlreadyThere",
     "Bucket",
     "BucketError",
@@ -28,6 +29,8 @@ __all__ = [
     "probe",
 ]
 
+ARCHIVE = "_archive"
+"""Below it is what the job has committed, if that is kept; Spark passes it over."""
 PROBE = ".gateway-probe"
 """What the name of the object begins with that `probe` makes; Spark passes it over."""
 
@@ -87,6 +90,9 @@ class Bucket(Protocol):
 
         Not those whose names have a slash after that.
         """
+
+    def copy(self, name: str, other: str) -> None:
+        """Make the object *other* of one that is there.  Raises `NotThere`."""
 
     def remove(self, name: str) -> None:
         """Remove an object; one that is gone already is fine."""

@@ -104,6 +104,10 @@ class S3:
                 elif name > begin:
                     return
 
+    def copy(self, name: str, other: str) -> None:
+        """See `Bucket`."""
+        self._ask(name, lambda at: self._obstore.copy(at, name, other))
+
     def remove(self, name: str) -> None:
         """See `Bucket`."""
         self._ask(name, lambda at: self._obstore.delete(at, name))

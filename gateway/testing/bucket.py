@@ -62,6 +62,13 @@ class MemoryBucket:
             if name.startswith(begin) and name > after:
                 yield StoredObject(name, len(data), 0.0)
 
+    def copy(self, name: str, other: str) -> None:
+        """See `Bucket`."""
+        data = self.read(name)
+        self._ask("copy", name)
+        self.objects[other] = data
+        self.after("copy", name)
+
     def remove(self, name: str) -> None:
         """See `Bucket`."""
         self._ask("remove", name)

@@ -89,6 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
         objects = self._s3.objects
         with self._s3.lock:
             if self.command == "PUT":
+                if source := self.headers.get("x-amz-copy-source"):
+                    found = objects.get(urllib.parse.unquote(source).strip("/"))
+                    if found is None:
+                        return 404, b""
+                    objects[name] = found
+                    return 200, (
+                        b'<CopyObjectResult><ETag>"tag"</ETag></CopyObjectResult>'
+                    )
                 if self.headers.get("if-none-match") and name in objects:
                     return 412, b""
                 objects[name] = body

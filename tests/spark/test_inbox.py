@@ -1,0 +1,229 @@
+"""Files of a bucket come to the job, once, and go when they are in the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.config import model
+from gateway.config.bucket import BucketUrl
+from gateway.spark.inbox import Inbox
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Hole, Ledger, Ranges, SpoolFile
+from gateway.store.bucket import BucketError
+from gateway.store.names import file_name
+from gateway.testing.bucket import MemoryBucket
+from gateway.testing.settings import options_of
+from small_s3 import SmallS3, small_s3
+
+
+class World:
+    """A bucket, and a job that has committed what the test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.bucket = MemoryBucket()
+        self.folder = root / "inbox"
+        self.committed = Ranges()
+        self.holes: tuple[Hole, ...] = ()
+
+    def inbox(self, *, archived: bool = True, most_bytes: int = 1000) -> Inbox:
+        found = Inbox(
+            self.bucket,
+            self.folder,
+            Lake(),
+            lambda: Ledger(committed=self.committed, holes=self.holes),
+            archived=archived,
+            most_bytes=most_bytes,
+        )
+        found.recover()
+        return found
+
+    def put(self, first: int, last: int, node: str = "gw") -> str:
+        name = file_name(node, first, last)
+        self.bucket.objects[name] = b"x" * 100
+        return name
+
+    def commit(self, name: str) -> None:
+        """As the job does: into the tables, and out of its directory."""
+        file = SpoolFile.parse(name)
+        assert file is not None
+        self.committed.add(file.node, file.first, file.last)
+        (self.folder / name).unlink(missing_ok=True)
+
+    def here(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
+    """But for the newest of each node, behind which a gateway without a disk goes on."""
+    names = [world.put(1, 5), world.put(6, 9), world.put(1, 3, "gw-1")]
+    inbox = world.inbox()
+    assert inbox.look() == 3
+    assert inbox.look() == 0
+    assert world.here() == sorted(names)
+    for name in names:
+        world.commit(name)
+    assert inbox.look() == 0
+    assert sorted(world.bucket.objects) == [
+        f"_archive/{names[0]}", names[1], names[2]
+    ]  # fmt: skip
+    assert world.here() == []
+
+
+def test_with_delete_nothing_is_kept(world: World) -> None:
+    """`spool.after: delete`."""
+    names = [world.put(1, 5), world.put(6, 9)]
+    inbox = world.inbox(archived=False)
+    inbox.look()
+    world.commit(names[0])
+    inbox.look()
+    assert list(world.bucket.objects) == [names[1]]
+
+
+def test_an_object_that_is_uploaded_again_only_goes_again(world: World) -> None:
+    """Its gateway was killed before it knew."""
+    names = [world.put(1, 5), world.put(6, 9)]
+    inbox = world.inbox()
+    inbox.look()
+    world.commit(names[0])
+    inbox.look()
+    world.put(1, 5)
+    assert inbox.look() == 0
+    assert names[0] not in world.bucket.objects
+
+
+def test_no_more_comes_than_the_job_needs(world: World) -> None:
+    """The oldest first; a backlog may be larger than the disk."""
+    names = [world.put(n, n) for n in range(1, 9)]
+    inbox = world.inbox(most_bytes=250)
+    assert inbox.look() == 3
+    assert world.here() == names[:3]
+    world.commit(names[0])
+    assert inbox.look() == 1
+    assert inbox.look(most_bytes=sys.maxsize) == 4
+
+
+def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
+    """The job has moved it to poison/; the object stays as it is."""
+    name = world.put(1, 5)
+    inbox = world.inbox()
+    inbox.look()
+    (world.folder / name).unlink()
+    world.holes = (Hole("gw", 1, 5, name, "damaged", 0.0),)
+    assert inbox.look() == 0
+    assert list(world.bucket.objects) == [name]
+
+
+@pytest.mark.parametrize("point", range(6))
+def test_a_kill_between_any_two_requests_loses_nothing(
+    world: World, point: int
+) -> None:
+    """Each is done again, or was done."""
+
+    class Killed(BaseException):
+        pass
+
+    names = [world.put(1, 5), world.put(6, 9)]
+    count = [0]
+
+    def fault(request: str, name: str) -> None:
+        count[0] += 1
+        if count[0] > point:
+            raise Killed
+
+    inbox = world.inbox()
+    inbox.look()
+    world.commit(names[0])
+    inbox.look()
+    world.put(1, 5)
+    (world.folder / names[1]).unlink()
+    world.bucket.fault = fault
+    with contextlib.suppress(Killed):
+        for _ in range(point + 1):
+            world.inbox().look()
+    assert count[0] == point + 1
+    world.bucket.back()
+    world.inbox().look()
+    assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
+    assert world.here() == [names[1]]
+
+
+def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
+    """It has a hidden name until it is whole."""
+    name = world.put(1, 5)
+    world.folder.mkdir()
+    (world.folder / f".{name}").write_bytes(b"x")
+    assert world.inbox().look() == 1
+    assert world.here() == [name]
+
+
+def test_a_bucket_that_is_away_is_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job goes on with what it has."""
+    world.bucket.away("503 SlowDown")
+    inbox = world.inbox()
+    with pytest.raises(BucketError):
+        inbox.look()
+    with caplog.at_level("INFO", "gateway.spark"):
+        inbox.tend()
+        inbox.tend()
+        world.bucket.back()
+        inbox.tend()
+        inbox.tend()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+@pytest.fixture
+def server() -> Iterator[SmallS3]:
+    with small_s3() as server:
+        yield server
+
+
+@pytest.mark.spark
+def test_from_a_bucket_to_tables(
+    server: SmallS3,
+    spool: Any,
+    config: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+) -> None:
+    """Each event is in one table, once; again nothing happens."""
+    config.spool.bucket = BucketUrl("bucket", "prefix")
+    config.spool.s3 = options_of(
+        model.S3,
+        endpoint=server.url,
+        region="us-east-1",
+        access_key_id="KEY",
+        secret_access_key="SECRET",
+    )
+    for path in (
+        spool.events("gw-1", 1, 50),
+        spool.events("gw-1", 51, 10),
+        spool.events("gw-2", 1, 20),
+    ):
+        server.objects[f"bucket/prefix/{path.name}"] = path.read_bytes()
+        path.unlink()
+    run_once()
+    lake = config.data_dir / "lake"
+    assert lake_events(lake) == spool.produced
+    assert sorted(server.objects) == [
+        f"bucket/prefix/_archive/{file_name('gw-1', 1, 50)}",
+        f"bucket/prefix/{file_name('gw-1', 51, 60)}",
+        f"bucket/prefix/{file_name('gw-2', 1, 20)}",
+    ]
+    assert list((config.data_dir / "inbox").iterdir()) == []
+    run_once()
+    assert lake_events(lake) == spool.produced
