@@ -145,7 +145,7 @@ def call_published_what_waits(patch: pytest.MonkeyPatch) -> None:
 
     def publish(self: Any, sealed: Any) -> None:
         original(self, sealed)
-        self.published_lsn = max(self.published_lsn, sealed.last_lsn)
+        self._made_lsn = max(self._made_lsn, sealed.last_lsn)
 
     patch.setattr(Spool, "publish", publish)
 
