@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from _report import Broken
 
-__all__ = ["Player", "answered", "greeted", "package", "players"]
+__all__ = ["Player", "answered", "greeted", "package", "players", "waited"]
 
 _RING = 2000
 _FIRST_ID = 128  # two bytes up to 16383, so that all messages have one length
@@ -198,3 +198,15 @@ def answered(crowd: Iterable[Player], seconds: float, depth: int) -> int:
         while player.waiting:
             total += player.hear()
     return total
+
+
+def waited(player: Player, seconds: float) -> list[float]:
+    """Seconds from each request to its answer, one after another."""
+    waits = []
+    until = time.monotonic() + seconds
+    while (asked := time.monotonic()) < until:
+        player.ask(1)
+        while not player.hear():
+            pass
+        waits.append(time.monotonic() - asked)
+    return waits

@@ -6,6 +6,7 @@
 tcp      requests with 64 B of JSON, 100 connections, 10 in flight on each
 web      the same over WebSocket
 depth1   like tcp, one in flight
+one      one connection, one in flight: how long it waits, in syncs of the disk
 notify   99 notifies before each request, two in flight on each of 100 connections
 crowd    10 000 connections with heartbeats every 3 s, then one push to all
 
@@ -40,7 +41,7 @@ from pathlib import Path
 
 from _daemon import Consumer, Gateway, Usage
 from _machine import machine
-from _players import answered, greeted, package, players
+from _players import answered, greeted, package, players, waited
 from _pomelo_npm import VERSION, Echo, Lacking, installed
 from _report import Broken, Claim, Report, arguments, main, workplace
 from idle import bare
@@ -195,7 +196,7 @@ def push(gateway: Gateway, socks: list[socket.socket]) -> float:
     return time.monotonic() - begin
 
 
-def started(home: Path, heartbeat: int) -> Gateway:
+def started(home: Path, heartbeat: int, syncs: Path | None = None) -> Gateway:
     limits = {"connections": 12_000, "connections_per_peer": 12_000, "idle": "1h"}
     game = {
         "name": "game",
@@ -205,7 +206,7 @@ def started(home: Path, heartbeat: int) -> Gateway:
         "limits": limits,
         "options": {"heartbeat": f"{heartbeat}s"},
     }
-    return Gateway(home, {"listeners": [game]})
+    return Gateway(home, {"listeners": [game]}, syncs=syncs)
 
 
 class Bench:
@@ -241,6 +242,29 @@ class Bench:
         report.add(f"{name}: pomelo's CPU", other.us, "µs each")
         report.add(f"{name}: rate ÷ pomelo's", run.rate / other.rate, "x")
         report.add(f"{name}: CPU ÷ pomelo's", run.us / other.us, "x")
+
+    def one(self, seconds: float) -> None:
+        """What a single client waits for; pomelo syncs nothing."""
+        report, syncs = self._report, self._home / "syncs"
+        with (
+            started(self._home / "one", 0, syncs) as gateway,
+            players(gateway.address("game"), 1, web=False, notifies=0, stored=True) as [
+                player
+            ],
+        ):
+            answered([player], _WARM_UP_SECONDS, 1)
+            before = len(syncs.read_text().splitlines())
+            waits = waited(player, seconds)
+            taken = syncs.read_text().splitlines()[before:]
+        disk = sorted(float(line.split()[1]) for line in taken)
+        waits.sort()
+        wait, sync = waits[len(waits) // 2], disk[len(disk) // 2]
+        report.add("one: request to answer, median", wait * 1e3, "ms")
+        report.add("one: the same, p99", waits[len(waits) * 99 // 100] * 1e3, "ms")
+        report.add("one: a sync, median", sync * 1e3, "ms")
+        report.add("one: median wait ÷ median sync", wait / sync, "x")
+        what = "one client's median wait beyond a sync"
+        report.claims.append(Claim(what, (wait - sync) * 1e3, "ms", 0.5))
 
     def crowd(self, count: int, seconds: float) -> None:
         """The same, and what bare Twisted takes."""
@@ -279,7 +303,7 @@ class Bench:
 
 def bench() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--case", default=",".join([*CASES, "crowd"]))
+    parser.add_argument("--case", default=",".join([*CASES, "one", "crowd"]))
     parser.add_argument("--seconds", type=float, default=6.0, help="of each case")
     parser.add_argument("--connections", type=int, default=10_000, help="of crowd")
     parser.add_argument("--alone", action="store_true", help="without npm's pomelo")
@@ -293,6 +317,8 @@ def bench() -> int:
         for case in options.case.split(","):
             if case == "crowd":
                 run.crowd(options.connections, options.seconds)
+            elif case == "one":
+                run.one(options.seconds)
             else:
                 run.case(case, options.seconds)
     report.add("load average", os.getloadavg()[0])
