@@ -338,6 +338,7 @@ class Journal:
         self.hold("commit", f"the journal can not be written: {why}")
 
     def _ended(self, left: list[Waiting]) -> None:
+        self._queues.tell_all()
         for waiting in left:
             if not waiting.batch.withdrawn:  # since the thread has ended
                 waiting.done.errback(

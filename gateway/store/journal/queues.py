@@ -183,6 +183,11 @@ class Queues:
             if self._told:
                 self._reactor.callLater(0, self._tell)
 
+    def tell_all(self) -> None:
+        """Tell of all that is durable, however much; the thread has ended."""
+        while self._completed:
+            self._durable(self._completed.popleft())
+
     def _next_part(self, most: int) -> tuple[Durable, int]:
         """The first group, or what of it this turn has time for; what is left of *most*."""
         with self._condition:

@@ -537,3 +537,20 @@ def test_a_group_has_a_bounded_number_of_batches(
     world.until_stored(10_000)
     world.stop()
     assert groups == [512] * 19 + [272]
+
+
+def test_a_stop_waits_until_all_is_acknowledged(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """More may be durable than one turn tells, and a turn takes threads' calls first."""
+    world = start(wait=True)
+    for _ in range(3000):
+        world.submit(make(b"x"))
+    world.journal.start()
+    stopped = world.journal.stop()
+    world.journal._thread.join()
+    while not world.turns.idle:
+        call, args, kwargs = world.turns._calls.get()
+        call(*args, **kwargs)
+    assert stopped.called
+    assert len(world.stored) == world.journal.durable_lsn == 3000
