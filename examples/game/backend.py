@@ -47,9 +47,13 @@ def tell(room: str, news: list[dict[str, Any]]) -> None:
     push = json.dumps({"route": "onNews", "group": room, "body": news})
     gateway = HTTPConnection(ADMIN, timeout=5)
     with contextlib.suppress(OSError, HTTPException), contextlib.closing(gateway):
-        kind = {"Content-Type": "application/json"}
-        gateway.request("POST", "/api/push", push, kind)
-        gateway.getresponse().read()
+        headers = {"Content-Type": "application/json"}
+        if CONFIG.admin.token is not None:
+            headers["Authorization"] = f"Bearer {CONFIG.admin.token}"
+        gateway.request("POST", "/api/push", push, headers)
+        answer = gateway.getresponse()
+        if answer.status != 200:
+            sys.stderr.write(f"not pushed: {answer.read().decode()}\n")
 
 
 class Splash(SimpleHTTPRequestHandler):

@@ -8,9 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request
 
 import pytest
 
@@ -30,6 +32,9 @@ pytestmark = [
 class Example(Daemon):
     """A gateway with the example's own configuration, on other ports."""
 
+    begin_service_again: Callable[[], None]
+    """Kill the service, and begin it anew."""
+
     def __init__(self, home: Path) -> None:
         super().__init__(home, {})
         ports = {"3010": free_port(), "9000": free_port(), "8080": self.admin[10:]}
@@ -38,6 +43,15 @@ class Example(Daemon):
             text = text.replace(f":{usual}", f":{other}")
         self.config.write_text(text)
         self.page = f"http://127.0.0.1:{ports['9000']}/?port={ports['3010']}"
+
+    def board(self) -> Counter[str]:
+        """How many fields of the lobby each player has, as the service tells it."""
+        asked = {"route": "room.enter", "uid": "eve", "session": "s", "lsn": 1}
+        request = {"requests": [{**asked, "body": {"room": "lobby"}}]}
+        [answer] = json.loads(
+            self.answer(Request(self.page, json.dumps(request).encode()))
+        )["answers"]
+        return Counter(player for _, _, player in answer["board"])
 
     def has_page(self) -> bool:
         """The service is there."""
@@ -55,9 +69,20 @@ def example(tmp_path: Path) -> Iterator[Example]:
     )
     started: list[subprocess.Popen[bytes]] = []
     with Example(home) as daemon:
-        for program in ("backend.py", "leaderboard.py"):
+
+        def begin(program: str) -> None:
             command = [sys.executable, program, str(daemon.config)]
             started.append(spawn(command, home / f"{program}.log", session=True))
+
+        def begin_again() -> None:
+            started[0].kill()
+            started.pop(0).wait()
+            begin("backend.py")
+            eventually(daemon.has_page, "the service again")
+
+        daemon.begin_service_again = begin_again
+        begin("backend.py")
+        begin("leaderboard.py")
         eventually(daemon.has_page, "the service")
         yield daemon
         for process in started:
@@ -72,7 +97,8 @@ def test_two_players_and_a_leaderboard(
     npm: Callable[..., Any], browse: Callable[[str], Path], example: Example
 ) -> None:
     """They see each other's splashes and hear what is said; in the end the count on both
-    screens, which Spark made of the table, is that of the board.
+    screens, which Spark made of the table, is that of the board.  A service that was killed
+    has it again.
     """
     web = example.config.parent / "web"
     packages = json.loads((web / "package.json").read_text())["dependencies"]
@@ -92,5 +118,7 @@ def test_two_players_and_a_leaderboard(
     assert ada == grace
     assert ada["leaders"] == ada["held"] == {"ada": 25, "grace": 25}
     assert ada["chat"] == ["grace: hello <b>ada</b> 👋", "ada: that was mine!"]
+    example.begin_service_again()
+    assert example.board() == ada["held"]
     for name in said:
         assert (web / f"{name}.png").stat().st_size > 10_000
