@@ -120,7 +120,9 @@ def test_five_minutes(walk: Walk, tmp_path: Path) -> None:
     assert len(events.splitlines()) == 11
     assert "beats" in stats
     assert "complete: 1000 events, each exactly once" in audit
-    assert {path.name for path in tmp_path.iterdir()} == {
+    # Spark makes an empty folder for tables of its own, wherever one is.
+    left = {path.name for path in tmp_path.iterdir()} - {"spark-warehouse"}
+    assert left == {
         ".venv", "wheels", "first", "twistd.log", "gateway.log"
     }  # fmt: skip
     beside = {path.name for path in (tmp_path / "first").iterdir()}
