@@ -144,7 +144,8 @@ def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The configuration with its defaults is YAML, and shows no secret."""
     assert main(["check", "--effective", str(file)]) == 0
     shown = capsys.readouterr().out
-    assert yaml.safe_load(shown)["logging"] == {"level": "info", "format": "text"}
+    logged = {"level": "info", "format": "text", "connections": 20}
+    assert yaml.safe_load(shown)["logging"] == logged
     assert "hunter2" not in shown
 
 
