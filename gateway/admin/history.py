@@ -77,8 +77,9 @@ class History:
         self._samples.append(
             Sample(
                 at=round(at, 1),
-                events=round((events - before[1]) / seconds, 1),
-                bytes=round((received - before[2]) / seconds, 1),
+                # A listener that is gone takes its counts with it.
+                events=round(max(events - before[1], 0) / seconds, 1),
+                bytes=round(max(received - before[2], 0) / seconds, 1),
                 ack_p50=quantile(bounds, batches, 0.5),
                 ack_p99=quantile(bounds, batches, 0.99),
                 waiting_bytes=fresh.waiting_bytes if fresh else status.spool.bytes,

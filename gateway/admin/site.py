@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any, cast
+from weakref import WeakSet
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
@@ -108,6 +109,7 @@ class AdminSite(Site):
         self._pages = pages
         self._posts = posts
         self._guard = guard
+        self._streams: WeakSet[AdminChannel] = WeakSet()
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """See IProtocolFactory."""
@@ -119,10 +121,22 @@ class AdminSite(Site):
         """Open no access log."""
 
     def trust(self, admin: Admin) -> None:
-        """Ask for its token from now on; not at another address."""
+        """Ask for its token from now on; not at another address.
+
+        Streams that others may have begun end: who may look comes again.
+        """
+        before = self._token, self.trusted
         token = None if admin.token is None else admin.token.get_secret_value()
         self._token = token
         self.trusted = trusted(self.where, token, trust_loopback=admin.trust_loopback)
+        if (self._token, self.trusted) != before:
+            for channel in list(self._streams):
+                cast(Any, channel.transport).abortConnection()
+
+    def streams(self, channel: AdminChannel) -> None:
+        """A page goes on writing to it."""
+        channel.streaming = True
+        self._streams.add(channel)
 
     def add(self, pages: Mapping[str, Page], posts: Mapping[str, Post]) -> None:
         """Serve these, too."""
@@ -234,7 +248,7 @@ class AdminRequest(Request):
         self.site = site = cast(AdminSite, self.channel.site)  # type: ignore[attr-defined]
         answer = site.answer(self)
         if answer is None:
-            cast(AdminChannel, self.channel).streaming = True
+            site.streams(cast(AdminChannel, self.channel))
             return
         if isinstance(answer, Answer):
             answer = succeed(answer)

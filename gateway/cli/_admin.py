@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import socket
@@ -89,8 +90,8 @@ class AdminPort:
         try:
             connection.request("GET" if body is None else "POST", path, body, headers)
             return connection.getresponse()
-        except (OSError, http.client.HTTPException) as why:
-            connection.close()
+        except (OSError, ValueError, http.client.HTTPException) as why:
+            connection.close()  # ValueError: a token that no header can have
             text = getattr(why, "strerror", None) or str(why) or type(why).__name__
             raise Unreachable(text.lower()) from None
 
@@ -98,7 +99,8 @@ class AdminPort:
         answer = self._request(path)
         if answer.status == http.client.OK:
             return answer
-        with answer:
+        said = ""
+        with answer, contextlib.suppress(OSError, http.client.HTTPException):
             said = answer.read(500).decode(errors="replace").strip()
         hint = "; say --token-file" if answer.status == http.client.UNAUTHORIZED else ""
         raise Unreachable(f"{answer.status} {said}{hint}")

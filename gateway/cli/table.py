@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     lake = _data_dir.places(args).lake
+    _check_sink(lake, args.name)
     if not args.no_wait:
         _wait(lake, args.name, time.sleep)
     rows = newest(lake / args.name, args.rows)
@@ -76,6 +77,21 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(f"no rows in {lake / args.name}", file=sys.stderr)
     return 0
+
+
+def _check_sink(lake: Path, name: str) -> None:
+    """Raise `WrongUse` unless its tables are folders of Parquet."""
+    from gateway.store.lake import sink_of
+
+    try:
+        sink = sink_of(lake)
+    except (ValueError, OSError):
+        return  # the job says what is wrong with it
+    if sink is not None and sink.get("sink") != "parquet":
+        raise WrongUse(
+            f"{lake / name} is no folder of Parquet: spark.sink is "
+            f"{sink.get('sink')}, and {sink.get('table', 'that')} has the rows"
+        )
 
 
 def newest(table: Path, most: int) -> list[Row]:

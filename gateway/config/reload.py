@@ -7,7 +7,7 @@ of that: `python -m gateway.config.reload` prints its table.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin
 
@@ -86,7 +86,10 @@ def _listeners(
     served: Mapping[str, Sequence[Listener]],
     found: Plan,
 ) -> Iterator[Listener]:
-    """Those that will be there.  One is the same if name and protocol are."""
+    """Those that will be there.  One is the same if name and protocol are.
+
+    Where a new one has to wait for a restart, the one whose place it would take stays.
+    """
     before = {(one.name, one.protocol): one for one in running.listeners}
     for one in wanted.listeners:
         at = f"listeners: {one.name}"
@@ -95,10 +98,24 @@ def _listeners(
             yield _merge(old, one, f"{at}.", AT_ONCE, found)
         elif why := _why_not(one, served):
             found.restart.append(f"{at}{why}")
+            if (place := _place_of(one, before.values(), wanted)) is not None:
+                yield before.pop((place.name, place.protocol))
         else:
             found.changed.append(f"{at} is new")
             yield one
     found.changed += [f"listeners: {name} is gone" for name, _ in before]
+
+
+def _place_of(
+    one: Listener, running: Iterable[Listener], wanted: Config
+) -> Listener | None:
+    """That of the same name, or at the same place, if it is not wanted any more."""
+    stay = {(each.name, each.protocol) for each in wanted.listeners}
+    gone = [each for each in running if (each.name, each.protocol) not in stay]
+    for each in gone:
+        if each.name == one.name:
+            return each
+    return next((each for each in gone if each.listen == one.listen), None)
 
 
 def _why_not(one: Listener, served: Mapping[str, Sequence[Listener]]) -> str | None:

@@ -43,8 +43,12 @@ class LakeWatch:
         lake: Path,
         spool: Path,
         clock: Callable[[], float] = time.time,
+        *,
+        has_job: bool = True,
     ) -> None:
+        """*has_job*: one is to come; without it nothing is said of a job's silence."""
         self._node = node
+        self._has_job = has_job
         self._path = health_path(lake)
         self._spool = spool
         self._clock = clock
@@ -105,7 +109,8 @@ class LakeWatch:
     @property
     def up(self) -> bool:
         """Whether the job has left word lately that it runs."""
-        recent = self._clock() - (_number(self._told.get("at")) or 0.0) < SILENT
+        # Of a time to come, by a clock that was set back since, nothing follows.
+        recent = abs(self._clock() - (_number(self._told.get("at")) or 0.0)) < SILENT
         return recent and self._told.get("state") in ("starting", "running")
 
     @property
@@ -169,6 +174,8 @@ class LakeWatch:
     def statistics(self) -> Iterator[Statistics]:
         """Sections `lake` and `spark`."""
         self._read()
+        if not (self._has_job or self._told):
+            return
         lag = round(self.lag_seconds(), 3)
         yield Statistics(
             "lake",

@@ -40,11 +40,16 @@ class Marks:
         return len(self._marks)
 
     def add(self, last: int, oldest: float, newest: float) -> None:
-        """Events up to lsn *last* came between these times; lsns only rise."""
+        """Events up to lsn *last* came between these times; lsns only rise.
+
+        Times may go back, if the clock was set.
+        """
         marks = self._marks
         if marks and oldest - marks[-1].oldest < _SECOND:
             before = marks[-1]
-            marks[-1] = _Mark(last, before.oldest, max(before.newest, newest))
+            if newest >= before.oldest:
+                newest = max(before.newest, newest)
+            marks[-1] = _Mark(last, min(before.oldest, oldest), newest)
             return
         if len(marks) >= self._most:
             self._thin_out()

@@ -229,6 +229,7 @@ class Gateway(MultiService):
             self.settings.node,
             self.settings.data_dir / "lake",
             storage.directories.spool,
+            has_job=self.settings.spool.after != "keep",
         )
         self._replay = Replay(self.live, storage.directories, in_thread=deferToThread)
         storage.recover(self.protocols.open(storage.remembered, self._lend))

@@ -8,6 +8,7 @@ only protocols we do not list (`h2`); and it has no deadline for the handshake (
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -90,8 +91,8 @@ class ServerTls:
         return SSL.Connection(self._context, None)
 
     @property
-    def ends(self) -> datetime:
-        """When the certificate in use does; UTC."""
+    def ends(self) -> datetime | None:
+        """When the certificate in use does; UTC.  None if that can not be read."""
         return self._ends
 
     def check(self) -> None:
@@ -189,9 +190,14 @@ def _note_why(
     return bool(good)
 
 
-def _end_of(path: Path) -> datetime:
-    """When the first certificate of a file that OpenSSL has taken ends."""
-    return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc
+def _end_of(path: Path) -> datetime | None:
+    """When the first certificate of a file that OpenSSL has taken ends; None if only
+    OpenSSL can read it, or another file has come in its place.
+    """
+    with contextlib.suppress(ValueError, IndexError, OSError):
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+        return found[0].not_valid_after_utc
+    return None
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:

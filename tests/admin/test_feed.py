@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -16,6 +17,7 @@ from gateway.admin.feed import Feed
 from gateway.admin.history import History
 from gateway.admin.site import AdminSite
 from gateway.config.endpoint import Tcp
+from gateway.config.model import Admin
 
 
 class Viewer:
@@ -135,3 +137,13 @@ def test_a_viewer_that_does_not_read(world: World) -> None:
     viewer.transport.producer.resumeProducing()
     world.clock.advance(2)
     assert viewer.names[2:] == ["status", "rejections"]
+
+
+def test_another_token_ends_what_was_begun(world: World) -> None:
+    """Who has the new one comes again; a reload that keeps it ends nothing."""
+    viewer = world.look()
+    kept = Admin.model_validate({"listen": Tcp("127.0.0.1", 0)})
+    world.site.trust(kept)
+    assert not viewer.transport.disconnected
+    world.site.trust(kept.model_copy(update={"token": SecretStr("another")}))
+    assert viewer.transport.disconnected

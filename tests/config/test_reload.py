@@ -143,3 +143,21 @@ def test_options_of_plug_ins_are_careful(load: Load) -> None:
     assert found.restart == [
         "listeners: a.options.width: needs a restart, because of a wall"
     ]
+
+
+def test_what_has_to_wait_takes_nobodys_place(load: Load) -> None:
+    """Senders go on with the listener that is there, whose name or port the new one has."""
+    running = load(
+        "listeners:\n- {name: a, protocol: lumberjack, listen: tcp:1}\n"
+        "- {name: b, protocol: lumberjack, listen: tcp:2}\n"
+        "- {name: c, protocol: lumberjack, listen: tcp:3}"
+    )
+    wanted = load(
+        "listeners:\n- {name: a, protocol: rsio, listen: tcp:1}\n"
+        "- {name: new, protocol: rsio, listen: tcp:2}\n"
+        "- {name: d, protocol: rsio, listen: tcp:4}"
+    )
+    found = reload.plan(running, wanted, {"lumberjack": running.listeners})
+    assert found.effective.listeners == running.listeners[:2]
+    assert found.changed == ["listeners: c is gone"]
+    assert len(found.restart) == 3

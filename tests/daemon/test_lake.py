@@ -177,3 +177,11 @@ def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> Non
     health_path(tmp_path / "lake").parent.mkdir(parents=True)
     health_path(tmp_path / "lake").write_text(text)
     assert not world.seen()["spark"]["up"]
+
+
+def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
+    """`gateway_spark_up 0` would wake somebody up for ever."""
+    none = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", has_job=False)
+    assert not list(none.statistics())
+    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool")
+    assert [section.name for section in one.statistics()] == ["lake", "spark"]

@@ -34,3 +34,12 @@ def test_they_are_bounded() -> None:
         assert told is not None
         assert told <= 2.0 * second
     assert marks.oldest_behind(999) is not None
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """What comes then is as old as it says, not as what came before."""
+    marks = Marks()
+    marks.add(1, 5000.0, 5000.0)
+    marks.add(2, 1400.0, 1400.5)
+    assert marks.oldest_behind(1) == 1400.0
+    assert marks.newest_until(2) == 1400.5
