@@ -64,6 +64,14 @@ function gone() {
   stands("listeners", "bad");
 }
 
+// It runs, and does not let us look.
+function shut() {
+  if (feed.readyState !== EventSource.CLOSED) return;
+  document.body.classList.add("stale");
+  document.title = "● gateway shows nothing";
+  banner("bad", "The gateway runs, and shows nothing here: too many are looking at it, or its token has changed.");
+}
+
 function listen() {
   feed?.close();
   feed = new EventSource("/api/feed");
@@ -73,9 +81,10 @@ function listen() {
     peers.refused(JSON.parse(message.data).map(one => ({ ...one, at: now - one.seconds })));
   });
   feed.addEventListener("open", () => { hour.load().catch(() => {}); });
-  feed.onerror = () => {
-    gone();
+  feed.onerror = async () => {
     if (feed.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN);
+    if (await fetch("/healthz").then(answer => answer.ok, () => false)) shut();
+    else gone();
   };
 }
 
