@@ -102,30 +102,35 @@ class Expiry:
         """
         if self._unsaid:
             self._note(())
-        now = self._clock()
-        most = self._most_bytes
         self._gone.clear()
         tidied = False
-        if not self._due:
-            most = archived_bytes if most is None else max(most, self._known_bytes)
-            if now < self._next and archived_bytes <= most:
-                return 0
-        self._known_bytes = 0  # unless it goes well: then more looks would not help
         try:
-            if not self._due:
+            if self._due:  # of an earlier look
+                self._known_bytes = 0
+                self._remove_due()
+            now = self._clock()
+            if not self._due and self._is_time(now, archived_bytes - sum(self._gone)):
+                self._known_bytes = 0  # unless it goes well: then more would not help
                 self._next = now + min(_MOST_SECONDS, self._retention)
                 self._due = self._find_due(now)
                 try:  # what it gives back may be needed for the rest
                     tidied = self._retained is not None and self._retained.tidy()
                 finally:
                     self._remove_due()
-            else:
-                self._remove_due()
-            self._known_bytes = archived_bytes - sum(self._gone)
+                self._known_bytes = archived_bytes - sum(self._gone)
         finally:
             if tidied or self._gone:
                 self._on_expired()
         return sum(self._gone)
+
+    def _is_time(self, now: float, archived_bytes: int) -> bool:
+        """To look again, or because there are more than there may be, and more than the
+        last look has left.
+        """
+        if now >= self._next:
+            return True
+        most = self._most_bytes
+        return most is not None and archived_bytes > max(most, self._known_bytes)
 
     def _find_due(self, now: float) -> list[_File]:
         oldest = self._wall_clock() - self._steps(now) - self._retention
