@@ -18,6 +18,7 @@ from gateway.net import CannotListen
 from gateway.plugins import Installed
 from gateway.protocol import Context, Protocol, Unusable
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
+from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
 from gateway.store.journal import Loss
 from gateway.store.orphans import publish_orphans
@@ -170,6 +171,8 @@ class Life:
 
     def _start(self) -> None:
         world, settings = self.world, self.world.settings
+        # Its ledger lies on the real disk, which is not the simulation's.
+        lineage.in_tables = lambda node, _: world.spark.in_tables(node)
         self.storage = storage = Storage(
             Settings(
                 node=self.node,
