@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import Invalid, load
-from gateway.spark import java, job, progress, session
+from gateway.spark import java, job, progress
+from gateway.spark.ledger import Broken
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,8 +63,8 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        spark = session.start(config.spark)
-    except (ModuleNotFoundError, java.NoJava) as why:
+        spark = job.start_session(config)
+    except (ModuleNotFoundError, java.NoJava, Broken) as why:
         sys.stderr.write(f"{why}\n")
         return 1
     try:

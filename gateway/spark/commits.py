@@ -139,6 +139,12 @@ class CommitSink(Sink):
         self._disk.make_directory(self._path.parent)
         self.ledger = opened(self._events)
         self._counted = self._open_stats()
+        if self._counted.committed.minus(self.ledger.committed):
+            raise Broken(
+                f"{self._stats.name} counts events that {self._events.name} does not"
+                " have: where that was dropped or set back, drop this table, too, and"
+                " the next start counts all events anew"
+            )
         gap = self.ledger.committed.minus(self._counted.committed)
         if gap:
             missed = tables.within(self._events.rows(), gap)

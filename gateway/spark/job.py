@@ -164,11 +164,13 @@ class Job:
 
         A query that a spool file has stopped begins again without that file.
         """
+        active = self._query.active  # before its failure, which may come in between
         if (why := self._query.failure) is not None:
             if not self._move_aside(why):
                 raise Failed(f"{self._sink.name}: {_reason(why)}") from why
             self._renew()
-        return not self._query.active
+            return not self._query.active
+        return not active
 
     def _move_aside(self, why: Exception) -> bool:
         if isinstance(why, Broken) and "spool" not in str(why):

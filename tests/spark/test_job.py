@@ -492,3 +492,26 @@ def test_a_path_that_spark_can_not_read_is_refused(
     config.data_dir = tmp_path / "a[b]"
     with pytest.raises(job.Failed, match="can not read a path"):
         job.run(config, spark, available_now=True)
+
+
+def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
+    """Not: it is done, and nothing was read."""
+
+    class Query:
+        looked = 0
+
+        @property
+        def active(self) -> bool:
+            self.looked += 1
+            return self.looked == 1
+
+        @property
+        def failure(self) -> Exception | None:
+            return None if self.active else OSError("the disk")
+
+    ends: Any = job.Job.__new__(job.Job)
+    ends._query = Query()
+    ends._sink = SimpleNamespace(name="events")
+    ends._move_aside = lambda why: False
+    with pytest.raises(job.Failed, match="the disk"):
+        ends.over()
