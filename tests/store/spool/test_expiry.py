@@ -116,6 +116,31 @@ def test_too_many_bytes_expire_the_oldest(tmp_path: Path) -> None:
     assert world.left() == [2, 4]
 
 
+def test_what_came_since_a_look_that_failed_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look does the rest of the last one, and then its own."""
+    world = World(tmp_path, most_bytes=250)
+    for lsn in range(1, 5):
+        world.add(lsn, 100)
+        world.wall += 1
+
+    def fail(names: Iterable[str]) -> bool:
+        raise OSError(errno.EIO, "the test says no")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.expiry, "_note", fail)
+        with pytest.raises(OSError, match="says no"):
+            world.expiry.run(400)
+    for lsn in range(5, 9):
+        world.add(lsn, 100)
+        world.wall += 1
+    assert world.left() == [1, 2, 3, 4, 5, 6, 7, 8]
+    world.monotonic += 1
+    world.expiry.run(800)
+    assert world.left() == [7, 8]
+
+
 def test_room_is_made_by_the_oldest(world: World) -> None:
     """File by file, until there is enough; then all others stay."""
     for lsn in (1, 2, 3):
