@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gateway.admin.metrics import Metrics
-from gateway.admin.status import ListenerStatus, Status, as_json
+from gateway.admin.status import Status, as_json
 from gateway.daemon import statistics
 from gateway.event import Stored
 from gateway.store.journal import Commit
@@ -67,18 +67,7 @@ class AdminPort:
             version="0",
             uptime_seconds=life.world.now - self._begun,
             not_ready_reason=stores.journal.why_full,
-            listeners=[
-                ListenerStatus(
-                    name=one.name,
-                    protocol=one.protocol,
-                    address=one.address,
-                    connections=one.connections,
-                    events=one.events,
-                    bytes=one.bytes,
-                    rejected=dict(one.rejected),
-                )
-                for one in life.net.all.values()
-            ],
+            listeners=statistics.of_listeners(life.net.all.values()),
             **stores._asdict(),
             more=[
                 *life.protocols.statistics(),
