@@ -199,7 +199,7 @@ class Uploads:
             if not self._fit:
                 probe(self.bucket, self._node)
                 self._fit = True
-            data = self._disk.read(self._directory / name)
+            data = self._disk.read(self._place(name))
             made = commit(self.bucket, name, data)
             seconds = self._clock() - begun
             self._move(name)
@@ -212,8 +212,16 @@ class Uploads:
         else:
             self._done(Uploaded(name, len(data), seconds, again=not made))
 
+    def _place(self, name: str) -> Path:
+        """Where it is: in the archive already, if only the sync of its move failed."""
+        path, moved = self._directory / name, self._archive / name
+        return (
+            moved if not self._disk.exists(path) and self._disk.exists(moved) else path
+        )
+
     def _move(self, name: str) -> None:
-        self._disk.rename(self._directory / name, self._archive / name)
+        if (path := self._place(name)).parent == self._directory:
+            self._disk.rename(path, self._archive / name)
         self._disk.sync_directory(self._archive)
         self._disk.sync_directory(self._directory)
 
@@ -267,6 +275,8 @@ class Uploads:
             self.failed += 1
             self._later[name] = self._clock() + _ASIDE_SECONDS
             tell = name not in among
+            for each in (self.conflicts, self.stuck):
+                each.pop(name, None)
             among[name] = why
             self._condition.notify(self._number)
         if not tell:

@@ -304,3 +304,24 @@ def test_files_of_a_gateway_that_runs_are_left_to_it(world: World) -> None:
     until(uploads, lambda: uploads.uploaded)
     assert list(world.files) == [ours]
     assert world.here(world.spool) == [theirs]
+
+
+def test_a_move_whose_sync_failed_is_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is in the archive by then, and what lies behind it waits for it."""
+    monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
+    name = world.file(1, 5)
+    fails = ["sync"]
+
+    def step(what: str) -> None:
+        if what in fails:
+            fails.remove(what)
+            raise OSError(errno.EIO, "the test says no")
+
+    world.disk.step = step
+    uploads = world.uploads()
+    until(uploads, lambda: uploads.uploaded)
+    assert uploads.safe_lsn(5) == 5
+    assert not uploads.stuck
+    assert world.here(world.archive) == [*world.files] == [name]
