@@ -140,6 +140,9 @@ class HandOver(Sink):
             self.types = told["types"]
             plan = Plan(files, without=Ranges(told["without"]))
             self._hand(plan, told["query"], told["batch"], repeated=True)
+        else:  # all are aside: the number may be in the user's tables, and is used up
+            self.ledger = replace(self.ledger, sequence=told["sequence"])
+            self.ledger.save(self._disk, self._path)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()

@@ -218,3 +218,24 @@ def test_a_broken_one_is_named_clearly(name: str, words: str) -> None:
     with pytest.raises(Broken, match=words) as why:
         function_of(name)
     assert str(why.value).startswith(f"spark.sink: {name}")
+
+
+def test_a_number_whose_files_were_all_moved_aside_is_not_given_again(
+    world: World,
+) -> None:
+    """The function may have it already, and would pass over what came under it."""
+    world.run(1)
+    world.cut = "called"
+    with pytest.raises(PowerCut):
+        world.run(2)
+    world.cut = None
+    sink = world.sink()
+    sink.ledger = type(sink.ledger).load(Lake(), sink._path)
+    name = world.spool.names()[1]
+    sink.note(Hole("gw", 11, 20, name, "cut short", 1.0))
+    (world.spool.path / name).unlink()
+    world.lose_checkpoint()
+    world.run(3)
+    assert [one.batch for one in world.calls] == [1, 2, 3, 4]
+    assert not any(one.repeated for one in world.calls)
+    assert world.received == world.spool.produced
