@@ -295,9 +295,11 @@ class Checkpoint:
         return last.addErrback(lambda _: None)
 
     async def _save_last(self) -> None:
+        until = self._clock.seconds() + _STOP_SECONDS
         if self._saving is not None:
             await self._saving
-        if self._kept:
+        # What was given up above is not begun again.
+        if self._kept and self._clock.seconds() < until:
             await self._try_to_save()
 
     def _cancel(self) -> None:

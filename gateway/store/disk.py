@@ -22,6 +22,8 @@ _SECTOR = 4096
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
 _ADVICE = {
+    errno.ENOENT: "is a disk not mounted, or does a link lead nowhere?",
+    errno.EEXIST: "a directory belongs there; does a link lead nowhere?",
     errno.EISDIR: "a file belongs there: move the directory away",
     errno.ENOTDIR: "a directory belongs there: move the file away",
     errno.ENOSPC: "make room on that disk; delete nothing in journal/, spool/, state/",

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -112,7 +113,8 @@ def list_names(directory: Path) -> list[str]:
 
 class Finder:
     """The files of one node.  It remembers the last listing of spool and archive, and
-    lists the journal each time; callers in several threads need a lock.
+    lists the journal each time.  Any thread may call: a new listing takes the place of
+    the old one at once, and who goes through the old one has all of that.
     """
 
     def __init__(
@@ -125,7 +127,8 @@ class Finder:
         self._journal = directories.journal_of(node)
         self._published = (directories.spool, directories.archive)  # as files move
         self._retained = directories.retained_of(node) if retained else None
-        self._files: list[SpoolFile] = []
+        self._listed: tuple[list[SpoolFile], list[int]] = [], []
+        """All files, and of each the last lsn of it and of those before it."""
 
     def refresh(self) -> None:
         """List spool and archive afresh."""
@@ -138,7 +141,9 @@ class Finder:
                 if (kept := parse_kept_name(name)) is not None:
                     path = self._retained / name
                     found[name] = SpoolFile(path, self.node, kept[0], kept[1])
-        self._files = sorted(found.values(), key=lambda file: (file.first, file.last))
+        files = sorted(found.values(), key=lambda file: (file.first, file.last))
+        reach = list(accumulate((file.last for file in files), max))
+        self._listed = files, reach
 
     def oldest(self, lsn: int = 0) -> int | None:
         """The first lsn of the oldest file that begins at *lsn* or later, if any does.
@@ -147,15 +152,17 @@ class Finder:
         """
         firsts = [file.first for file in segment_files(self._journal)]
         self.refresh()
-        firsts += [file.first for file in self._files]
+        firsts += [file.first for file in self._listed[0]]
         return min((first for first in firsts if first >= lsn), default=None)
 
     def files(self, lsn: int) -> Iterator[SpoolFile]:
         """Published files from the one with *lsn* on, up to the first hole, unless
         retained ones are among them.
         """
-        files = self._files
+        files, reach = self._listed
         at = bisect_right(files, lsn, key=lambda file: file.first) - 1
+        while at > 0 and files[at].last < lsn <= reach[at]:
+            at -= 1  # it is part of an older one that has not been removed yet
         for file in files[max(at, 0) :]:
             if file.first > lsn and self._retained is None:
                 return  # in between is what is not published yet, or gone

@@ -15,6 +15,7 @@ __all__ = [
     "is_node_name",
     "kept_name",
     "last_lsn",
+    "odd_for_spark",
     "parse_file_name",
     "parse_hidden_name",
     "parse_kept_name",
@@ -24,6 +25,17 @@ _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
 _HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?")
 
 _KEPT = re.compile(r"kept-(\d{20})-(\d{20})-(\d{6})\.parquet")
+
+
+#: Spark reads a path as a pattern, and can not read one with a colon at all.
+_ODD = frozenset("*?[]{}\\:")
+
+
+def odd_for_spark(path: str) -> str:
+    """What of a directory's path keeps Spark from reading it: such characters, with
+    spaces between; empty if nothing does.
+    """
+    return " ".join(sorted(_ODD.intersection(path)))
 
 
 def is_node_name(text: str) -> bool:

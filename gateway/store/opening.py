@@ -3,7 +3,8 @@
     1. read the mark and the catalog: how far it had come, which segments are files already
     2. examine the journal (`gateway.store.journal.recovery`)
     3. tell what is damaged or lost, before anything is changed
-    4. settle catalog and journal; finish what was being published (`Publisher.recover`)
+    4. settle catalog and journal, the mark before a name goes; finish what was being
+       published (`Publisher.recover`)
     5. go on behind every lsn that was ever given: the journal's, the catalog's, the mark's
        and those in file names, which outlive a journal directory that was lost
 
@@ -156,6 +157,7 @@ def open_node(
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = _ignore,
     tell_notice: Callable[[str], None] = _ignore_notice,
     bucket: Bucket | None = None,
+    unclaimed: str | None = None,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
@@ -164,6 +166,8 @@ def open_node(
     *threads* None: the operating system's.
     *tell* is told of losses and repairs before any file is changed, also where the start
     fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
+    *unclaimed* is why it is not known whether another gateway has the node's name in
+    *bucket*, if so.
 
     Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
     OSError.
@@ -181,6 +185,11 @@ def open_node(
     uploaded: list[str] = []
     if bucket is not None:
         new = not (mark.given or any(_ours_in(journal, disk)))
+        if new and unclaimed is not None:
+            raise BucketError(
+                f"{journal} is new, so it has to be known who has node {node} of "
+                f"{bucket.url}: {unclaimed}"
+            )
         uploaded = _uploaded(bucket, node, journal, here, tell_notice, new=new)
     in_bucket = last_lsn(node, uploaded)
     elsewhere = max(in_tables, in_bucket)
@@ -246,11 +255,18 @@ def open_node(
     catalog.settle()
     this = lineage.saved(this, before, journal, disk)
     found.settle()
-    if (told := _firsts_and_lasts(left_out, given)) != mark.left_out:
-        # Before any lsn behind them is given.  A full disk must not prevent a start.
-        now = msgspec.structs.replace(mark, given=first_lsn - 1, left_out=told)
+    # After what was read is synced, before a name is gone that was all that told of a lsn.
+    now = msgspec.structs.replace(
+        mark,
+        given=first_lsn - 1,
+        durable=durable_lsn,
+        left_out=_firsts_and_lasts(left_out, given),
+    )
+    if now != mark:
+        # A full disk must not prevent a start.
         with contextlib.suppress(OSError):
             marker.write(now, now=True)
+    found.clear()
     publisher = Publisher(
         node,
         directories.spool,
@@ -270,6 +286,7 @@ def open_node(
         disk,
         first_lsn,
         reserve=reserve,
+        file_bytes=publisher.file_bytes,
         clock=monotonic,
         wall_clock=clock,
     )

@@ -40,10 +40,16 @@ class Missing(BucketError):
     """The package for it is not installed."""
 
 
-def bucket_of(spool: model.Spool) -> Bucket | None:
-    """The bucket that a configuration names, if it names one.  Raises `Missing`."""
-    where = spool.bucket
-    return None if where is None else S3(where, spool.s3)
+def bucket_of(spool: model.Spool, seconds: float | None = None) -> Bucket | None:
+    """The bucket that a configuration names, if it names one; a request takes *seconds*
+    at most, if that is less than configured.  Raises `Missing`.
+    """
+    if spool.bucket is None:
+        return None
+    settings = spool.s3
+    if seconds is not None and seconds < settings.timeout:
+        settings = settings.model_copy(update={"timeout": seconds})
+    return S3(spool.bucket, settings)
 
 
 class S3:

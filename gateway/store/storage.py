@@ -27,16 +27,20 @@ from gateway.event import Decode, Stored
 from gateway.interfaces import Memory, Retaining
 from gateway.store.bucket import Bucket
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.claim import REQUEST_SECONDS, Claim, claimed
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
+from gateway.store.names import parse_file_name
 from gateway.store.opening import open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.s3 import bucket_of
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.spool.kept import NAME as KEPT
+from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
@@ -151,6 +155,7 @@ class Storage:
         remembering: bool,
         writer: Processes | None = None,
         bucket: Bucket | None = None,
+        claim: Claim | None = None,
         in_thread: Callable[..., Deferred[Any]] = deferToThread,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -159,7 +164,7 @@ class Storage:
     ) -> None:
         """*remembering* is whether a protocol that is served has a memory.  *writer* writes
         the spool's files; None: the spool's own thread.  They go on to *bucket*, if there
-        is one.  *clock* is the wall clock; *threads* None: the operating system's.
+        is one, where *claim* is to the node's name.  *clock* is the wall clock; *threads* None: the operating system's.
         *is_live* says of a journal's directory whether a daemon has it.
 
         The directories are not locked: see `open`.  Raises `segment.OtherFormat`, OSError.
@@ -169,6 +174,7 @@ class Storage:
         self._disk = disk
         self._reactor = reactor
         self._in_thread = in_thread
+        self._claim = claim
         self._is_live = is_live
         self._opened = opened = open_node(
             settings.node,
@@ -184,7 +190,10 @@ class Storage:
             tell=callbacks.damaged,
             tell_notice=callbacks.noticed,
             bucket=bucket,
+            unclaimed=None if claim is None or claim.held else claim.why,
         )
+        if claim is not None:
+            claim.known_as(opened.incarnation.id)
         threads = threads or RealThreads()
         uploads = None
         if bucket is not None:
@@ -197,10 +206,16 @@ class Storage:
                 settings.spool.s3.uploads,
                 callbacks.uploaded,
                 self._is_nobodys,
+                self._elsewhere,
                 clock=monotonic,
                 threads=threads,
             )
             uploads.find()
+            if claim is not None and not claim.held:
+                uploads.pause(
+                    f"Whether another gateway has node {settings.node} of {bucket.url} is "
+                    f"not known: {claim.why}"
+                )
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self._writer = writer
@@ -223,6 +238,9 @@ class Storage:
         """What readers of streams need of files that have left the archive."""
         self.remembered = opened.remembered
         """Protocols whose state is kept, whether they are served or not."""
+        self._kept_until = self._find_kept(
+            opened.published_lsn, bucket, callbacks.noticed
+        )
         self.spool = Spool(
             self.directories.spool,
             self.directories.archive,
@@ -240,6 +258,7 @@ class Storage:
             before_expiry=ExpiredRecord(settings.directories.state, disk).note,
             retained=self.retained,
             ours=self._is_ours,
+            only_copy=self._is_only_copy,
             clock=monotonic,
             wall_clock=clock,
             threads=threads,
@@ -283,7 +302,11 @@ class Storage:
         directories = Directories.of(settings)
         # The journal may lie elsewhere, beside those of other gateways.
         disk.make_directory(directories.journal_of(settings.node))
-        lock_directory(directories.journal_of(settings.node))
+        journal = directories.journal_of(settings.node)
+        lock_directory(journal)
+        claim, bucket = None, bucket_of(settings.spool)
+        if (asked := bucket_of(settings.spool, REQUEST_SECONDS)) is not None:
+            claim = claimed(asked, settings.node, journal, disk, callbacks.noticed)
         storage = cls(
             Settings.of(settings),
             disk,
@@ -292,7 +315,8 @@ class Storage:
             callbacks,
             remembering=remembering,
             writer=_processes(settings, disk, decoders, callbacks.noticed),
-            bucket=bucket_of(settings.spool),
+            bucket=bucket,
+            claim=claim,
             is_live=is_locked,
         )
         storage.orphans = publish_orphans(
@@ -320,12 +344,41 @@ class Storage:
         except OSError:
             return False
 
+    def _find_kept(
+        self, published: int, bucket: Bucket | None, tell: Callable[[str], None]
+    ) -> int:
+        """Up to which lsn the archive has the only copy of our files."""
+        state = self.directories.state_of(self._settings.node)
+        keeps = self._settings.spool.after == "keep" and bucket is None
+        try:
+            return kept_until(state, self._disk, published, keeps=keeps)
+        except OSError as why:  # no room: that must not stop a start
+            tell(
+                f"{state / KEPT} can not be written, the next start tries again: {why}"
+            )
+            return published
+
+    def _is_only_copy(self, name: str) -> bool:
+        parsed = parse_file_name(name)
+        return (
+            parsed is not None
+            and parsed[0] == self._settings.node
+            and parsed[1] <= self._kept_until
+        )
+
     def _is_nobodys(self, node: str) -> bool:
         """Whether that node's files in the spool are ours to upload: nobody else will."""
         journal = self.directories.journal_of(node)
         return node == self._settings.node or not (
             self._disk.exists(journal) and self._is_live(journal)
         )
+
+    def _elsewhere(self, node: str) -> str | None:
+        """Why another node's files must not be uploaded from here: its name is served."""
+        if self._claim is None:
+            return None
+        journal = self.directories.journal_of(node)
+        return Claim.by(self._claim.bucket, node, journal, self._disk).served()
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
@@ -399,6 +452,9 @@ class Storage:
             self._opened.publisher.writer = self._writer
         if self.spool.uploads is not None:
             self.spool.uploads.find()  # what a renamed node left, too
+            if self._claim is not None:
+                uploads = self.spool.uploads
+                self._claim.watch(uploads.forbid, uploads.resume)
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()
@@ -412,3 +468,11 @@ class Storage:
         await self.checkpoint.stop()
         with contextlib.suppress(OSError):
             self._mark(now=True)
+        uploads = self.spool.uploads
+        if self._claim is None or uploads is None:
+            return
+        # As long as something waits the name stays ours; the next start here has it at once,
+        # and one elsewhere, which would give the same lsns, does not have it unasked.
+        waits = self.spool.published_lsn < self.journal.durable_lsn
+        keeps = waits or uploads.why is not None
+        await self._in_thread(self._claim.stop if keeps else self._claim.release)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing.reactor import QueuedReactor
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
+ZIPPED = Origin("zipped", "l", "s-2", "[::1]:9")
 
 
 @pytest.fixture
@@ -79,7 +81,13 @@ class Large:
 class Running:
     """The storage as the daemon has it; the test is its reactor."""
 
-    def __init__(self, root: Path, disk: Disk, memory: Large | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        disk: Disk,
+        memory: Large | None = None,
+        compression: str = "zstd",
+    ) -> None:
         self.directories = Directories.under(root)
         self.reactor = QueuedReactor()
         self.run = self.reactor.run
@@ -91,11 +99,13 @@ class Running:
             Settings(
                 node="gw",
                 directories=self.directories,
-                spool=model.Spool.model_construct(roll_interval=0.05),
+                spool=model.Spool.model_construct(
+                    roll_interval=0.05, compression=compression
+                ),
             ),
             disk,
             self.reactor,
-            {"plain": split},
+            {"plain": split, "zipped": unzip},
             StorageCallbacks(fatal=self.fatal.append),
             remembering=memory is not None,
             in_thread=maybeDeferred,
@@ -110,6 +120,14 @@ class Running:
         body = b",".join(events)
         self.submitted += 1
         batch = Batch(ORIGIN, 5_000_000, 4, body, len(body))
+        self.journal.submit(batch).addCallback(self._keep)
+
+    def submit_zipped(self) -> None:
+        """A batch of half a KiB that becomes 256 in a file that is not compressed."""
+        payloads = b",".join([b"%d" % self.submitted * 2**15] * 4)
+        self.submitted += 1
+        body = zlib.compress(payloads)
+        batch = Batch(ZIPPED, 5_000_000, 4, body, len(payloads))
         self.journal.submit(batch).addCallback(self._keep)
 
     def _keep(self, stored: Any) -> None:
@@ -142,6 +160,10 @@ class Running:
 
 def split(body: bytes) -> Rows:
     return Rows(body.split(b","), content_type="text/plain")
+
+
+def unzip(body: bytes) -> Rows:
+    return split(zlib.decompress(body))
 
 
 def fill(path: Path, *, leave: int = 0) -> None:
@@ -188,6 +210,32 @@ def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> Non
         running.submit()
     running.stop()
     assert_all_is_there(running, taken)
+
+
+def test_room_is_left_for_files_larger_than_the_journal(small: Path) -> None:
+    """What came compressed takes many times its bytes in a file that is not: the journal
+    stops in time for that, too, and what it has taken is published.
+    """
+    running = Running(small, RealDisk(), compression="none")
+    while not running.journal.full:
+        for _ in range(20):
+            running.submit_zipped()
+        count = running.submitted
+        running.run(lambda n=count: len(running.stored) == n or running.journal.full)
+        running.run(lambda: running.reactor.idle)
+    running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
+    taken: dict[int, bytes] = {}
+    while len(running.stored) < running.submitted or running.journal.full:
+        running.reactor.turn()
+        running.run(lambda: running.spool.published_lsn == 4 * len(running.stored))
+        taken |= running.take()
+    running.stop()
+    rows = taken | running.published()
+    assert sorted(rows) == list(range(1, running.submitted * 4 + 1))
+    for lsn, body in running.stored.items():
+        payloads = [rows[n] for n in range(lsn, lsn + 4)]
+        assert b",".join(payloads) == zlib.decompress(body)
+    assert not running.fatal
 
 
 @pytest.mark.parametrize("disk", [RealDisk(), FullMeanwhile()])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -21,8 +20,9 @@ from typing import Any
 import pytest
 
 from daemons import ROLLING, Daemon, listener, spawn
-from deadlines import ROOT, environment, eventually
+from deadlines import ROOT, eventually
 from gateway.spark import beside
+from programs import Script
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261122"))
 KILLS = 6
@@ -92,33 +92,13 @@ reactor.run()
 """
 
 
-class Players:
+class Players(Script):
     """`PLAYERS`, running."""
-
-    def __init__(self, home: Path, port: int) -> None:
-        home.mkdir()
-        self._home = home
-        words = [port, CONNECTIONS, DEPTH, home]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", PLAYERS, *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            env=environment(),
-        )
-
-    def lines(self, name: str) -> list[list[str]]:
-        """The words of the whole lines that they have written down."""
-        path = self._home / name
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [line.split() for line in lines]
 
     def progress(self) -> int:
         """How often the service has answered them."""
-        assert self._process.poll() is None
+        assert self.process.poll() is None
         return sum(code == "200" for _, code in self.lines("answered"))
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
 
 
 class Service:
@@ -159,7 +139,7 @@ class Job:
 
 @pytest.fixture
 def players(tmp_path: Path, port: int) -> Iterator[Players]:
-    found = Players(tmp_path / "players", port)
+    found = Players(PLAYERS, tmp_path / "players", port, CONNECTIONS, DEPTH)
     yield found
     found.kill()
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +20,8 @@ from typing import Any, ClassVar
 import pytest
 
 from daemons import ROLLING, listener
-from deadlines import environment, eventually
+from deadlines import eventually
+from programs import Script
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 6
@@ -102,30 +101,6 @@ def shop() -> Iterator[str]:
     server.server_close()
 
 
-class Writer:
-    """`WRITER`, running."""
-
-    def __init__(self, home: Path, port: int) -> None:
-        home.mkdir()
-        self._home = home
-        words = [port, CONNECTIONS, DEPTH, home]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            env=environment(),
-        )
-
-    def numbers(self, name: str) -> list[int]:
-        """The whole lines of what it has written down."""
-        path = self._home / name
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return list(map(int, lines))
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.mark.slow
 def test_kill_the_daemon_while_it_answers_requests(
     tmp_path: Path,
@@ -143,22 +118,25 @@ def test_kill_the_daemon_while_it_answers_requests(
     web = {"path": "/"}
     game = listener("game", "pomelo", listen=address, websocket=web, options=options)
     daemon = prepare(listeners=[game], **ROLLING)
-    writer = Writer(tmp_path / "writer", port)
+    writer = Script(WRITER, tmp_path / "writer", port, CONNECTIONS, DEPTH)
+
+    def numbers(name: str) -> list[int]:
+        return [int(number) for [number] in writer.lines(name)]
 
     def heard(before: int = 0) -> None:
         eventually(
-            lambda: len(writer.numbers("answered")) > before + 200,
+            lambda: len(numbers("answered")) > before + 200,
             "requests are answered",
         )
 
     try:
         for _ in range(KILLS):
             daemon.start()
-            heard(len(writer.numbers("answered")))
+            heard(len(numbers("answered")))
             time.sleep(chance.uniform(0.0, 0.5))
             daemon.kill()
         daemon.start()
-        heard(len(writer.numbers("answered")))
+        heard(len(numbers("answered")))
     finally:
         assert writer.process.poll() is None
         writer.kill()
@@ -168,8 +146,8 @@ def test_kill_the_daemon_while_it_answers_requests(
     rows = daemon.rows()
     stored = [json.loads(r["payload"])["id"] for r in rows if r["kind"] == "request"]
     assert len(set(stored)) == len(stored)
-    assert set(writer.numbers("answered")) <= set(stored)
-    assert set(stored) <= set(writer.numbers("asked"))
+    assert set(numbers("answered")) <= set(stored)
+    assert set(stored) <= set(numbers("asked"))
     ids = {
         row["lsn"]: json.loads(row["payload"])["id"]
         for row in rows

@@ -116,8 +116,7 @@ class Publisher(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(30)
-        assert not self.is_alive()
+        eventually(lambda: not self.is_alive(), f"{self.who} has ended")
 
     def _connection(self) -> None:
         known = [Extension.AUTH, Extension.OFFSETS] if self._named else []

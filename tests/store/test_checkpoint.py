@@ -307,6 +307,20 @@ def test_stopping_does_not_wait_for_ever(place: Place) -> None:
     assert not place.clock.getDelayedCalls()
 
 
+def test_stopping_does_not_wait_for_ever_for_what_was_begun(place: Place) -> None:
+    """Nor for another attempt behind the one that it has given up."""
+    checkpoint, words = place.running()
+    words.by_hand = True
+    checkpoint.published(place.sealed(b"1"))
+    place.clock.advance(60)
+    ended: list[None] = []
+    checkpoint.stop().addCallback(ended.append)
+    assert not ended
+    place.clock.advance(10)
+    assert ended == [None]
+    assert not place.clock.getDelayedCalls()
+
+
 def test_stopping_saves_once_more(place: Place) -> None:
     """The next start finds a state file and no segment."""
     checkpoint, words = place.running()

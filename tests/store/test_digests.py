@@ -11,30 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.event import Batch, Origin, Rows
+from gateway.event import Batch, Origin
 from gateway.store.digests import NOTHING, PayloadDigest
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark
-from gateway.store.opening import Opened, open_node
+from gateway.store.opening import Opened
 from gateway.store.spool.catalog_lines import entries
-
-
-def split(body: bytes) -> Rows:
-    return Rows(body.split(b","))
-
-
-@pytest.fixture
-def directories(tmp_path: Path) -> Directories:
-    return Directories.under(tmp_path)
-
-
-@pytest.fixture
-def start(directories: Directories) -> Callable[[], Opened]:
-    """Opens the node."""
-    return lambda: open_node(
-        "gw", directories, RealDisk(), {"plain": split}, remembering=False
-    )
 
 
 def publish(opened: Opened, *bodies: bytes) -> Path:
@@ -51,7 +33,7 @@ def publish(opened: Opened, *bodies: bytes) -> Path:
 
 
 def by_hand(path: Path) -> str:
-    """As docs/operations.md tells a third party to do it."""
+    """As docs/symptoms.md tells a third party to do it."""
     payloads = pq.read_table(path, columns=["payload"])["payload"].to_pylist()
     digest = hashlib.sha256(b"".join(payloads))
     for number in (*map(len, payloads), len(payloads)):
@@ -68,9 +50,9 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_file_says_the_digest_of_its_payloads(start: Callable[[], Opened]) -> None:
+def test_a_file_says_the_digest_of_its_payloads(start: Callable[..., Opened]) -> None:
     """Empty payloads count, and so does where one ends and the next begins."""
-    opened = start()
+    opened = start("plain")
     one = publish(opened, b"a,bc,,d", b"e" * 5000)
     two = publish(opened, b"ab,c,,d", b"e" * 5000)
     for path in (one, two):
@@ -94,12 +76,12 @@ def test_the_digest_is_that_of_the_rows_however_they_come() -> None:
 
 
 def test_each_file_has_the_link_of_the_one_before(
-    start: Callable[[], Opened], directories: Directories
+    start: Callable[..., Opened], directories: Directories
 ) -> None:
     """It is what `sha256sum` prints; the catalog has it too, and a restart goes on."""
-    opened = start()
+    opened = start("plain")
     paths = [publish(opened, b"a"), publish(opened, b"b,c")]
-    opened = start()
+    opened = start("plain")
     assert opened.publisher.link == (3, sha256(paths[1]))
     paths.append(publish(opened, b"d"))
     assert said(paths[0], b"gateway.previous") == NOTHING
@@ -113,19 +95,19 @@ def test_each_file_has_the_link_of_the_one_before(
 
 @pytest.mark.parametrize("where", ["spool", "archive", "poison"])
 def test_a_catalog_that_is_gone_breaks_no_chain(
-    start: Callable[[], Opened], directories: Directories, where: str
+    start: Callable[..., Opened], directories: Directories, where: str
 ) -> None:
     """Nor one of an earlier version: the newest file is read for its link."""
-    opened = start()
+    opened = start("plain")
     path = publish(opened, b"a,b")
     opened.marker.write(Mark(2, 2, 2), now=True)
     (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     (directories.journal_of("gw") / "catalog").unlink()
     link = sha256(path)
-    start()
+    start("plain")
     path.unlink()
-    after = publish(start(), b"c")
+    after = publish(start("plain"), b"c")
     assert said(after, b"gateway.previous") == link, (
         "the mended line has it from then on"
     )
@@ -133,25 +115,25 @@ def test_a_catalog_that_is_gone_breaks_no_chain(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
-    start: Callable[[], Opened], directories: Directories, known: bool
+    start: Callable[..., Opened], directories: Directories, known: bool
 ) -> None:
     """A file whose predecessor nobody knows says nothing of it."""
-    opened = start()
+    opened = start("plain")
     path = publish(opened, b"a,b")
     link = sha256(path) if known else ""
     opened.marker.write(Mark(2, 2, 2, link), now=True)
     (directories.journal_of("gw") / "catalog").unlink()
     path.unlink()
-    after = publish(start(), b"c")
+    after = publish(start("plain"), b"c")
     assert said(after, b"gateway.previous") == (link or None)
 
 
 @pytest.mark.parametrize("where", ["spool", "poison"])
 def test_the_mark_knows_better_than_a_file_that_was_damaged(
-    start: Callable[[], Opened], directories: Directories, where: str
+    start: Callable[..., Opened], directories: Directories, where: str
 ) -> None:
     """The next file names what was published, so that the damage shows."""
-    opened = start()
+    opened = start("plain")
     path = publish(opened, b"a,b")
     link = sha256(path)
     opened.marker.write(Mark(2, 2, 2, link), now=True)
@@ -159,14 +141,14 @@ def test_the_mark_knows_better_than_a_file_that_was_damaged(
     (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert said(publish(start(), b"c"), b"gateway.previous") == link
+    assert said(publish(start("plain"), b"c"), b"gateway.previous") == link
 
 
 def test_what_was_hidden_in_a_crash_keeps_its_link(
-    start: Callable[[], Opened], directories: Directories
+    start: Callable[..., Opened], directories: Directories
 ) -> None:
     """Killed between the catalog's line and the name."""
-    path = publish(start(), b"a,b")
+    path = publish(start("plain"), b"a,b")
     path.rename(path.with_name(f".{path.name}"))
-    after = publish(start(), b"c")
+    after = publish(start("plain"), b"c")
     assert said(after, b"gateway.previous") == sha256(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -15,52 +17,66 @@ from gateway.store.spool import file_name
 
 from .conftest import public, publish_all, store
 
+Start = Callable[..., Opened]
+
+
+def take_all(start: Start, directories: Directories) -> dict[Path, bytes]:
+    """Four batches are published, a segment and a file each, and the job has taken the
+    files; what was in the segments, by their paths."""
+    opened = start("plain")
+    for body in (b"a", b"b", b"c", b"d"):
+        store(opened, "plain", body)
+    opened = start("plain")
+    wholes = {one.path: one.path.read_bytes() for one in opened.segments}
+    publish_all(opened)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    for each in directories.spool.iterdir():
+        each.unlink()
+    opened.marker.write(Mark(4, 4, 4), now=True)
+    return wholes
+
+
+def put_back(start: Start, path: Path, whole: bytes, *, late: bool) -> Opened:
+    """Put this segment back before a start, or *late*, before the one behind that.  There
+    is nothing to publish, and that the segment will be set aside is told."""
+    if late:
+        assert len(start("plain").repairs) == 1
+    path.write_bytes(whole)
+    opened = start("plain")
+    assert opened.unpublished == []
+    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    for sealed in opened.segments:
+        opened.publisher.remove(sealed)
+    return opened
+
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
-    start: Callable[..., Opened],
-    directories: Directories,
-    number: int,
-    remembering: bool,
-    late: bool,
+    start: Start, directories: Directories, number: int, remembering: bool, late: bool
 ) -> None:
     """Its segment was published, or published as lost: nobody knows.  Put back, it counts
     as published, and is kept, also if that is a start after the line was mended."""
-    opened = start("plain", remembering=remembering)
-    for body in (b"a", b"b", b"c", b"d"):
-        store(opened, "plain", body)
+    start = partial(start, remembering=remembering)
+    wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
     path = journal / segment.name(number)
-    whole = path.read_bytes()
-    opened = start("plain", remembering=remembering)
-    publish_all(opened)
-    for sealed in opened.segments:
-        opened.publisher.remove(sealed)
-    for each in directories.spool.iterdir():
-        each.unlink()  # the job has taken them
-    opened.marker.write(Mark(4, 4, 4), now=True)
     lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
     bad = lines[number - 1]
     lines[number - 1] = bad[:20] + bytes([bad[20] ^ 1]) + bad[21:]
     (journal / "catalog").write_bytes(b"".join(lines))
-    if late:
-        assert len(start("plain", remembering=remembering).repairs) == 1
-    path.write_bytes(whole)
-    opened = start("plain", remembering=remembering)
-    assert opened.unpublished == []
-    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
+    opened = put_back(start, path, wholes[path], late=late)
     for sealed in opened.segments:
         opened.publisher.remove(sealed)
-        opened.publisher.remove(sealed)
-    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == wholes[path]
     assert public(directories) == []
     assert opened.first_lsn == 5
 
 
 def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
-    start: Callable[..., Opened],
+    start: Start,
     directories: Directories,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,42 +105,22 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
 @pytest.mark.parametrize("remembering", [True, False])
 @pytest.mark.parametrize("late", [True, False])
 def test_what_a_missing_line_named_is_not_removed_either(
-    start: Callable[..., Opened],
-    directories: Directories,
-    left: int,
-    remembering: bool,
-    late: bool,
+    start: Start, directories: Directories, left: int, remembering: bool, late: bool
 ) -> None:
     """The last lines were cut off, and the job has taken the files."""
-    opened = start("plain", remembering=remembering)
-    for body in (b"a", b"b", b"c", b"d"):
-        store(opened, "plain", body)
+    start = partial(start, remembering=remembering)
+    wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
     path = journal / segment.name(4)
-    whole = path.read_bytes()
-    opened = start("plain", remembering=remembering)
-    publish_all(opened)
-    for sealed in opened.segments:
-        opened.publisher.remove(sealed)
-    for each in directories.spool.iterdir():
-        each.unlink()
-    opened.marker.write(Mark(4, 4, 4), now=True)
     lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
     (journal / "catalog").write_bytes(b"".join(lines[:left]))
-    if late:
-        assert len(start("plain", remembering=remembering).repairs) == 1
-    path.write_bytes(whole)
-    opened = start("plain", remembering=remembering)
-    assert opened.unpublished == []
-    assert any(f"{path.name}.damaged" in repair for repair in opened.repairs)
-    for sealed in opened.segments:
-        opened.publisher.remove(sealed)
-    assert path.with_name(f"{path.name}.damaged").read_bytes() == whole
+    put_back(start, path, wholes[path], late=late)
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == wholes[path]
 
 
 @pytest.mark.parametrize("where", ["spool", "archive"])
 def test_a_public_file_behind_a_hole_is_not_written_again(
-    start: Callable[..., Opened], directories: Directories, where: str
+    start: Start, directories: Directories, where: str
 ) -> None:
     """One bad sector took three lines, retention one of their files, and the mark is late:
     the file's name is there, and its segment was not removed yet."""

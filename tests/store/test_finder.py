@@ -69,6 +69,23 @@ def test_files_follow_each_other(
     assert list(found.files(21)) == []
 
 
+def test_files_that_overlap(
+    directories: Directories, publish: Callable[..., Path]
+) -> None:
+    """As a crash leaves them that was before a part of a larger file was removed."""
+    publish(1, 30)
+    publish(11, 20)
+    publish(31, 40)
+    found = Finder(directories, "gw")
+    found.refresh()
+    for lsn in range(1, 31):
+        file = found.file(lsn)
+        assert file is not None
+        assert file.first <= lsn <= file.last
+    assert [file.first for file in found.files(25)] == [1, 31]
+    assert found.file(41) is None
+
+
 def test_segments(directories: Directories) -> None:
     """The segment with an lsn is the last that begins there or before; it ends where
     the next begins, which may be at once."""

@@ -330,9 +330,9 @@ def test_whatever_happens_to_a_file_nobody_is_told_that_all_is_well(
 
 def test_the_operator_finds_a_row_for_every_file(whole: Place) -> None:
     """And in it what to expect of each fault."""
-    page = Path(__file__).parents[2] / "docs/operations.md"
-    _, _, section = page.read_text().partition("### When a file is damaged, gone")
-    table = section.partition("\n### ")[0]
+    page = Path(__file__).parents[2] / "docs/symptoms.md"
+    _, _, section = page.read_text().partition("\n## When a file is damaged, gone")
+    table = section.partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if "`" in line]
     rows = [cells for cells in rows if len(cells) == 5]
     kinds = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,22 @@ from twisted.internet.defer import Deferred
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.config import model
+from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Rows
-from gateway.store.bucket import BucketError
+from gateway.store import claim
+from gateway.store.bucket import Bucket, BucketError
+from gateway.store.claim import Claim, Holder, Word
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
+from gateway.store.s3 import S3
 from gateway.store.spool import uploads
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.reactor import QueuedReactor
 from gateway.testing.settings import options_of
+from small_s3 import small_s3
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +44,13 @@ class Node:
     """One life of a gateway's storage."""
 
     def __init__(
-        self, root: Path, bucket: MemoryBucket, *, ack: str = "spool", **spool: Any
+        self,
+        root: Path,
+        bucket: Bucket | None,
+        *,
+        ack: str = "spool",
+        claim: Claim | None = None,
+        **spool: Any,
     ) -> None:
         self.reactor = QueuedReactor()
         self.root = root
@@ -60,6 +72,7 @@ class Node:
             ),
             remembering=False,
             bucket=bucket,
+            claim=claim,
             in_thread=self.reactor.in_thread,
         )
         self.storage.recover({})
@@ -91,6 +104,29 @@ class Node:
 @pytest.fixture
 def bucket() -> MemoryBucket:
     return MemoryBucket()
+
+
+def claimed(bucket: MemoryBucket, root: Path) -> Claim:
+    """As a start has it, of the data directory *root*."""
+    journal = Directories.under(root).journal_of("gw")
+    journal.mkdir(parents=True, exist_ok=True)
+    return claim.claimed(bucket, "gw", journal, RealDisk(), lambda _: None)
+
+
+def unclaimed(bucket: MemoryBucket) -> None:
+    """Requests for the node's name fail, and no others."""
+
+    def fault(request: str, name: str) -> None:
+        if name == claim.name_of("gw"):
+            raise BucketError(f"{name}: 503 SlowDown")
+
+    bucket.fault = fault
+
+
+def uploads_of(node: Node) -> uploads.Uploads:
+    found = node.storage.spool.uploads
+    assert found is not None
+    return found
 
 
 def events(bucket: MemoryBucket) -> dict[int, bytes]:
@@ -240,6 +276,68 @@ def test_copies_stay_in_the_archive_for_readers(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+def test_a_storm_of_faults_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500, 503, hung up on before an object was stored and after, and credentials that
+    end and are renewed later: what is acknowledged is in the bucket, once, and the audit
+    says that all is there."""
+    dice = random.Random(13)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OLD")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
+    with small_s3() as server:
+        server.valid = {"OLD"}
+        settings = options_of(model.S3, endpoint=server.url, region="us-east-1")
+        bucket = S3(BucketUrl("bucket", "prefix"), settings)
+        node = Node(tmp_path, bucket).start()
+        payloads = [b"%d" % number for number in range(40)]
+        for number, payload in enumerate(payloads):
+            faults = [dice.choice((500, 503, 0, -1, -1)) for _ in range(4)]
+            server.faults = faults[: dice.randrange(5)]
+            if number == 20:
+                server.valid = {"NEW"}
+                node.send(b"waits")
+                node.reactor.run(lambda: node.storage.spool.uploads.why)
+                assert len(node.acknowledged) == 20
+                monkeypatch.setenv("AWS_ACCESS_KEY_ID", "NEW")
+                node.reactor.run(lambda: len(node.acknowledged) == 21)
+            node.sent(payload)
+        node.stop()
+        report = audit(Directories.under(tmp_path), bucket=bucket)
+        stored = MemoryBucket()
+        stored.objects = {
+            name.removeprefix("bucket/prefix/"): data
+            for name, data in server.objects.items()
+        }
+    assert node.acknowledged == list(range(1, 42))
+    assert list(events(stored)) == node.acknowledged
+    assert [*events(stored).values()] == [*payloads[:20], b"waits", *payloads[20:]]
+    assert report.complete
+    assert [one.in_spool for one in report.nodes] == [41]
+    assert server.keys[-1] == "NEW"
+
+
+def test_files_from_before_the_bucket_are_not_taken_for_copies(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """With `spool.after: keep` they went to the archive and are nowhere else: a disk that
+    is short takes what is in the bucket."""
+    node = Node(tmp_path, None, ack="journal", after="keep").start().sent(b"a")
+    archive = tmp_path / "archive"
+    node.reactor.run(lambda: any(archive.iterdir()))
+    node.stop()
+    kept = {path.name for path in archive.iterdir()}
+    node = Node(tmp_path, bucket).start().sent(b"b")
+    node.stop()
+    assert events(bucket) == {2: b"b"}
+    assert {path.name for path in archive.iterdir()} == kept | {
+        name for name in bucket.objects if name.startswith("events")
+    }
+    again = Node(tmp_path, bucket)
+    again.storage.spool._expiry.make_room(lambda: False)
+    assert {path.name for path in archive.iterdir()} == kept
+
+
 def test_the_audit_counts_what_is_in_the_bucket(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
@@ -273,3 +371,132 @@ def test_the_audit_finds_acknowledged_ids_in_the_bucket(
     Node(tmp_path, bucket).start().sent(payload).stop()
     found = search(Directories.under(tmp_path), ["e-1", "e-2"], {}, bucket)
     assert found.missing == ["e-2"]
+
+
+def test_a_gateway_whose_name_is_taken_over_stops(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is uploaded or acknowledged, and both gateways are named."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    mine = Claim(bucket, "gw", Holder.here(tmp_path / "one", ""))
+    mine.take()
+    node = Node(tmp_path / "one", bucket, claim=mine).start().sent(b"a")
+    assert mine.me.incarnation
+    other = Claim(bucket, "gw", Holder.here(tmp_path / "two", ""))
+    other._say(Word(other.me))
+    uploads = node.storage.spool.uploads
+    assert uploads is not None
+    node.reactor.run(lambda: uploads.problem)
+    for path in ("one", "two"):
+        assert str(tmp_path / path) in str(uploads.problem)
+    node.send(b"b")
+    node.stop()
+    assert node.acknowledged == [1]
+    assert events(bucket) == {1: b"a"}
+    assert other.read() == Word(other.me)  # the stop has left it alone
+
+
+def test_a_new_disk_does_not_start_while_its_name_can_not_be_had(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """Even if all else of the bucket answers: another gateway may give its lsns."""
+    unclaimed(bucket)
+    mine = claimed(bucket, tmp_path)
+    with pytest.raises(BucketError, match=r"new.*who has node gw.*503"):
+        Node(tmp_path, bucket, claim=mine)
+    with pytest.raises(BucketError, match=r"new"):  # nor does the next one
+        Node(tmp_path, bucket, claim=claimed(bucket, tmp_path))
+
+
+def test_nothing_is_uploaded_before_the_name_is_had(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One failed request at the start, and another gateway may have it."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    Node(tmp_path, bucket, claim=claimed(bucket, tmp_path)).start().stop()
+    unclaimed(bucket)
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start().sent(b"a")
+    for word in ("node gw", "503"):
+        assert word in str(uploads_of(node).problem)
+    node.reactor.run(lambda: any((tmp_path / "spool").glob("events-*")))
+    node.stop()
+    assert events(bucket) == {}
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start()
+    bucket.back()
+    node.reactor.run(lambda: node.storage.spool.published_lsn == 1)
+    assert uploads_of(node).problem is None
+    node.stop()
+    assert events(bucket) == {1: b"a"}
+    assert mine.read() is None
+
+
+def test_who_has_taken_the_name_meanwhile_keeps_it(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that could not ask at its start learns of it, and uploads nothing."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    Node(
+        tmp_path / "one", bucket, claim=claimed(bucket, tmp_path / "one")
+    ).start().stop()
+    other = claimed(bucket, tmp_path / "two")
+    other.watch(pytest.fail)
+    unclaimed(bucket)
+    mine = claimed(bucket, tmp_path / "one")
+    node = Node(tmp_path / "one", bucket, ack="journal", claim=mine).start().sent(b"a")
+    bucket.back()
+    node.reactor.run(lambda: uploads_of(node).conflicts)
+    node.stop()
+    assert events(bucket) == {}
+    other.release()
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_files_of_another_node_go_there_unless_it_is_served(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    """A gateway that was taken over and got another `node` has files under lsns which the
+    new one gives; after a mere renaming nobody answers, and they are uploaded."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    monkeypatch.setattr(claim, "PATIENCE", 60.0 if lives else 0.0)
+    other = Claim(bucket, "old", Holder.here(tmp_path / "two", ""))
+    other.take()
+    if lives:
+        other.watch(pytest.fail)
+    spool = tmp_path / "one" / "spool"
+    spool.mkdir(parents=True)
+    names = [file_name("old", 1, 1), file_name("old", 2, 2)]
+    for name in names:
+        (spool / name).write_bytes(b"old")
+    node = Node(tmp_path / "one", bucket, claim=claimed(bucket, tmp_path / "one"))
+    node.start()
+    node.reactor.run(lambda: not uploads_of(node)._waiting)
+    node.stop()
+    other.release()
+    there = [name for name in names if name in bucket.objects]
+    here = [name for name in names if (spool / name).exists()]
+    assert (there, here) == (([], names) if lives else (names, []))
+
+
+def test_the_name_stays_while_files_wait(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """Another gateway would give their lsns again, and it is to ask first."""
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start()
+    bucket.objects[file_name("gw", 1, 1)] = b"of another one"
+    node.sent(b"a")
+    node.stop()
+    word = mine.read()
+    assert word is not None
+    assert word.holder is not None
+    assert word.holder.run == mine.me.run
+
+
+def test_a_clean_stop_lets_go_of_the_name(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """So that the next start need not ask."""
+    mine = Claim(bucket, "gw", Holder.here(tmp_path / "one", ""))
+    mine.take()
+    Node(tmp_path / "one", bucket, claim=mine).start().stop()
+    assert mine.read() is None

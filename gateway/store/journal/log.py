@@ -56,6 +56,8 @@ class Segment:
     first_lsn: int
     last_lsn: int
     bytes: int
+    payload_bytes: int = 0
+    """Decoded size of its events."""
     lost: int = 0
     """Events of these that recovery could not read."""
     damaged: bool = False
@@ -101,7 +103,9 @@ class Log:
     Make it before any segment of an earlier run is removed: what comes later begins
     under a later name.
 
-    *reserve*: bytes to leave free for files of what is already durable.
+    *reserve*: bytes to leave free for files of what is already durable.  *file_bytes*:
+    how much a file may take, given the size of its segment, that of its payloads, and
+    their number.
     """
 
     directory: Path
@@ -109,6 +113,7 @@ class Log:
     next_lsn: int
     """The lsn of the next event; everything before it is durable."""
     _reserve: Callable[[], int] = lambda: 0
+    _file_bytes: Callable[[int, int, int], int] = max
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
 
@@ -150,7 +155,7 @@ class Log:
         Raises OSError having stored none of them (`SyncFailed` if it was the sync);
         the same batches may be committed again.
         """
-        self._check_room(sum(len(batch.body) for batch in batches))
+        self._check_room(batches)
         current = self._open or self._begin()
         first = lsn = self.next_lsn
         chunks: list[bytes] = []
@@ -201,10 +206,16 @@ class Log:
         left, self._left = self._left, []
         return left
 
-    def _check_room(self, size: int) -> None:
+    def _check_room(self, batches: Sequence[Batch]) -> None:
         # With its last byte taken by segments, a disk has no room for the files that
         # they must become, and nothing would ever free it.
-        needed = 2 * size + self.bytes
+        size = sum(len(batch.body) for batch in batches)
+        payload_bytes = sum(batch.payload_bytes for batch in batches)
+        needed = size + self._file_bytes(
+            self.bytes + size,
+            self.payload_bytes + payload_bytes,
+            self.events + sum(batch.count for batch in batches),
+        )
         if self._disk.free(self.directory) < needed + self._reserve():
             self.wanted_bytes = needed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
@@ -269,7 +280,11 @@ class Log:
 
     def _finished(self, current: _Open) -> Segment:
         return Segment(
-            current.path, current.first_lsn, self.next_lsn - 1, current.bytes
+            current.path,
+            current.first_lsn,
+            self.next_lsn - 1,
+            current.bytes,
+            current.payload_bytes,
         )
 
 

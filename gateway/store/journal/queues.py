@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from attrs import define
 from twisted.internet.defer import Deferred
 
 from gateway.event import Batch, Stored
@@ -22,13 +23,14 @@ from gateway.store.threads import Threads
 
 __all__ = ["Durable", "Queues", "Reactor", "Waiting"]
 
-_GROUP_BYTES = 32 * 2**20
+_GROUP_BYTES = 4 * 2**20
 _GROUP_BATCHES = 512
 """Of one commit, so that those behind tiny ones need not wait for all of them."""
 _TOLD_AT_ONCE = 512
 """So many batches are acknowledged in one turn of the reactor, …"""
-_EVENTS = 8
-"""… those with very many events counting more: each may have an answer of its own."""
+_ANSWERS = 8
+"""… each so many of a batch's answers counting as one more.  Its events count for nothing:
+what costs nothing to tell must never be told slower than it comes."""
 
 
 @dataclass(slots=True)
@@ -68,22 +70,20 @@ class Reactor(Protocol):
         """See `IReactorTime`."""
 
 
+@define(eq=False, slots=False)
 class Queues:
-    """One journal's.  Batches leave in the order in which they came."""
+    """One journal's.  Batches leave in the order in which they came.
 
-    def __init__(
-        self,
-        reactor: Reactor,
-        threads: Threads,
-        clock: Callable[[], float],
-        interval: float,
-        durable: Callable[[Durable], None],
-    ) -> None:
-        """*interval* is `journal.commit_interval`; *durable* is called in the reactor."""
-        self._reactor = reactor
-        self._clock = clock
-        self._interval = interval
-        self._durable = durable
+    *interval* is `journal.commit_interval`; *durable* is called in the reactor.
+    """
+
+    _reactor: Reactor
+    _threads: Threads
+    _clock: Callable[[], float]
+    _interval: float
+    _durable: Callable[[Durable], None]
+
+    def __attrs_post_init__(self) -> None:
         self._gathered: list[Waiting] = []
         """Of this turn; the reactor's own …"""
         self._since = 0.0
@@ -91,7 +91,7 @@ class Queues:
         self._ends = False
         """The end of the turn is waited for."""
         # Shared with the thread, under the condition's lock.
-        self._condition = threads.condition()
+        self._condition = self._threads.condition()
         self._submitted: deque[Waiting] = deque()
         self._withdrawn = 0
         """How many of these are."""
@@ -194,7 +194,7 @@ class Queues:
             group = self._completed[0]
             batches = group.batches
             for at, waiting in enumerate(batches, 1):
-                most -= 1 + waiting.batch.count // _EVENTS
+                most -= 1 + waiting.batch.answers // _ANSWERS
                 if most <= 0 and at < len(batches):
                     group.batches = batches[at:]
                     return Durable(batches[:at], None), most

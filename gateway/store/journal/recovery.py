@@ -13,18 +13,22 @@
     4. what was acknowledged and can not be read is reported, lsn by lsn: so is a segment
        that is missing before another one
 
-`Recovered.settle` makes the files agree with that:
+`Recovered.settle` makes the segments agree with that:
 
     5. cut what does not count off each segment; sync it, so that what we now take
        for stored is stored, and what we do not is gone, even if the power goes in
        the next second and takes the later segments with it
-    6. a file that holds no batch is removed; a damaged header is mended where its
-       first record is good; what is no segment even so is set aside under a `.damaged`
-       name, never deleted
+    6. mend a damaged header where its first record is good
     7. an end that is lost is sealed: behind what is left of the last segment, or in a
        segment that has nothing else, as in the place of one that is missing.  The seal
        says how far it reached, so that what is lost is published as such, and a start
        after this one needs no mark to know
+
+`Recovered.clear` takes away what is left over.  A name may be all that tells of a lsn, so
+the mark has to have it before:
+
+    8. a file that holds no batch is removed; what is no segment even so is set aside under
+       a `.damaged` name, never deleted
 
 Of what a file may hold only the format of another version stops the start
 (`segment.OtherFormat`); OSError is passed on.
@@ -84,7 +88,8 @@ class Recovered:
     """Whose batches each segment has."""
     told: dict[str, int] = field(default_factory=dict, compare=False)
     """How many bytes of a segment, by name, the one behind it calls synced."""
-    _steps: list[Callable[[], None]] = field(default_factory=list, compare=False)
+    _settling: list[Callable[[], None]] = field(default_factory=list, compare=False)
+    _clearing: list[Callable[[], None]] = field(default_factory=list, compare=False)
 
     @property
     def too_short(self) -> bool:
@@ -92,18 +97,36 @@ class Recovered:
         return any(one.bytes < self.told.get(one.path.name, 0) for one in self.segments)
 
     def settle(self) -> Recovered:
-        """Make the files agree with what was found; returns it.  Raises OSError.
+        """Make the segments agree with what was found, and sync them; returns it.  Raises
+        OSError.
 
         A crash at any moment of it, or right after, changes nothing.
         """
-        while self._steps:
-            self._steps[0]()
-            del self._steps[0]
+        _do_all(self._settling)
+        return self
+
+    def clear(self) -> Recovered:
+        """Take away what is no segment; `settle` comes first.  Returns it; raises OSError.
+
+        A crash changes nothing if `next_lsn` is remembered.
+        """
+        _do_all(self._clearing)
         return self
 
     def later(self, step: Callable[[], None]) -> None:
         """Add a step to `settle`."""
-        self._steps.append(step)
+        self._settling.append(step)
+
+    def last(self, step: Callable[[], None]) -> None:
+        """Add a step to `clear`."""
+        self._clearing.append(step)
+
+
+def _do_all(steps: list[Callable[[], None]]) -> None:
+    """Each once, though one fails and all are asked for again."""
+    while steps:
+        steps[0]()
+        del steps[0]
 
 
 def examine(
@@ -175,7 +198,8 @@ def _examine(
         found.losses.append(Loss(place, part.start, len(part), _UNKNOWN))
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
-    found.later(partial(disk.sync_directory, directory))
+    for add in (found.later, found.last):
+        add(partial(disk.sync_directory, directory))
     return found
 
 
@@ -263,7 +287,7 @@ def _examine_one(
     ]
     found.next_lsn = max(found.next_lsn, next_lsn)
     if readable and not (scan.batches or scan.damage) and next_lsn == first:
-        found.later(partial(disk.unlink, path))
+        found.last(partial(disk.unlink, path))
         return
     # Damaged bytes stay where they are, for somebody with better tools.
     kept = data if scan.lacks_end else data[: scan.end]
@@ -276,6 +300,7 @@ def _examine_one(
         first,
         next_lsn - 1,
         len(kept),
+        scan.payload_bytes,
         lost=sum(one.events for one in scan.damage),
         damaged=not readable or any(one.length for one in scan.damage),
     )
@@ -406,9 +431,9 @@ def _no_segment(
     """The lsns that it may have held."""
     # A crash while a segment is made leaves less than a header, and no event.
     if disk.size(path) <= segment.HEADER_BYTES:
-        found.later(partial(disk.unlink, path))
+        found.last(partial(disk.unlink, path))
         return []
-    found.later(partial(set_aside, path, disk))
+    found.last(partial(set_aside, path, disk))
     held = _held(path, firsts, disk)
     found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     return [held]

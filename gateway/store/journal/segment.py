@@ -79,6 +79,10 @@ _SUMS = struct.Struct("<II")
 _RECORD = struct.Struct("<IBBHIIqQII")
 _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
+_FIXED_BYTES, _RECORD_BYTES, _BATCH_BYTES = _FIXED.size, _RECORD.size, _BATCH.size
+_unpack, _unpack_batch = _RECORD.unpack_from, _BATCH.unpack_from
+_SMALL = 1 << 10
+"""Payloads up to this size are in one piece with their records."""
 _ORIGIN, _BATCHED, _SEAL, _BEFORE = 1, 2, 3, 4
 
 _crc = google_crc32c.extend
@@ -252,9 +256,10 @@ class Encoder:
         length = len(head) + len(body)
         fixed = _FIXED.pack(_SYNC, kind, 0, 0, length, count, lsn, synced)
         fixed_sum = _crc(self.salt, fixed)
-        sum_ = _crc(fixed_sum, head)
-        if body:
-            sum_ = _crc(sum_, body)
+        if length <= _SMALL:  # a copy costs less than another piece
+            payload = head + body
+            return [fixed + _SUMS.pack(fixed_sum, _crc(fixed_sum, payload)) + payload]
+        sum_ = _crc(_crc(fixed_sum, head), body)
         return [fixed + _SUMS.pack(fixed_sum, sum_) + head, body]
 
 
@@ -305,7 +310,9 @@ class Scan:
         self.lacks_end = False
         """Whether the last damage is one that only *durable* or *synced* tells."""
         self.protocols: set[str] = set()
-        """Whose batches it has, once `survey` has read them."""
+        """Whose batches it has, once `survey` has read them; …"""
+        self.payload_bytes = 0
+        """… and the decoded size of their events."""
         self._data = data
         self._before = before
         self._durable = durable if before is None else min(durable, before - 1)
@@ -316,6 +323,7 @@ class Scan:
         for record in self._records():
             if record.kind == _BATCHED:
                 yield self._batch(record)
+            yield from self._as_expected()
         self._origins.clear()
 
     def of_before(self) -> tuple[str, int] | None:
@@ -328,15 +336,17 @@ class Scan:
 
     def survey(self) -> Scan:
         """Read without keeping batches; for recovery."""
-        for _ in self._records():
-            pass
+        for record in self._records():
+            if record.kind == _BATCHED:
+                *_, payload_bytes = _BATCH.unpack_from(self._data, record.start)
+                self.payload_bytes += payload_bytes
         self.protocols = {origin.protocol for origin in self._origins.values()}
         self._origins.clear()
         return self
 
     def _records(self) -> Iterator[_Record]:
-        at, synced = HEADER_BYTES, self._synced
-        while (record := self._next(at)) is not None:
+        synced = self._synced
+        while (record := self._next(at := self.end)) is not None:
             if self._is_superseded(record):
                 synced = 0  # what lies here is somewhere else
                 break
@@ -348,7 +358,7 @@ class Scan:
                 self._learn(record)
             elif record.kind == _BATCHED and self._is_stray(record):
                 break
-            at = self.end = record.end
+            self.end = record.end
             self.next_lsn = record.lsn + record.count
             self.sealed = record.kind == _SEAL
             self.batches += record.kind == _BATCHED
@@ -358,6 +368,38 @@ class Scan:
             self.damage.append(Damage(at, len(self._data) - at, self.next_lsn, lost))
             self.next_lsn += lost
             self.lacks_end = True
+
+    def _as_expected(self) -> Iterator[Stored]:
+        """The batches from `end` on, as long as nothing is to be said of them.
+
+        What stops it is for `_records`: another kind of record, damage, the end.
+        """
+        data, salt, origins = self._data, self.header.salt, self._origins
+        before = MAX_LSN + 1 if self._before is None else self._before
+        last = len(data)
+        at, lsn = self.end, self.next_lsn
+        while (start := at + _RECORD_BYTES) <= last and lsn < before:
+            sync, kind, _, _, length, count, own, synced, fixed_sum, sum_ = _unpack(
+                data, at
+            )
+            if sync != _SYNC or kind != _BATCHED or own != lsn or synced > at:
+                return
+            end = start + length
+            if end > last or _crc(salt, data[at : at + _FIXED_BYTES]) != fixed_sum:
+                return
+            payload = data[start:end]
+            if _crc(fixed_sum, payload) != sum_:
+                return
+            number, received_at, payload_bytes = _unpack_batch(payload)
+            origin = origins.get(number)
+            if origin is None:
+                return
+            at = self.end = end
+            lsn = self.next_lsn = lsn + count
+            self.sealed = False
+            self.batches += 1
+            body = payload[_BATCH_BYTES:]
+            yield Stored(Batch(origin, received_at, count, body, payload_bytes), own)
 
     def _is_superseded(self, record: _Record) -> bool:
         """Whether a later segment has it, or what was written in its place."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gateway.event import SCHEMA, Origin, Rows, Stored
 
-__all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "codes", "numbers"]
+__all__ = ["GROUP_BYTES", "GROUP_ROWS", "Columns", "codes", "filled", "numbers"]
 
 GROUP_ROWS = 1 << 15
 GROUP_BYTES = 24 * 2**20
@@ -27,7 +27,6 @@ _MANY = 64  # an array of its own costs as much as so many objects, about
 _AT_ONCE = 2048
 
 _OF_ORIGIN = ("protocol", "listener", "session", "peer", "principal")
-_OF_BATCH = ("channel", "kind")
 
 
 class _Names:
@@ -35,6 +34,9 @@ class _Names:
 
     def __init__(self) -> None:
         self.codes: list[int] = []
+        """One per batch."""
+        self.odd: dict[int, int] = {}
+        """Of the rows that have another than their batch."""
         self.nulls = False
         self._numbers: dict[str | None, int] = {}
 
@@ -44,6 +46,11 @@ class _Names:
             self.nulls = True
             return -1
         return self._numbers.setdefault(name, len(self._numbers))
+
+    def column(self, counts: np.ndarray[Any, Any]) -> pa.Array:
+        """The column, where the batches have so many rows."""
+        codes = np.repeat(np.array(self.codes, np.int32), counts)
+        return self.array(_scatter(codes, self.odd))
 
     def array(self, codes: np.ndarray[Any, Any]) -> pa.Array:
         """The column for these codes."""
@@ -67,21 +74,19 @@ class Columns:
     _times: list[int] = field(default_factory=list)
     _payloads: list[bytes] = field(default_factory=list)
     _payload_arrays: list[pa.Array] = field(default_factory=list)
-    _seqs: list[np.ndarray[Any, Any] | None] = field(default_factory=list)
+    _unnumbered: list[bool] = field(default_factory=list)
+    """Batches without seqs."""
+    _seqs: list[int] = field(default_factory=list)
+    _seq_arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
     _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
     _origins: dict[Origin, int] = field(default_factory=dict)
     """Each with its code."""
     _origin_codes: list[int] = field(default_factory=list)
     """One per batch."""
-    _of_batch: dict[str, _Names] = field(
-        default_factory=lambda: {name: _Names() for name in _OF_BATCH}
-    )
+    _channels: _Names = field(default_factory=_Names)
+    _kinds: _Names = field(default_factory=_Names)
     _types: _Names = field(default_factory=_Names)
-    _odd_types: dict[int, int] = field(default_factory=dict)
-    _odd: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Rows that differ from their batch in a column that is mostly one per batch."""
     _flaws: _Names = field(default_factory=_Names)
-    _flaw_codes: dict[int, int] = field(default_factory=dict)
 
     def add(self, stored: Stored, rows: Rows) -> None:
         """Append a batch; *rows* holds exactly `stored.batch.count` events."""
@@ -98,26 +103,45 @@ class Columns:
             self._payloads += rows.each() if rows.size else rows.payloads
             if len(self._payloads) >= _AT_ONCE:
                 self._gather_payloads()
-        self._seqs.append(None if rows.seqs is None else numbers(rows.seqs))
-        self._attributes.append(tuple({**origin.attributes, **rows.attributes}.items()))
+        self._add_seqs(rows.seqs, count)
+        attributes = origin.attributes
+        if rows.attributes:
+            attributes = {**attributes, **rows.attributes}
+        self._attributes.append(tuple(attributes.items()))
         origins = self._origins
         self._origin_codes.append(origins.setdefault(origin, len(origins)))
-        names = self._of_batch
-        names["channel"].codes.append(names["channel"].number(rows.channel))
-        names["kind"].codes.append(names["kind"].number(rows.kind))
+        self._channels.codes.append(self._channels.number(rows.channel))
+        self._kinds.codes.append(self._kinds.number(rows.kind))
         self._types.codes.append(self._types.number(rows.content_type))
-        for row, name in rows.content_types.items():
-            self._odd_types[self.rows + row] = self._types.number(name)
-        for column, odd in (("channel", rows.channels), ("kind", rows.kinds)):
-            for row, name in odd.items():
-                differ = self._odd.setdefault(column, {})
-                differ[self.rows + row] = names[column].number(name)
-        for row, flaw in rows.flaws.items():
-            self._flaw_codes[self.rows + row] = self._flaws.number(flaw)
-        if rows.flaws:
-            self.flaws.update(rows.flaws.values())
+        if rows.flaws or rows.content_types or rows.channels or rows.kinds:
+            self._add_odd(rows)
         self.rows += count
         self.payload_bytes += stored.batch.payload_bytes
+
+    def _add_odd(self, rows: Rows) -> None:
+        """Of the rows that differ from their batch."""
+        first = self.rows
+        for names, odd in (
+            (self._types, rows.content_types),
+            (self._channels, rows.channels),
+            (self._kinds, rows.kinds),
+            (self._flaws, rows.flaws),
+        ):
+            for row, name in odd.items():
+                names.odd[first + row] = names.number(name)
+        self.flaws.update(rows.flaws.values())
+
+    def _add_seqs(self, seqs: Sequence[int] | None, count: int) -> None:
+        self._unnumbered.append(seqs is None)
+        if count >= _MANY:
+            self._gather_seqs()
+            self._seq_arrays.append(
+                np.zeros(count, np.int64) if seqs is None else numbers(seqs)
+            )
+        elif seqs is None:
+            self._seqs += [0] * count
+        else:
+            self._seqs += seqs
 
     @property
     def enough(self) -> bool:
@@ -134,13 +158,9 @@ class Columns:
         first = np.cumsum(counts) - counts
         within = np.arange(self.rows) - np.repeat(first, counts)
         columns: dict[str, pa.Array] = {
-            column: names.array(
-                _scatter(
-                    np.repeat(np.array(names.codes, np.int32), counts),
-                    self._odd.get(column, {}),
-                )
-            )
-            for column, names in self._of_batch.items()
+            "channel": self._channels.column(counts),
+            "kind": self._kinds.column(counts),
+            "content_type": self._types.column(counts),
         }
         origins = np.repeat(np.array(self._origin_codes, np.int32), counts)
         for column in _OF_ORIGIN:
@@ -154,17 +174,8 @@ class Columns:
         columns["received_at"] = pa.array(
             np.repeat(np.array(self._times, np.int64), counts)
         ).cast(SCHEMA.field("received_at").type)
-        columns["content_type"] = self._types.array(
-            _scatter(
-                np.repeat(np.array(self._types.codes, np.int32), counts),
-                self._odd_types,
-            )
-        )
-        columns["flaw"] = self._flaws.array(
-            _scatter(
-                np.full(self.rows, self._flaws.number(None), np.int32), self._flaw_codes
-            )
-        )
+        none = np.full(self.rows, self._flaws.number(None), np.int32)
+        columns["flaw"] = self._flaws.array(_scatter(none, self._flaws.odd))
         self._gather_payloads()
         columns["payload"] = pa.concat_arrays(self._payload_arrays)
         columns["seq"] = self._seq(counts)
@@ -177,14 +188,16 @@ class Columns:
             some = payloads[at : at + _AT_ONCE]
             self._payload_arrays.append(pa.array(some, pa.binary()))
 
+    def _gather_seqs(self) -> None:
+        if self._seqs:
+            self._seq_arrays.append(np.array(self._seqs, np.int64))
+            self._seqs = []
+
     def _seq(self, counts: np.ndarray[Any, Any]) -> pa.Array:
-        null = np.array([seqs is None for seqs in self._seqs])
-        values = [
-            np.zeros(count, np.int64) if seqs is None else seqs
-            for seqs, count in zip(self._seqs, counts, strict=True)
-        ]
+        self._gather_seqs()
+        null = np.array(self._unnumbered)
         mask = np.repeat(null, counts) if null.any() else None
-        return pa.array(np.concatenate(values), pa.int64(), mask=mask)
+        return pa.array(np.concatenate(self._seq_arrays), pa.int64(), mask=mask)
 
     def _maps(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         known: dict[tuple[tuple[str, str], ...], int] = {}
@@ -225,5 +238,22 @@ def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
         array = pa.concat_arrays(array.chunks)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return codes, array.dictionary.to_pylist()
+    return filled(array.indices, -1), array.dictionary.to_pylist()
+
+
+def filled(array: pa.Array, none: int) -> np.ndarray[Any, Any]:
+    """Whole numbers as numpy has them, with *none* for null; not to be written to.
+
+    By the buffers: for `fill_null` and `to_numpy` pyarrow imports pandas where that is
+    installed, which holds the interpreter for a third of a second.
+    """
+    valid, data = array.buffers()
+    kind = np.dtype(str(array.type))
+    if data is None or array.null_count == len(array):
+        return np.full(len(array), none, kind)
+    found = np.frombuffer(data, kind, len(array), array.offset * kind.itemsize)
+    if array.null_count:
+        bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
+        there = bits[array.offset : array.offset + len(array)]
+        found = np.where(there, found, kind.type(none))
+    return found

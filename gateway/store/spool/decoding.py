@@ -156,9 +156,12 @@ def fill_gaps(
         received_at = stored.batch.received_at
         if stored.lsn > expected:
             yield from _missing(expected, stored.lsn, received_at, copies)
-        copy = copies.get(stored.lsn) if stored.batch.origin is UNKNOWN else None
+        count = stored.batch.count
+        # One without events has the lsn of the next batch, whose copy it must not take.
+        wanted = count and stored.batch.origin is UNKNOWN
+        copy = copies.get(stored.lsn) if wanted else None
         yield stored if copy is None else Stored(copy, stored.lsn)
-        expected = stored.lsn + stored.batch.count
+        expected = stored.lsn + count
     if expected <= last:
         yield from _missing(expected, last + 1, received_at, copies)
 

@@ -55,7 +55,8 @@ class Expiry:
     files were removed, and *before* with the names of those that are about to be.
 
     *ours* says of a node whether its files are ours to remove: another daemon may share
-    the archive, which knows what its readers need.
+    the archive, which knows what its readers need.  *only_copy* says of a file's name
+    whether no table has what is in it: it goes when its time is over, and not for room.
     """
 
     _archive: Path
@@ -68,9 +69,12 @@ class Expiry:
     _before: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
+    _only_copy: Callable[[str], bool] = lambda _: False
 
     def __attrs_post_init__(self) -> None:
         self._next = self._clock()
+        self._configured = False
+        """Whether what was found is of limits that hold no more."""
         self._offset = self._wall_clock() - self._clock()
         self._due: list[_File] = []
         """What is still to be removed of what the last look found."""
@@ -92,8 +96,7 @@ class Expiry:
     def configure(self, retention: float, most_bytes: int | None) -> None:
         """Keep files for so many seconds, and so many bytes; any thread may call."""
         self._retention, self._most_bytes = retention, most_bytes
-        self._known_bytes = 0
-        self._next = self._clock()
+        self._configured = True
 
     def run(self, archived_bytes: int) -> int:
         """Look if it is time to, or if so many are too many.
@@ -108,6 +111,8 @@ class Expiry:
             if self._due:  # of an earlier look
                 self._known_bytes = 0
                 self._remove_due()
+            if self._configured:
+                self._look_anew()
             now = self._clock()
             if not self._due and self._is_time(now, archived_bytes - sum(self._gone)):
                 self._known_bytes = 0  # unless it goes well: then more would not help
@@ -122,6 +127,13 @@ class Expiry:
             if tidied or self._gone:
                 self._on_expired()
         return sum(self._gone)
+
+    def _look_anew(self) -> None:
+        """What is due by other limits may stay by these."""
+        self._configured = False
+        self._due.clear()
+        self._known_bytes = 0
+        self._next = self._clock()
 
     def _is_time(self, now: float, archived_bytes: int) -> bool:
         """To look again, or because there are more than there may be, and more than the
@@ -148,7 +160,7 @@ class Expiry:
     def _remove_due(self) -> None:
         """As far as there is time."""
         until = self._clock() + _SECONDS_AT_ONCE
-        while self._due:
+        while self._due and not self._configured:
             some = _portion(self._due)
             noted = self._note([one.path.name for one in some])
             del self._due[: len(some)]  # what fails now is found again in a minute
@@ -194,6 +206,8 @@ class Expiry:
 
     def _frees(self, path: Path) -> bool:
         """Whether there is more room without this file; what is needed of it is kept."""
+        if self._only_copy(path.name):
+            return False
         retained = self._retained
         if retained is None:
             return True

@@ -1,7 +1,8 @@
 """Batches to a Parquet file for Spark.
 
 One file holds one journal segment.  It is written row group by row group, so memory
-does not grow with the file.  Every data page carries a CRC, because Spark believes
+does not grow with the file: one group is decoded while the one before it is encoded,
+where there is a thread for that.  Every data page carries a CRC, because Spark believes
 flipped bits otherwise.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,28 +72,31 @@ def write(
     previous: Callable[[], str] = str,
     incarnation: str = "",
     progress: Callable[[], None] = lambda: None,
+    executor: Executor | None = None,
 ) -> Written:
     """Write a whole file to *sink* (a writable binary file object).
 
     *previous*, asked when all rows are written, gives the link of the file before it
     (`gateway.store.digests`), and *incarnation* is who publishes it
     (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
-    called after each group of rows.
+    called after each group of rows.  With an *executor*, groups are encoded in one of its
+    threads, and *sink* is written to there.
     """
     done = Written()
     with open_writer(sink, compression) as writer:
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
-        for stored in batches:
-            if stored.batch.count == 0:
-                continue
-            columns.add(stored, decoder.rows(stored))
-            if columns.enough:
-                _flush(columns, writer, done)
-                columns = Columns(node)
-                progress()
-        if columns.rows:
-            _flush(columns, writer, done)
+        with _Encoding(writer, done, executor) as encoding:
+            for stored in batches:
+                if stored.batch.count == 0:
+                    continue
+                columns.add(stored, decoder.rows(stored))
+                if columns.enough:
+                    encoding.begin(columns)
+                    columns = Columns(node)
+                    progress()
+            if columns.rows:
+                encoding.begin(columns)
         writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
         if link := previous():
             writer.add_key_value_metadata({PREVIOUS_KEY: link})
@@ -100,9 +105,44 @@ def write(
     return done
 
 
-def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
-    batch = columns.batch()
-    writer.write_batch(batch, row_group_size=columns.rows)
+class _Encoding:
+    """Encodes groups of rows in their order: each one here, or while the next is made."""
+
+    def __init__(
+        self, writer: pq.ParquetWriter, done: Written, executor: Executor | None
+    ) -> None:
+        self._writer = writer
+        self._done = done
+        self._executor = executor
+        self._begun: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._end()
+        elif self._begun is not None:
+            wait((self._begun,))  # what it raises comes too late
+
+    def begin(self, columns: Columns) -> None:
+        """Encode these, behind those before; raises what went wrong with either."""
+        batch = columns.batch()
+        self._done.flaws.update(columns.flaws)
+        self._end()
+        if self._executor is None:
+            _flush(batch, self._writer, self._done)
+        else:
+            flush = self._executor.submit
+            self._begun = flush(_flush, batch, self._writer, self._done)
+
+    def _end(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+
+
+def _flush(batch: pa.RecordBatch, writer: pq.ParquetWriter, done: Written) -> None:
+    writer.write_batch(batch, row_group_size=batch.num_rows)
     done.digest.add(batch.column("payload"))
-    done.events += columns.rows
-    done.flaws.update(columns.flaws)
+    done.events += batch.num_rows

@@ -15,6 +15,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -56,13 +57,18 @@ def work(connection: Any) -> None:
     known = cache(lambda: decoders(pickle.loads(protocols)))  # noqa: S301 - ours
     with contextlib.suppress(Exception):  # it is said with the task
         known()
-    while True:
-        task = connection.recv()
-        connection.send(_attempt(task, known, connection))
+    with ThreadPoolExecutor(1, "encoding") as executor:
+        executor.submit(bool).result()  # its thread begins while there is memory
+        while True:
+            task = connection.recv()
+            connection.send(_attempt(task, known, connection, executor))
 
 
 def _attempt(
-    task: Task, known: Callable[[], Mapping[str, Decode]], connection: Any
+    task: Task,
+    known: Callable[[], Mapping[str, Decode]],
+    connection: Any,
+    executor: Executor,
 ) -> WrittenFile | Exception:
     asked: list[str] = []
 
@@ -78,7 +84,7 @@ def _attempt(
             raise _Alone from why
 
     try:
-        return write(task, RealDisk(), known(), previous, progress)
+        return write(task, RealDisk(), known(), previous, progress, executor)
     except _Alone:
         raise
     except OSError as why:

@@ -39,6 +39,11 @@ from gateway.store.spool.writing import Task, Writer, WrittenFile
 
 __all__ = ["Published", "Publisher"]
 
+_BESIDE_PAYLOAD = 5
+"""Bytes that an event takes of a file beside its payload: above all four with its length."""
+_TIMES_DIFFER = 0.01
+"""By so many seconds; file systems keep less of a time than we do."""
+
 
 @dataclass(slots=True)
 class Published:
@@ -93,9 +98,11 @@ class Publisher:
     def recover(self, segments: Sequence[Segment]) -> list[Segment]:
         """Finish what a crash left half done; returns what is still to be published."""
         known = {entry.hidden: entry for entry in self._catalog}
+        # No sync has covered their times: a power cut may leave others.
+        times = {entry.name: entry.modified for entry in self._catalog}
         for name in self._disk.names(self._spool):
             if name in known:
-                if modified := known[name].modified:  # no sync has covered its time
+                if modified := known[name].modified:
                     self._disk.set_times(self._spool / name, modified)
                 self._disk.rename(self._spool / name, self._spool / known[name].name)
             elif self._is_ours(parse_hidden_name(name)):
@@ -104,6 +111,10 @@ class Publisher:
                 # Somebody may take it while we look.
                 with contextlib.suppress(FileNotFoundError):
                     modified = self._disk.modified(self._spool / name)
+                    if abs(modified - (times.get(name) or modified)) > _TIMES_DIFFER:
+                        with contextlib.suppress(OSError):  # it is somebody else's
+                            self._disk.set_times(self._spool / name, times[name])
+                            modified = times[name]
                     self._newest = max(self._newest, modified)
         self._disk.sync_directory(self._spool)
         return [left for sealed in segments if (left := self._unpublished_part(sealed))]
@@ -213,6 +224,14 @@ class Publisher:
                 sealed, Entry(sealed.first_lsn, sealed.last_lsn, name)
             )
         return self._complete
+
+    def file_bytes(self, stored: int, payload_bytes: int, events: int) -> int:
+        """About the most that a file takes: of *stored* bytes of a segment, which may be
+        compressed, with payloads of so many, in so many events.
+        """
+        if self._compression == "zstd":
+            return stored  # only that makes them as small again as senders do
+        return max(stored, payload_bytes + _BESIDE_PAYLOAD * events)
 
     def _task(self, sealed: Segment, name: str) -> Task:
         return Task(

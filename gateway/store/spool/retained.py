@@ -139,6 +139,8 @@ class Retained:
                 self._disk.unlink(self._directory / name)
         for one in _replaced(self._all()):
             self._disk.unlink(one.path)
+        # A name that the last run could not sync may go with the power.
+        self._disk.sync_directory(self._directory)
         kept = self._all()
         for name in self._disk.names(self._archive):
             if self._is_own(Path(name)) and _has(kept, Path(name)):

@@ -74,7 +74,8 @@ class Spool:
     *on_published* is called in the spool's own thread, and so is *on_expired*,
     when the archive has dropped files; *before_expiry* is called with their names
     before.  *retained* keeps what readers need of those; *ours* says of a node whether
-    its files are ours to move and to remove.
+    its files are ours to move and to remove, *only_copy* of a file's name whether no
+    table has what is in it.
 
     *on_done* is called in the reactor's thread for each segment that is published,
     or has nothing to publish, after the journal was told.  *also_reserved*: bytes
@@ -104,6 +105,7 @@ class Spool:
     _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
+    _only_copy: Callable[[str], bool] = lambda _: False
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _threads: Threads = field(factory=RealThreads)
@@ -112,7 +114,9 @@ class Spool:
 
     def __attrs_post_init__(self) -> None:
         self.backlog_bytes = 0
-        """Sealed segments that are not published yet."""
+        """Sealed segments that are not published yet; …"""
+        self._to_write_bytes = 0
+        """… and the files that they will become, at most about."""
         self.levels = Levels(
             self._directory,
             self._archive,
@@ -133,6 +137,7 @@ class Spool:
             self._before_expiry,
             self._retained,
             self._ours,
+            self._only_copy,
         )
         self._pace = Pace(self._settings.max_bytes)
         self._journal: Journal | None = None
@@ -184,6 +189,7 @@ class Spool:
         """
         with self._condition:
             self.backlog_bytes += sealed.bytes
+            self._to_write_bytes += self._file_bytes(sealed)
             self._sealed_bytes += sealed.bytes
             self._work.append(sealed)
             self._condition.notify()
@@ -204,7 +210,12 @@ class Spool:
 
         First of all the files that the sealed segments will become.
         """
-        return self.backlog_bytes + self._also_reserved() + _SPARE_BYTES
+        return self._to_write_bytes + self._also_reserved() + _SPARE_BYTES
+
+    def _file_bytes(self, sealed: Segment) -> int:
+        return self._publisher.file_bytes(
+            sealed.bytes, sealed.payload_bytes, sealed.events
+        )
 
     # -- the thread's side ----------------------------------------------------
 
@@ -247,6 +258,7 @@ class Spool:
             self._failing = False
             with self._condition:
                 self.backlog_bytes -= sealed.bytes
+                self._to_write_bytes -= self._file_bytes(sealed)
             if done is not None and self.uploads is not None:
                 self.uploads.add(done.path.name)
             self._made_lsn = sealed.last_lsn

@@ -9,8 +9,9 @@ events.  A crash between the two steps is finished by doing both again: an objec
 there with the same bytes is the one that was wanted (`gateway.store.bucket.commit`).
 
 Requests block, so they are made in threads of their own.  What fails is tried again until
-it works, with pauses that double, and meanwhile by one thread alone: a server that is
-short of breath is asked no more than that.
+it works, with pauses that double, and meanwhile by one thread alone, with one file after
+the other: a server that is short of breath is asked no more than that, a link that is too
+slow for several at once gets fewer, and a file that alone is refused waits by itself.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ _LONGEST_PAUSE_SECONDS = 10.0
 _AWAY_FAILURES = 3
 """So many in a row are told; one is what any network does."""
 _ASIDE_SECONDS = 60.0
+_REFUSALS = 3
+"""A file that failed so often, each time before another one went well, is the reason."""
+_CALM_SECONDS = 600.0
+"""Before one upload more is tried at once, where several have failed together."""
+
+
+class _Gone(Exception):
+    """A file is neither here nor in the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +64,9 @@ class Uploads:
     """Of one spool and one bucket: *number* threads.
 
     *node* is whose files acknowledgements wait for; those of others, which are here
-    since a node was renamed, are uploaded likewise, if they are *ours*.  *on_uploaded* is
-    called in one of the threads, when a file is in the archive.
+    since a node was renamed, are uploaded likewise, if they are *ours* and *elsewhere*
+    says of no reason why not: another gateway gives that node's lsns.  That is asked in one
+    of the threads, in which *on_uploaded* is called as well, when a file is in the archive.
     """
 
     _log = Logger()
@@ -69,6 +79,7 @@ class Uploads:
     _number: int
     _on_uploaded: Callable[[Uploaded], None] = lambda _: None
     _ours: Callable[[str], bool] = lambda _: True
+    _elsewhere: Callable[[str], str | None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
@@ -86,6 +97,16 @@ class Uploads:
         self._failures = 0
         """In a row; those of requests that were under way together are one."""
         self._failed_at = self._again_at = 0.0
+        self._joint: list[float] = []
+        """How long those took that failed together, last; and why."""
+        self._last_why = ""
+        self._at_once = self._number
+        """So many may be under way together."""
+        self._fewer_at = 0.0
+        self._tried: dict[str, int] = {}
+        """How often a file has failed since anything went well."""
+        self._refused: dict[str, tuple[int, str]] = {}
+        """How often that was so when another one went well then; and why it failed."""
         self._fit = False
         """The bucket was tried; until then one thread asks it."""
         self._running = 0
@@ -101,6 +122,9 @@ class Uploads:
         """Why a file can not be read or moved here, by its name."""
         self.why: str | None = None
         """Why nothing can be uploaded now, if that is so."""
+        self._forbidden = self._paused = False
+        self._others: dict[str, str | None] = {}
+        """Why a node's files stay here, or None; as far as that was asked."""
 
     # -- any thread -------------------------------------------------------------------
 
@@ -131,6 +155,34 @@ class Uploads:
         with self._condition:
             firsts = [first for first in self._waiting.values() if first]
         return min([made, *(first - 1 for first in firsts)])
+
+    def forbid(self, why: str) -> None:
+        """Upload nothing more: somebody else gives this node's lsns."""
+        with self._condition:
+            self._forbidden = True
+            self.conflicts[self._node] = why
+        self._log.error(
+            "{why}  Senders are held back, and nothing is uploaded", why=why
+        )
+
+    def pause(self, why: str) -> None:
+        """Upload nothing until `resume`: this node's name may be another gateway's."""
+        with self._condition:
+            self._paused = True
+            self.why = why
+        self._log.error(
+            "{why}.  Nothing is uploaded until that is known; files wait in {spool}, up to "
+            "spool.max_bytes",
+            why=why,
+            spool=self._directory,
+        )
+
+    def resume(self) -> None:
+        """The name is ours."""
+        with self._condition:
+            self._paused = False
+            self.why = None
+            self._condition.notify(self._number)
 
     @property
     def problem(self) -> str | None:
@@ -178,20 +230,34 @@ class Uploads:
 
     def _due(self, now: float) -> tuple[str | None, float | None]:
         """The first file that may be tried, or else when the next one may, if any."""
+        if self._forbidden or self._paused:
+            return None, None
         if (self._failures or not self._fit) and self._busy:
             return None, None  # whoever has it tries for all
+        if len(self._busy) >= self._most_at_once(now):
+            return None, None
         if self._failures and now < self._again_at:
             return None, self._again_at
         at: float | None = None
+        least: str | None = None
         for name in self._waiting:
             if name in self._busy:
                 continue
             later = self._later.get(name, now)
             if later <= now:
-                return name, None
-            if not self._stopping:
+                if name not in self._tried:
+                    return name, None
+                if least is None or self._tried[name] < self._tried[least]:
+                    least = name
+            elif not self._stopping:
                 at = later if at is None else min(at, later)
-        return None, at
+        return (None, at) if least is None else (least, None)
+
+    def _most_at_once(self, now: float) -> int:
+        if self._at_once < self._number and now - self._fewer_at >= _CALM_SECONDS:
+            self._at_once += 1
+            self._fewer_at = now
+        return self._at_once
 
     def _upload(self, name: str) -> None:
         begun = self._clock()
@@ -199,18 +265,71 @@ class Uploads:
             if not self._fit:
                 probe(self.bucket, self._node)
                 self._fit = True
-            data = self._disk.read(self._place(name))
-            made = commit(self.bucket, name, data)
-            seconds = self._clock() - begun
-            self._move(name)
+            if (stays := self._why_it_stays(name)) is not None:
+                self._leave(name, stays)
+                return
+            one = self._put(name, begun)
         except Conflict as why:
             self._set_aside(name, str(why), self.conflicts)
         except BucketError as why:
             self._failed(name, str(why), begun)
+        except _Gone as why:
+            self._set_aside(name, f"{name}: {why}", self.stuck)
         except Exception as why:  # it is this file's; the others may go on
             self._set_aside(name, f"{name}: {type(why).__name__}: {why}", self.stuck)
         else:
-            self._done(Uploaded(name, len(data), seconds, again=not made))
+            self._done(one)
+
+    def _why_it_stays(self, name: str) -> str | None:
+        node = _node_of(name)
+        if node != self._node and node not in self._others:
+            self._others[node] = self._elsewhere(node)
+        return self._others.get(node)
+
+    def _leave(self, name: str, why: str) -> None:
+        """Let that file be, and the others of its node that nobody has in hand."""
+        with self._condition:
+            self._busy.discard(name)
+            node = _node_of(name)
+            left = [
+                one
+                for one in self._waiting
+                if _node_of(one) == node and one not in self._busy
+            ]
+            for one in left:
+                del self._waiting[one]
+                self._later.pop(one, None)
+            self._condition.notify(self._number)
+        self._log.error(
+            "{why}: {count} of its files stay in {spool}, as their lsns are another "
+            "gateway's; what is in them may be nowhere else",
+            why=why,
+            count=len(left),
+            spool=self._directory,
+        )
+
+    def _put(self, name: str, begun: float) -> Uploaded:
+        try:
+            data = self._disk.read(self._place(name))
+            made = commit(self.bucket, name, data)
+            seconds = self._clock() - begun
+            self._move(name)
+        except FileNotFoundError:
+            if self._disk.exists(self._directory / name):
+                raise  # the archive is what is not there
+            return self._put_by_others(name, begun)
+        return Uploaded(name, len(data), seconds, again=not made)
+
+    def _put_by_others(self, name: str, begun: float) -> Uploaded:
+        """For a file that is no longer here."""
+        for one in self.bucket.list(name):
+            if one.name == name:
+                return Uploaded(name, one.bytes, self._clock() - begun, again=True)
+        raise _Gone(
+            f"somebody took it out of {self._directory}, and it is not in the bucket. "
+            "Put it back, or into the bucket under its name: that is looked for every "
+            "minute. A restart of the gateway gives it up"
+        )
 
     def _place(self, name: str) -> Path:
         """Where it is: in the archive already, if only the sync of its move failed."""
@@ -233,15 +352,56 @@ class Uploads:
                 each.pop(one.name, None)
             self.uploaded += 1
             self.bytes += one.bytes
+            fewer = self._too_many(one.seconds)
+            refused = [
+                why
+                for name, why in self._refusals(one.name).items()
+                if self._aside(name, why, self.stuck)
+            ]
             away, self.why, self._failures = self.why, None, 0
             self._condition.notify(self._number)
         if away is not None:
             self._log.info("{bucket} takes files again", bucket=self.bucket.url)
+        if fewer is not None:
+            self._log.warn(
+                "{count} uploads to {bucket} have failed together, {why}, and one by "
+                "itself went well: {most} at once from now on",
+                **fewer,
+                bucket=self.bucket.url,
+            )
+        for why in refused:
+            self._tell_stuck(why)
         try:
             self._on_uploaded(one)
         except Exception:
             self._log.failure("{file} was uploaded", file=one.name)
         self._then()
+
+    def _too_many(self, seconds: float) -> dict[str, object] | None:
+        """After one that took so long: whether those before it were in each other's way.
+
+        So it is where they failed together, and took longer, as at a time-out, than one
+        by itself takes.
+        """
+        joint, self._joint = self._joint, []
+        if self._failures != 1 or len(joint) < 2 or min(joint) < seconds:
+            return None
+        self._at_once = max(1, self._at_once // 2)
+        self._fewer_at = self._clock()
+        return {"count": len(joint), "why": self._last_why, "most": self._at_once}
+
+    def _refusals(self, well: str) -> dict[str, str]:
+        """After *well* went well: which files fail by themselves, and why."""
+        self._refused.pop(well, None)
+        self._tried.pop(well, None)
+        found = {}
+        for name in self._tried:
+            times, why = self._refused[name]
+            self._refused[name] = times + 1, why
+            if times + 1 >= _REFUSALS and name not in self._busy:
+                found[name] = f"{name}, while others are: {why}"
+        self._tried.clear()
+        return found
 
     def _failed(self, name: str, why: str, begun: float) -> None:
         with self._condition:
@@ -249,7 +409,12 @@ class Uploads:
             self.failed += 1
             if begun >= self._failed_at or not self._failures:
                 self._failures += 1
+                self._joint.clear()
             self._failed_at = self._clock()
+            self._joint.append(self._failed_at - begun)
+            self._last_why = why
+            self._tried[name] = self._tried.get(name, 0) + 1
+            self._refused[name] = self._refused.get(name, (0, ""))[0], why
             pause = min(
                 _LONGEST_PAUSE_SECONDS,
                 _FIRST_PAUSE_SECONDS * 2 ** min(self._failures - 1, 16),
@@ -273,17 +438,31 @@ class Uploads:
         with self._condition:
             self._busy.discard(name)
             self.failed += 1
-            self._later[name] = self._clock() + _ASIDE_SECONDS
-            tell = name not in among
-            for each in (self.conflicts, self.stuck):
-                each.pop(name, None)
-            among[name] = why
+            tell = self._aside(name, why, among)
             self._condition.notify(self._number)
         if not tell:
             return
         if among is self.stuck:
-            self._log.error("A file of the spool is not uploaded: {why}", why=why)
+            self._tell_stuck(why)
             return
         self._log.error(
             "{why}.  Senders are held back until this is put right", why=why
         )
+
+    def _aside(self, name: str, why: str, among: dict[str, str]) -> bool:
+        """Leave a file alone for a while, under the lock; whether this is new."""
+        new = name not in among
+        self._later[name] = self._clock() + _ASIDE_SECONDS
+        for each in (self.conflicts, self.stuck):
+            each.pop(name, None)
+        among[name] = why
+        return new
+
+    def _tell_stuck(self, why: str) -> None:
+        self._log.error("A file of the spool is not uploaded: {why}", why=why)
+
+
+def _node_of(name: str) -> str:
+    parsed = parse_file_name(name)
+    assert parsed is not None
+    return parsed[0]

@@ -12,6 +12,7 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -119,20 +120,21 @@ def write(
     decoders: Mapping[str, Decode],
     previous: Callable[[], str],
     progress: Callable[[], None] = lambda: None,
+    executor: Executor | None = None,
 ) -> WrittenFile:
     """Write the file of a segment; *decoders* by protocol.
 
     *previous* is asked for the link of the file before it when all rows are written.
-    *progress* is called for each group of rows.  Blocks; raises OSError, MemoryError, and
-    leaves no file then.
+    *progress* is called for each group of rows; *executor* encodes and writes one while the
+    next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
     """
     try:
-        return _write(task, disk, Decoder(decoders), previous, progress)
+        return _write(task, disk, Decoder(decoders), previous, progress, executor)
     except (MemoryError, OSError):
         raise
     except Exception:  # rows that can not be columns: find out whose they are
         decoder = Decoder(decoders, careful=True)
-        return _write(task, disk, decoder, previous, progress)
+        return _write(task, disk, decoder, previous, progress, executor)
 
 
 def _write(
@@ -141,6 +143,7 @@ def _write(
     decoder: Decoder,
     previous: Callable[[], str],
     progress: Callable[[], None],
+    executor: Executor | None,
 ) -> WrittenFile:
     disk.unlink(task.path)
     data, readable = read_patiently(disk, task.segment)
@@ -156,6 +159,7 @@ def _write(
             previous=previous,
             incarnation=task.incarnation,
             progress=progress,
+            executor=executor,
         )
         sink.flush()
         progress()

@@ -6,6 +6,7 @@ import errno
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,10 @@ def test_what_is_synced_is_told_when_all_of_its_events_are(
     """A group is told in parts: the mark never has bytes whose events it does not have."""
     running = start(wait=True)
     journal = running.journal
-    running.submit(*(make(b"x", 80) for _ in range(100)))
+    batches = [make(b"x", 80) for _ in range(100)]
+    for batch in batches:
+        batch.answers = 80
+    running.submit(*batches)
     journal.start()
     running.turns.turn()
     assert 0 < len(running.stored) < 100
@@ -476,6 +480,24 @@ def test_a_group_that_finds_no_room_says_how_much_it_wants(
     free[0] = 160
     log.commit([make(b"x" * 30)])
     assert log.wanted_bytes == 0
+
+
+def test_the_room_for_a_file_is_that_of_the_open_segment(
+    directory: Path, make: Make
+) -> None:
+    """With the group that comes: its bytes, its payloads' bytes, its events."""
+    asked: list[tuple[int, int, int]] = []
+
+    def file_bytes(stored: int, payload_bytes: int, events: int) -> int:
+        asked.append((stored, payload_bytes, events))
+        return 0
+
+    log = Log(directory, RealDisk(), 1, file_bytes=file_bytes)
+    batch = replace(make(b"x" * 30), count=7, payload_bytes=500)
+    log.commit([batch])
+    stored = log.bytes
+    log.commit([batch, batch])
+    assert asked == [(30, 500, 7), (stored + 60, 1500, 21)]
 
 
 def test_received_at_is_the_wall_clocks(

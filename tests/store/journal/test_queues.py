@@ -44,9 +44,12 @@ class Both:
     def durable(self, done: Durable) -> None:
         self.told.append(done)
 
-    def submit(self, count: int = 1, *, events: int = 1) -> list[Batch]:
+    def submit(
+        self, count: int = 1, *, events: int = 1, answers: int = 1
+    ) -> list[Batch]:
         made = [self.make(b"", count=events) for _ in range(count)]
         for batch in made:
+            batch.answers = answers
             batch.submitted_at = self.reactor.seconds()
             self.queues.submit(Waiting(batch, Deferred()))
         return made
@@ -162,10 +165,10 @@ def test_groups_that_are_durable_come_back_with_one_call(both: Both) -> None:
     assert len(both.reactor.asked) == 2
 
 
-@pytest.mark.parametrize(("events", "most"), [(1, 512), (80, 47), (10_000, 1)])
-def test_not_too_many_are_told_in_one_turn(both: Both, events: int, most: int) -> None:
-    """Each batch costs some of it, and so do its events; the group's end comes last."""
-    sent = both.submit(1000, events=events)
+@pytest.mark.parametrize(("answers", "most"), [(1, 512), (80, 47), (10_000, 1)])
+def test_not_too_many_are_told_in_one_turn(both: Both, answers: int, most: int) -> None:
+    """Each batch costs some of it, and so do its answers; the group's end comes last."""
+    sent = both.submit(1000, answers=answers)
     both.reactor.advance(0)
     both.commit()
     both.commit()
@@ -181,6 +184,16 @@ def test_not_too_many_are_told_in_one_turn(both: Both, events: int, most: int) -
     ends = [number for number, done in enumerate(both.told) if done.synced is not None]
     assert len(ends) == 2
     assert ends[-1] == len(both.told) - 1
+
+
+def test_events_that_one_answer_tells_of_wait_for_no_turn(both: Both) -> None:
+    """Told slower than they come, they and all behind them would wait ever longer."""
+    sent = both.submit(100, events=20_000)
+    both.reactor.advance(0)
+    both.commit()
+    [call] = both.reactor.asked
+    call()
+    assert both.batches_told() == sent
 
 
 def test_who_raises_keeps_no_group_from_being_told(both: Both) -> None:

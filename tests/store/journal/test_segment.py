@@ -191,6 +191,15 @@ def test_metadata_where_a_later_segment_begins_counts(make: Make) -> None:
     assert bodies(data, before=6) == [b"a"]
 
 
+def test_a_hole_between_batches_that_no_lsn_tells_is_damage(make: Make) -> None:
+    """Metadata has no lsn: what says that it was there is how much had been synced."""
+    data, ends = build([make(b"a")], [make(b"m", 0)], [make(b"b")], seal=True)
+    scan = segment.Scan(data[: ends[0]] + data[ends[1] :])
+    assert [stored.batch.body for stored in scan] == [b"a", b"b"]
+    [damage] = scan.damage[:1]
+    assert (damage.offset, damage.events) == (ends[0], 0)
+
+
 def test_a_body_that_looks_like_a_record_is_not_one(make: Make) -> None:
     """A peer can not forge events by sending the journal's own format."""
     forged, _ = build([make(b"forged", 7)])

@@ -39,14 +39,14 @@ class Place:
         self.now = 1000.0
         self.origins: dict[str, Origin] = {}
 
-    def publisher(self, *, keep: bool = False) -> Publisher:
+    def publisher(self, *, keep: bool = False, compression: str = "zstd") -> Publisher:
         return Publisher(
             "gw",
             self.spool,
             self.catalog,
             self.disk,
             Here(self.disk, self.decoders),
-            "zstd",
+            compression,
             keep=keep,
             clock=lambda: self.now,
         )

@@ -10,6 +10,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from gateway.event import Batch, Origin, Rows, Stored
+from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
@@ -140,3 +141,15 @@ def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
         expected += each.batch.count
     assert expected == 2_000_001
     assert there in found
+
+
+def test_a_copy_is_taken_once() -> None:
+    """A batch without events, of a connection that can not be read any more, stands before
+    the one that has its lsn.
+    """
+    known, lost = Origin("plain", "l", "s", "p"), UNKNOWN
+    there = Stored(Batch(known, 1, 1, b"a", 1), 7)
+    batches = [Stored(Batch(lost, 1, 0, b"", 0), 7), there]
+    copies = {7: there.batch}
+    found = fill_gaps(batches, 7, 7, copies)
+    assert [each for each in found if each.batch.count] == [there]

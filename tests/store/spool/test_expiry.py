@@ -14,6 +14,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool.expired import Expired, ExpiredRecord, decode
 from gateway.store.spool.expiry import Expiry
+from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
 
 HOUR = 3600.0
@@ -51,12 +52,16 @@ class World:
         path.write_bytes(bytes(size))
         os.utime(path, (self.wall, self.wall))
 
+    def wait(self, seconds: float) -> None:
+        """Time passes, and nobody looks."""
+        self.monotonic += seconds
+        self.wall += seconds
+
     def pass_time(self, seconds: float) -> list[int]:
         """Look every minute; returns the lsns that are left."""
         end = self.monotonic + seconds
         while self.monotonic < end:
-            self.monotonic += 60
-            self.wall += 60
+            self.wait(60)
             self.expiry.run(0)
         return self.left()
 
@@ -309,6 +314,13 @@ def test_room_is_made_of_what_frees_it(keeping: tuple[World, Keeping]) -> None:
     assert retained.asked == 5
 
 
+def look_without_room(world: World) -> None:
+    """Once all are due; it fails."""
+    world.wait(HOUR + 60)
+    with pytest.raises(OSError, match="no room"):
+        world.expiry.run(0)
+
+
 def test_files_go_one_by_one(keeping: tuple[World, Keeping]) -> None:
     """Each as soon as it is kept, which makes room for what is kept of the next; where
     there is none for that, those before have gone.
@@ -323,10 +335,7 @@ def test_files_go_one_by_one(keeping: tuple[World, Keeping]) -> None:
         raise OSError(errno.ENOSPC, "no room")
 
     retained.keep = keep  # type: ignore[method-assign]
-    world.monotonic += HOUR + 60
-    world.wall += HOUR + 60
-    with pytest.raises(OSError, match="no room"):
-        world.expiry.run(0)
+    look_without_room(world)
     assert seen == [[2, 3, 4, 5], [3, 4, 5], [4, 5]]
     assert world.told == 1
 
@@ -341,27 +350,28 @@ def test_what_is_kept_gives_back_first(keeping: tuple[World, Keeping]) -> None:
         raise OSError(errno.ENOSPC, "no room")
 
     retained.tidy = tidy  # type: ignore[method-assign]
-    world.monotonic += HOUR + 60
-    world.wall += HOUR + 60
-    with pytest.raises(OSError, match="no room"):
-        world.expiry.run(0)
+    look_without_room(world)
     assert left == [[1, 2, 3, 4, 5]]
     assert world.left() == []
+
+
+def let_many_be_due(world: World) -> None:
+    """500 files, of which no more than some can be removed in a second."""
+    for lsn in range(1, 501):
+        world.add(lsn)
+    world.wait(HOUR + 60)
+
+    def slow(_: Iterable[str]) -> None:
+        world.monotonic += 0.6
+
+    world.expiry._before = slow
 
 
 def test_a_look_takes_a_second(world: World) -> None:
     """What is to be removed beyond that goes in the next ones: publishing waits for it.
     So where room is made.
     """
-    for lsn in range(1, 501):
-        world.add(lsn)
-    world.monotonic += HOUR + 60
-    world.wall += HOUR + 60
-
-    def slow(_: Iterable[str]) -> None:
-        world.monotonic += 0.6
-
-    world.expiry._before = slow
+    let_many_be_due(world)
     for left in (300, 100, 0):
         world.expiry.run(0)
         assert len(world.left()) == left
@@ -369,6 +379,56 @@ def test_a_look_takes_a_second(world: World) -> None:
         world.add(lsn)
     world.monotonic += 60
     assert world.expiry.make_room(lambda: False) < 200
+
+
+def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) -> None:
+    """Somebody who sees the archive go, and has it kept for longer, keeps what is left."""
+    let_many_be_due(world)
+    world.expiry.run(0)
+    assert len(world.left()) == 300
+    world.expiry.configure(24 * HOUR, None)
+    for _ in range(3):
+        world.expiry.run(0)
+    assert len(world.left()) == 300
+
+    def changed_meanwhile(_: Iterable[str]) -> None:
+        world.expiry.configure(24 * HOUR, None)
+
+    world.expiry.configure(HOUR, None)
+    world.expiry._before = changed_meanwhile
+    world.expiry.run(0)
+    assert len(world.left()) == 200  # those of which it was said that they go
+    world.expiry.run(0)
+    assert len(world.left()) == 200
+
+
+def test_the_only_copy_makes_no_room(world: World) -> None:
+    """It stays for its time, as long as any file."""
+    world.expiry._only_copy = file_name("gw", 1, 1).__eq__
+    world.add(1)
+    world.add(2)
+    assert world.expiry.make_room(lambda: False) == 1
+    assert world.left() == [1]
+    assert world.pass_time(HOUR + 120) == []
+
+
+def test_how_far_files_are_the_only_copy(tmp_path: Path) -> None:
+    """From the first start with `keep` on, until a start without; then up to where the
+    node was, for ever."""
+
+    def start(published: int, *, keeps: bool) -> int:
+        return kept_until(tmp_path / "gw", RealDisk(), published, keeps=keeps)
+
+    assert start(3, keeps=False) == 0
+    assert not (tmp_path / "gw").exists()
+    assert start(5, keeps=True) == 5
+    assert start(7, keeps=True) == 7
+    assert start(9, keeps=False) == 9
+    assert start(20, keeps=False) == 9
+    assert start(30, keeps=True) == 30
+    assert start(40, keeps=False) == 40
+    (tmp_path / "gw" / "kept").write_bytes(b"damaged\n")
+    assert start(50, keeps=False) == 50
 
 
 def test_other_daemons_files_stay(world: World) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.spool.columns import Columns
@@ -74,3 +78,90 @@ def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
     assert [groups.row_group(at).num_rows for at in range(groups.num_row_groups)] == [
         1 << 17
     ] * 4
+
+
+def _batches(count: int, events: int) -> Iterator[Stored]:
+    for at in range(count):
+        body = b"%06d" % at
+        yield Stored(Batch(ORIGIN, at, events, body, 8 * events), 1 + at * events)
+
+
+def _decode(body: bytes) -> Rows:
+    return Rows([body + b"%04d" % at for at in range(4096)])
+
+
+def test_groups_that_are_encoded_beside_are_the_same_file() -> None:
+    """Byte for byte, with the same digest; the link is asked for when all is written."""
+    sinks, digests = [], set()
+    with ThreadPoolExecutor(1) as beside:
+        for executor in (None, beside):
+            sink = io.BytesIO()
+            sinks.append(sink)
+            written = write(
+                _batches(25, 4096),
+                sink,
+                node="gw",
+                decoder=Decoder({"rsio": _decode}),
+                compression="zstd",
+                previous=lambda: str(sinks[-1].tell()),
+                executor=executor,
+            )
+            assert written.events == 25 * 4096
+            digests.add(written.digest.hexdigest())
+    assert sinks[0].getvalue() == sinks[1].getvalue()
+    assert len(digests) == 1
+    found = pq.ParquetFile(sinks[1])
+    assert found.read()["lsn"].to_pylist() == list(range(1, 25 * 4096 + 1))
+    last = found.metadata.row_group(found.num_row_groups - 1)
+    begun = last.column(0).dictionary_page_offset
+    assert found.num_row_groups == 4
+    assert int(found.metadata.metadata[b"gateway.previous"]) > begun
+
+
+class _Full(io.BytesIO):
+    """A disk with room for a little."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() > 1 << 16:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+def test_what_goes_wrong_beside_is_raised(groups: int) -> None:
+    """Whichever group it is of; nothing is at work any more then."""
+    with ThreadPoolExecutor(1) as beside:
+        with pytest.raises(OSError, match="No space left"):
+            write(
+                _batches(8 * groups, 4096),
+                _Full(),
+                node="gw",
+                decoder=Decoder({"rsio": _decode}),
+                compression="none",
+                executor=beside,
+            )
+        assert beside.submit(lambda: True).result()
+
+
+def test_a_decoder_that_fails_waits_for_what_is_encoded() -> None:
+    """Its error is the one that is raised, behind the end of the group before."""
+
+    def decode(body: bytes) -> Rows:
+        if body == b"000012":
+            raise MemoryError
+        return _decode(body)
+
+    sink = io.BytesIO()
+    with ThreadPoolExecutor(1) as beside:
+        with pytest.raises(MemoryError):
+            write(
+                _batches(20, 4096),
+                sink,
+                node="gw",
+                decoder=Decoder({"rsio": decode}),
+                compression="zstd",
+                executor=beside,
+            )
+        size = len(sink.getvalue())
+        beside.submit(lambda: None).result()
+    assert len(sink.getvalue()) == size

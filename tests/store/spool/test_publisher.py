@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +70,32 @@ def test_the_envelope_is_filled_in(place: Any) -> None:
         "application/json",
         "text/plain",
     )
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "snappy"])
+@pytest.mark.parametrize(("events", "size"), [(20, 100_000), (100_000, 1)])
+def test_a_file_may_be_larger_than_its_segment(
+    place: Any, compression: str, events: int, size: int
+) -> None:
+    """What came compressed is not so small in a file: a segment knows its payloads, also
+    one that a start has found, and their size and number are what a file is expected to
+    take.
+    """
+    payload = random.Random(1).randbytes(size).hex().encode()[:size]
+    place.decoders["zipped"] = lambda body: Rows([payload] * events)
+    batch = replace(place.batch(b"", "zipped"), count=events)
+    batch.payload_bytes = events * size
+    place.log.commit([batch])
+    sealed = place.log.seal()
+    [found] = examine(place.journal, place.disk).segments
+    publisher = place.publisher(compression=compression)
+    expected = publisher.file_bytes(found.bytes, found.payload_bytes, found.events)
+    assert expected == publisher.file_bytes(
+        sealed.bytes, sealed.payload_bytes, sealed.events
+    )
+    done = publisher.publish(sealed)
+    assert done.path.stat().st_size > 50 * sealed.bytes
+    assert done.path.stat().st_size < expected + 10_000
 
 
 def test_what_can_not_be_decoded_is_kept_and_flawed(place: Any) -> None:
@@ -264,15 +292,37 @@ def test_times_do_not_run_backwards_over_restarts(place: Any) -> None:
         assert path.stat().st_mtime == max(1000.0, now)
 
 
-def test_a_hidden_file_becomes_public_with_its_own_time(place: Any) -> None:
-    """A power cut may keep the file and lose its time."""
+@pytest.mark.parametrize("prefix", [".", ""])
+def test_a_file_has_its_own_time_after_a_power_cut(place: Any, prefix: str) -> None:
+    """Which may keep the file, be it hidden still or public, and lose its time."""
     place.publisher().publish(place.sealed(b"a"))
     path = place.spool / FIRST.replace("3.parquet", "1.parquet")
-    hidden = path.rename(place.spool / f".{path.name}")
-    os.utime(hidden, (5.0, 5.0))
+    left = path.rename(place.spool / f"{prefix}{path.name}")
+    os.utime(left, (5.0, 5.0))
     place.catalog = Catalog(place.journal, place.disk)
     place.publisher().recover([])
     assert path.stat().st_mtime == 1000.0
+
+
+def test_the_time_of_somebody_elses_file_stops_no_start(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays as it is: only its owner may set it."""
+
+    def refuse(path: Any, seconds: float) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    place.publisher().publish(place.sealed(b"a"))
+    path = place.spool / place.public()[0]
+    os.utime(path, (2000.0, 2000.0))
+    place.catalog = Catalog(place.journal, place.disk)
+    with monkeypatch.context() as patch:
+        patch.setattr(place.disk, "set_times", refuse)
+        publisher = place.publisher()
+        assert publisher.recover([]) == []
+    assert path.stat().st_mtime == 2000.0
+    publisher.publish(place.sealed(b"b"))
+    assert (place.spool / place.public()[1]).stat().st_mtime == 2000.0
 
 
 def test_the_catalog_remembers_the_last_lsn_when_all_is_gone(place: Any) -> None:

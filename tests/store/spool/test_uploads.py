@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +325,176 @@ def test_a_move_whose_sync_failed_is_ended(
     assert uploads.safe_lsn(5) == 5
     assert not uploads.stuck
     assert world.here(world.archive) == [*world.files] == [name]
+
+
+def test_an_archive_that_somebody_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file stays here, it is said why, and it goes there when there is one."""
+    monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
+    name = world.file(1, 5)
+    uploads = world.uploads(1)
+    world.archive.rmdir()
+    for _ in range(2):
+        uploads._upload(name)
+    assert str(world.archive) in uploads.stuck[name]
+    assert (uploads.uploaded, uploads.safe_lsn(5)) == (0, 0)
+    assert world.here(world.spool) == [name]
+    world.archive.mkdir()
+    until(uploads, lambda: uploads.uploaded)
+    assert world.here(world.archive) == [*world.files] == [name]
+    assert world.here(world.spool) == []
+    assert uploads.problem is None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the log said."""
+    found: list[str] = []
+
+    def observe(event: Any) -> None:
+        found.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    yield found
+    globalLogPublisher.removeObserver(observe)
+
+
+def taken(uploads: Uploads, most: int) -> list[str]:
+    """What so many threads would have in hand now."""
+    found = []
+    for _ in range(most):
+        name, _at = uploads._due(uploads._clock())
+        if name is None:
+            break
+        uploads._busy.add(name)
+        found.append(name)
+    return found
+
+
+def test_uploads_that_are_too_slow_together_become_fewer(
+    world: World, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that carries one file in the time-out, and not four, is told of, and asked
+    for as many as it carries; now and then for one more."""
+    clock = Clock()
+    for n in range(1, 30):
+        world.file(n, n)
+    uploads = world.uploads(4, clock=clock)
+
+    def together(most: int) -> int:
+        """So many begin; each takes 20 s by itself, and 30 s are the time-out."""
+        names = taken(uploads, 4)
+        begun = clock.now
+        clock.now += min(30, 20 * len(names))
+        for name in names:
+            if len(names) > most:
+                uploads._failed(name, "operation timed out", begun)
+            else:
+                world.bucket.create(name, b"")
+                seconds = clock.now - begun
+                uploads._done(Uploaded(name, 0, seconds, again=False))
+        clock.now += 1  # the pause
+        return len(names)
+
+    monkeypatch.setattr(module, "_CALM_SECONDS", 600.0)
+    uploads._fit = True
+    assert [together(1) for _ in range(8)] == [4, 1, 2, 1, 1, 1, 1, 1]
+    told = [line for line in lines if "together" in line]
+    assert len(told) == 2
+    assert "4 uploads" in told[0]
+    assert "operation timed out" in told[0]
+    assert told[0].endswith("2 at once from now on")
+    assert uploads.why is None
+    clock.now += 600
+    assert [together(2) for _ in range(3)] == [2, 2, 2]
+
+
+def test_a_bucket_that_was_away_gets_as_many_as_before(world: World) -> None:
+    """Refused at once is not too slow: the backlog of an outage needs all threads."""
+    clock = Clock()
+    for n in range(1, 30):
+        world.file(n, n)
+    uploads = world.uploads(4, clock=clock)
+    uploads._fit = True
+    for name in taken(uploads, 4):
+        uploads._failed(name, "503 SlowDown", clock.now)
+    clock.now += 1
+    [alone] = taken(uploads, 4)
+    uploads._done(Uploaded(alone, 0, 0.1, again=False))
+    assert len(taken(uploads, 4)) == 4
+
+
+@pytest.mark.parametrize("why", ["413 EntityTooLarge", "403 AccessDenied"])
+def test_a_file_that_alone_is_refused_stops_no_other(
+    world: World, lines: list[str], why: str
+) -> None:
+    """It is named, and tried again now and then; what lies behind it is in the bucket."""
+    names = [world.file(n, n) for n in range(1, 9)]
+    bad = names[0]
+
+    def fault(request: str, name: str) -> None:
+        if name == bad:
+            raise BucketError(f"{name}: {why}")
+
+    world.bucket.fault = fault
+    uploads = world.uploads(1)
+    until(uploads, lambda: uploads.uploaded == 7)
+    assert sorted(world.files) == names[1:]
+    assert why in uploads.stuck[bad]
+    assert uploads.problem == uploads.stuck[bad]
+    assert uploads.safe_lsn(8) == 0
+    told = [line for line in lines if bad in line]
+    assert len(told) == 1
+    assert why in told[0]
+
+
+def test_an_outage_is_no_files_fault(world: World) -> None:
+    """All of them fail, one after the other, and none is left alone for it."""
+    names = [world.file(n, n) for n in range(1, 6)]
+    asked = [0]
+
+    def fault(request: str, name: str) -> None:
+        asked[0] += 1
+        if asked[0] == 40:
+            world.bucket.back()
+        raise BucketError("503")
+
+    world.bucket.fault = fault
+    uploads = world.uploads(2)
+    uploads._fit = True
+    until(uploads, lambda: uploads.uploaded == 5)
+    assert sorted(world.files) == names
+    assert not uploads.stuck
+    assert asked[0] == 40
+
+
+@pytest.mark.parametrize("then", ["put back", "uploaded"])
+def test_a_file_that_somebody_took_out_by_hand(
+    world: World, monkeypatch: pytest.MonkeyPatch, lines: list[str], then: str
+) -> None:
+    """It is said what is missing; nothing behind it is safe until it is put right, and
+    then no restart is needed."""
+    monkeypatch.setattr(module, "_ASIDE_SECONDS", 0.001)
+    name = world.file(1, 5)
+    uploads = world.uploads(1)
+    aside = world.spool.parent / name
+    (world.spool / name).rename(aside)
+    uploads._upload(name)
+    assert uploads.safe_lsn(5) == 0
+    assert [line for line in lines if f"{name}: somebody took it out of" in line]
+    if then == "put back":
+        aside.rename(world.spool / name)
+    else:
+        world.bucket.objects[name] = aside.read_bytes()
+    until(uploads, lambda: uploads.uploaded == 1)
+    assert uploads.safe_lsn(5) == 5
+    assert uploads.problem is None

@@ -1,0 +1,381 @@
+"""A node's name in a bucket: one gateway has it, whoever else starts is told by whom."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.store import claim
+from gateway.store.bucket import BucketError
+from gateway.store.claim import Claim, Forgotten, Holder, Taken, Word, name_of
+from gateway.testing.bucket import MemoryBucket
+
+
+class Time:
+    """Seconds that pass while somebody sleeps; *meanwhile* is what others do then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.meanwhile()
+
+
+class Turns:
+    """Threads that run one at a time; the clock goes on when all of them sleep."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._sleeping: list[tuple[float, int, threading.Semaphore]] = []
+        self._number = 0
+        self._back = threading.Semaphore(0)
+
+    def sleep(self, seconds: float) -> None:
+        turn = self._at(self.now + seconds)
+        self._back.release()
+        turn.acquire()
+
+    def begin(self, at: float, act: Callable[[], object]) -> None:
+        turn = self._at(at)
+
+        def run() -> None:
+            turn.acquire()
+            try:
+                act()
+            finally:
+                self._back.release()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def run(self) -> None:
+        """Until nobody sleeps."""
+        while self._sleeping:
+            self.now, _, turn = heapq.heappop(self._sleeping)
+            turn.release()
+            assert self._back.acquire(timeout=60)
+
+    def _at(self, at: float) -> threading.Semaphore:
+        turn = threading.Semaphore(0)
+        self._number += 1
+        heapq.heappush(self._sleeping, (at, self._number, turn))
+        return turn
+
+
+@pytest.fixture
+def bucket() -> MemoryBucket:
+    return MemoryBucket()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def gateway(bucket: MemoryBucket, time: Time) -> Callable[..., Claim]:
+    """A gateway's claim, on a machine of its own."""
+
+    def make(
+        host: str = "a", incarnation: str = "", path: str = "/data", run: str = ""
+    ) -> Claim:
+        me = Holder(run or f"run of {host}", host, 7, path, incarnation)
+        return Claim(bucket, "gw", me, lambda: time.now, time.sleep)
+
+    return make
+
+
+def test_the_first_has_it(gateway: Callable[..., Claim], time: Time) -> None:
+    """At once; and after a clean stop the next one, wherever it is."""
+    first = gateway()
+    assert first.take() is None
+    assert first.look() is None
+    first.release()
+    assert gateway("b").take() is None
+    assert time.now == 0
+
+
+def test_a_second_one_is_refused_with_both_names(
+    gateway: Callable[..., Claim], time: Time, logged: list[dict[str, object]]
+) -> None:
+    """It starts nothing; the first one goes on, and tells that somebody asked."""
+    first, second = gateway("a", "5f0c"), gateway("b")
+    first.take()
+    time.meanwhile = first.look
+    with pytest.raises(Taken) as caught:
+        second.take()
+    for word in (
+        "node gw",
+        "pid 7 on a with /data, incarnation 5f0c",
+        "on b",
+        "`node`",
+    ):
+        assert word in str(caught.value)
+    assert not second.held
+    assert first.look() is None
+    assert any("on b" in str(event.get("other")) for event in logged)
+
+
+def test_one_that_does_not_answer_is_taken_over(
+    gateway: Callable[..., Claim], time: Time
+) -> None:
+    """Its machine is lost; should it live after all, it is told who has the name."""
+    lost, new = gateway("a"), gateway("b")
+    lost.take()
+    told = new.take()
+    assert told is not None
+    assert "on a with /data" in told
+    assert time.now >= claim.PATIENCE
+    assert new.look() is None
+    why = lost.look()
+    assert why is not None
+    assert "on b with /data" in why
+
+
+def test_the_same_directory_need_not_wait(
+    gateway: Callable[..., Claim], time: Time
+) -> None:
+    """After `kill -9`: it is locked, so nobody else has it."""
+    gateway("a", "5f0c").take()
+    again = gateway("a", "5f0c", run="another")
+    assert again.take() is None
+    assert time.now == 0
+
+
+@pytest.mark.parametrize(
+    "other", [("b", "5f0c", "/data"), ("a", "5f0c", "/copy"), ("a", "e0e0", "/data")]
+)
+def test_a_copy_of_the_directory_asks(
+    gateway: Callable[..., Claim], time: Time, other: tuple[str, str, str]
+) -> None:
+    """It may run beside the one that it was made of."""
+    first = gateway("a", "5f0c")
+    first.take()
+    time.meanwhile = first.look
+    second = gateway(*other, run="run-2")
+    with pytest.raises(Taken):
+        second.take()
+
+
+def test_of_two_that_ask_one_has_it(gateway: Callable[..., Claim], time: Time) -> None:
+    """The other one is told, then or at its next look."""
+    gateway("a").take()
+    second, third = gateway("b"), gateway("c")
+    begun: list[bool] = []
+
+    def beside() -> None:
+        if not begun:
+            begun.append(True)
+            third.take()
+        if third.held:
+            third.look()
+
+    time.meanwhile = beside
+    with pytest.raises(Taken):
+        second.take()
+    assert third.look() is None
+
+
+@pytest.mark.parametrize("askers", [2, 5])
+@pytest.mark.parametrize("phase", [0.0, 0.05, 0.25])
+def test_who_runs_refuses_all_that_ask_at_once(
+    bucket: MemoryBucket, askers: int, phase: float
+) -> None:
+    """Each question takes the place of another one, and none of an answer."""
+    turns = Turns()
+
+    def gateway(host: str) -> Claim:
+        me = Holder(f"run of {host}", host, 7, "/data")
+        return Claim(bucket, "gw", me, lambda: turns.now, turns.sleep)
+
+    live = gateway("live")
+    live.take()
+    refused: list[str] = []
+    problems: list[str | None] = []
+
+    def ask(host: str) -> None:
+        try:
+            gateway(host).take()
+        except Taken:
+            refused.append(host)
+
+    def look() -> None:
+        while turns.now < 2 * claim.PATIENCE:
+            turns.sleep(claim._LOOK)
+            problems.append(live.look())
+
+    turns.begin(0.0, look)
+    names = [str(number) for number in range(askers)]
+    for number, name in enumerate(names):
+        turns.begin(0.1 + number * phase, lambda name=name: ask(name))  # type: ignore[misc]
+    turns.run()
+    assert sorted(refused) == names
+    assert set(problems) == {None}
+
+
+def test_one_that_was_refused_before_waits_for_an_answer_again(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """Its own old answer, which a failed request kept from it, hides none."""
+    first, second = gateway("a"), gateway("b")
+    first.take()
+    first._say(Word(first.me, refused=second.me.run))
+    time.meanwhile = first.look
+    with pytest.raises(Taken):
+        second.take()
+
+
+def test_a_question_counts_from_when_it_is_there(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """A request that takes long takes nothing of the holder's time to answer it."""
+    first, second = gateway("a"), gateway("b")
+    first.take()
+
+    def slow(request: str, name: str) -> None:
+        if request == "replace" and time.now < claim.PATIENCE:
+            time.now = claim.PATIENCE
+
+    bucket.fault = slow
+    time.meanwhile = lambda: (
+        first.look() if time.now > claim.PATIENCE + claim._LOOK else None
+    )
+    with pytest.raises(Taken):
+        second.take()
+
+
+def test_a_stop_ends_a_question(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is not taken over by one that ends; nor looked for after that."""
+    monkeypatch.setattr(claim, "_LOOK", 0.0001)
+    monkeypatch.setattr(claim, "PATIENCE", 1e9)
+    gateway("a").take()
+    asks = threading.Event()
+    mine = gateway("b")
+    mine._sleep = lambda _: asks.set()
+    mine.watch(pytest.fail)
+    assert asks.wait(60)
+    mine.stop()
+    assert mine._thread is not None
+    assert not mine._thread.is_alive()
+    word = mine.read()
+    assert word is not None
+    assert word.holder == gateway("a").me
+
+
+class Watched:
+    """A claim whose looks end as *ends* says, one after the other; its thread's end."""
+
+    def __init__(self, mine: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(claim, "_LOOK", 0.0001)
+        self.mine = mine
+        self.lost: list[str] = []
+        self._ended = threading.Event()
+
+    def until_it_is_lost(self, *ends: Exception | None) -> None:
+        left = iter(ends)
+
+        def look() -> str | None:
+            for end in left:
+                if end is not None:
+                    raise end
+                return None
+            return "it is another's"
+
+        self.mine.look = look  # type: ignore[method-assign]
+
+        def lost(why: str) -> None:
+            self.lost.append(why)
+            self._ended.set()
+
+        self.mine.watch(lost)
+        assert self._ended.wait(60)
+        self.mine.release()
+
+
+def test_a_look_that_fails_is_not_the_last(
+    gateway: Callable[..., Claim],
+    monkeypatch: pytest.MonkeyPatch,
+    logged: list[dict[str, object]],
+) -> None:
+    """Whatever it is; the log has it once."""
+    watched = Watched(gateway(), monkeypatch)
+    watched.until_it_is_lost(ValueError("odd"), ValueError("odd"), None)
+    assert watched.lost == ["it is another's"]
+    assert len([event for event in logged if "log_failure" in event]) == 1
+
+
+@pytest.mark.parametrize(("failures", "told"), [(2, 0), (3, 1), (9, 1)])
+def test_a_bucket_that_can_not_be_asked_is_told_once(
+    gateway: Callable[..., Claim],
+    monkeypatch: pytest.MonkeyPatch,
+    logged: list[dict[str, object]],
+    failures: int,
+    told: int,
+) -> None:
+    """After some failures: who starts under this name would get no answer."""
+    watched = Watched(gateway(), monkeypatch)
+    away = BucketError("503 SlowDown")
+    watched.until_it_is_lost(None, *[away] * failures)
+    assert len([one for one in logged if one.get("why") == "503 SlowDown"]) == told
+
+
+def test_a_name_that_is_taken_over_later_is_told(
+    gateway: Callable[..., Claim],
+    bucket: MemoryBucket,
+    logged: list[dict[str, object]],
+) -> None:
+    """By a gateway that started while the bucket was away."""
+    gateway("a").take()
+    assert gateway("b").look() is None
+    assert any("is taken over" in str(event.get("told")) for event in logged)
+
+
+def test_a_node_that_was_forgotten_is_nobodys(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """Under its lsns the tables have other events: a new one would be taken for old."""
+    keeper = gateway("a")
+    keeper.take()
+    keeper.forget(99)
+    with pytest.raises(Forgotten, match=r"99.*another `node`"):
+        gateway("b").take()
+    assert "forgotten" in str(gateway("b").look())
+
+
+def test_a_bucket_that_was_away_is_asked_later(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """And what is removed by hand is written anew."""
+    first = gateway()
+    bucket.away()
+    with pytest.raises(BucketError):
+        first.take()
+    bucket.back()
+    assert first.look() is None
+    del bucket.objects[name_of("gw")]
+    assert first.look() is None
+    assert name_of("gw") in bucket.objects
+
+
+def test_what_is_not_a_gateways_is_said(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """Nobody guesses."""
+    bucket.objects[name_of("gw")] = b"{"
+    with pytest.raises(BucketError, match="not a gateway's"):
+        gateway().take()
+
+
+def test_this_process_is_named(tmp_path: Path) -> None:
+    """Each run is another one, in the same directory too."""
+    one, other = Holder.here(tmp_path, "5f0c"), Holder.here(tmp_path, "5f0c")
+    assert one.run != other.run
+    assert one.was(other)
+    assert str(tmp_path) in str(one)
