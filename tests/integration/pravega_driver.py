@@ -51,6 +51,13 @@ class Whole:
         retention = pravega_client.StreamRetentionPolicy.none()
         return bool(method(scope, name, scaling, retention, tags))
 
+    def resize(self, manager: Any, scope: str, name: str, segments: int) -> bool:
+        """Scale a stream to so many segments."""
+        scaling = pravega_client.StreamScalingPolicy.fixed_scaling_policy(segments)
+        retention = pravega_client.StreamRetentionPolicy.none()
+        update = manager.update_stream_with_policy
+        return bool(update(scope, name, scaling, retention, []))
+
     def slice(self, slice_: Any) -> list[tuple[int, bytes]]:
         """The rest of its events, with their offsets."""
         return [(each.offset(), bytes(each.data())) for each in slice_]

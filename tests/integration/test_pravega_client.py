@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from deadlines import Deadline
+
 pytestmark = pytest.mark.needs_pravega
 
 MiB = 2**20
@@ -74,6 +76,32 @@ def test_written_is_read_and_in_the_files(
     assert all(row["flaw"] is None for row in rows)
 
 
+def test_scaled_while_it_is_written_to(
+    begun: Callable[[int], tuple[Any, Any]],
+) -> None:
+    """A stream gets more segments and fewer again while one writer writes: every event is
+    read once, those of a key in order, and each is in the files once.
+    """
+    streams, client = begun(1)
+    manager, written = client.manager, numbered("event", 1500)
+    writer = manager.create_writer("s", "t", 100)
+    for part, segments in enumerate((3, 2, 5)):
+        client.whole.write(writer, keyed(written)[part * 500 : part * 500 + 300])
+        assert client.whole.resize(manager, "s", "t", segments)
+        client.whole.write(writer, keyed(written)[part * 500 + 300 : part * 500 + 500])
+    writer.flush()
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    read = client.whole.read(reader, len(written))
+    assert Counter(read) == Counter(written)
+    for key in range(10):
+        assert [event for event in read if event in set(written[key::10])] == (
+            written[key::10]
+        )
+    rows = streams.rows()
+    assert Counter(row["payload"] for row in rows) == Counter(written)
+    assert len({row["channel"] for row in rows}) > 3
+
+
 def test_several_readers_of_one_group(
     begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
 ) -> None:
@@ -113,12 +141,12 @@ def test_readers_side_by_side(
 
     found: list[bytes] = []
     slices: list[Any] = [None, None]
-    end = time.monotonic() + 60
+    deadline = Deadline()
     for client, reader in zip(clients, readers, strict=True):
         client.begin(reader._number, "get_segment_slice_async")
     readings = [0, 0]
     while len(found) < len(events):
-        assert time.monotonic() < end, f"{len(found)} of {len(events)} events"
+        assert deadline.left() > 0, f"{len(found)} of {len(events)} events"
         for n, (client, reader) in enumerate(zip(clients, readers, strict=True)):
             if client.waits:
                 time.sleep(0.01)

@@ -1,14 +1,12 @@
 """The published Java client of Pravega, unchanged, against the real daemon.
 
-What it does, and what must come of each call, is in `java_client/PravegaClient.java`;
-here is what must be in the files then.
+What it does, and what must come of each call, is in `java_client/PravegaClient.java` and
+`Samples.java`; here is what must be in the files then.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -20,18 +18,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from deadlines import Deadline
+from programs import ask_registry, built_once, program
+
 pytestmark = pytest.mark.needs_maven
 
 MiB = 2**20
 PROJECT = Path(__file__).with_name("java_client")
 SECONDS = 120.0
-"""For Maven, and for a program, each."""
-
-
-def lacking(why: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
+"""For the compiler, and for a program, each."""
 
 
 @pytest.fixture(scope="session")
@@ -42,44 +37,26 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     skipped; in CI it fails.
     """
     for need in ("java", "javac", "mvn"):
-        if shutil.which(need) is None:
-            lacking(f"needs {need} on the PATH")
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    home = shared / "java_client"
-    # Two Mavens at once get in each other's way.
-    with (shared / "java_client.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
-            shutil.copytree(PROJECT, home, dirs_exist_ok=True)
-            built(home)
-            (home / "ready").touch()
+        program(need)
+    home = built_once(tmp_path_factory, PROJECT, build)
     jars = (home / "jars").read_text().strip()
     # For a program that runs a few seconds; its log has what goes wrong.
     options = (
-        "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        "-Xmx1536m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         " -Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     )
     path = f"{home}{os.pathsep}{jars}"
     return ["java", *options.split(), "-cp", path, "PravegaClient"]
 
 
-def built(home: Path) -> None:
+def build(home: Path) -> None:
     """Fetch what the client needs, and compile the program."""
     listed = f"-Dmdep.outputFile={home / 'jars'}"
     fetch = ["mvn", "-B", "-q", "dependency:build-classpath", listed]
-    try:
-        fetched = subprocess.run(
-            fetch, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        lacking(f"Maven did not end in {SECONDS:g} s")
-    if fetched.returncode:
-        lacking(f"Maven: {fetched.stdout[-1000:]}")
+    ask_registry(*fetch, cwd=home)
     jars = (home / "jars").read_text().strip()
     done = subprocess.run(
-        ["javac", "-nowarn", "-cp", jars, "PravegaClient.java"],
+        ["javac", "-nowarn", "-cp", jars, "PravegaClient.java", "Samples.java"],
         capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -128,15 +105,23 @@ class Streams:
         """What the tables have when the program has ended, as it must."""
         return self.finished(self.begin(what, *more, scheme=scheme))
 
+    def said(self, program: subprocess.Popen[str], told: str = "") -> str:
+        """All its output, once it has ended; it is *told* this before."""
+        deadline = Deadline(SECONDS)
+        more: str | None = told
+        while deadline.left() > 0:
+            try:
+                return program.communicate(more, timeout=1.0)[0]
+            except subprocess.TimeoutExpired:
+                more = None
+        program.send_signal(signal.SIGQUIT)
+        time.sleep(1)
+        program.kill()
+        said, _ = program.communicate()
+        pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self.log()}")
+
     def finished(self, program: subprocess.Popen[str], told: str = "") -> list[bytes]:
-        try:
-            said, _ = program.communicate(told, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            program.send_signal(signal.SIGQUIT)
-            time.sleep(1)
-            program.kill()
-            said, _ = program.communicate()
-            pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self.log()}")
+        said = self.said(program, told)
         assert program.returncode == 0, self.log()
         self.daemon.settled()
         # Reader groups keep their state in streams of their own.
@@ -265,7 +250,7 @@ def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> N
     streams = serve()
     for before in ("0", "20"):
         program = streams.begin("synchronizer")
-        said, _ = program.communicate(timeout=SECONDS)
+        said = streams.said(program)
         assert (program.returncode, said.split()) == (0, ["had", before]), streams.log()
         streams.daemon.settled()
         files = [*streams.daemon.spool.glob("*.parquet")]
@@ -275,3 +260,58 @@ def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> N
         for file in files:
             file.unlink()
         streams.daemon.start()
+
+
+def test_hello_world(serve: Callable[..., Streams]) -> None:
+    """The first thing that a user of Pravega runs."""
+    assert serve().run("hello") == [b"hello world"]
+
+
+def test_scaled_while_it_is_written_to(serve: Callable[..., Streams]) -> None:
+    """Split, merged, and scaled by updates, with a transaction open over that: no event
+    is lost or there twice, for readers or in the files.
+    """
+    stored = serve().run("scaled")
+    assert len(stored) == 10 + 6 * 200
+    assert max(Counter(stored).values()) == 1
+
+
+def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
+    """Two readers of a group read each event once, those of a key in order.  It takes
+    this client up to half a minute to leave a segment that has ended.
+    """
+    stored = serve().run("followed")
+    assert len(stored) == max(Counter(stored).values()) * 400
+
+
+def test_key_value_tables(serve: Callable[..., Streams]) -> None:
+    """Made, listed, filled on conditions, read in order, deleted; nothing is an event."""
+    assert serve().run("tables") == []
+
+
+def test_time_windows(serve: Callable[..., Streams]) -> None:
+    """A reader knows the time that writers noted; marks are made every ten seconds."""
+    serve().run("watermarks")
+
+
+def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
+    """What a subscribed group has released is deleted, at the gateway's next look, which
+    is once a minute; the rows stay.
+    """
+    stored = serve().run("consumption")
+    assert set(stored) == {*numbered("first", 100), *numbered("second", 100)}
+
+
+@pytest.mark.parametrize(
+    ("size", "limit"), [(40, 16 * MiB), pytest.param(300, 256 * MiB, id="300 MiB")]
+)
+def test_an_event_that_is_too_large(
+    serve: Callable[..., Streams], size: int, limit: int
+) -> None:
+    """The client fails at once, with the reason in its log, and goes on with others; so
+    with what is the limit if nobody sets one.
+    """
+    options = {"transaction_bytes": f"{limit // MiB}MiB"} if size < 256 else {}
+    streams = serve(options=options)
+    assert streams.run("huge", size) == [b"small"]
+    assert f"limit {limit} (options.transaction_bytes)" in streams.log()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gateway.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
-    from gateway.config.model import Config, Listener
+    from gateway.config.listener import Listener
+    from gateway.config.model import Config
     from gateway.config.problems import Place
     from gateway.config.section import Section
     from gateway.event import Decode

@@ -26,11 +26,12 @@ from gateway.protocols.pravega.errors import (
     Fenced,
     Sealed,
     SegmentNotFound,
+    TooLarge,
 )
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
-from gateway.protocols.pravega.segment import is_staged
+from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
@@ -44,6 +45,7 @@ from gateway.protocols.pravega.wire import (
     DataAppended,
     InvalidEventNumber,
     NoSuchSegment,
+    OperationUnsupported,
     SegmentIsSealed,
     SetupAppend,
 )
@@ -93,6 +95,8 @@ class Appends:
         self.replies = Replies(self._state, self._writers)
         self.cost = 0.0
         """What `go_on` costs a turn, beside its change; its user resets it to 0."""
+        self.reports: list[Refusal] = []
+        """What was refused by a reply, for the log; its user takes them out."""
         self.now = 0
         """Milliseconds since the epoch; to be set before `take`."""
 
@@ -256,6 +260,14 @@ class Appends:
         except (Sealed, SegmentNotFound):
             self._refuse(writer, number, request_id)
             return None
+        except TooLarge as why:
+            # What came of the event is deleted; its writer is told, and does not retry.
+            gone = self._state.delete(writer.segment, self.now)
+            told = OperationUnsupported(request_id, str(why), str(why))
+            self.replies.add(told, writer)
+            self.reports.append(why.refusal)
+            writer.failed = True
+            return gone
         writer.last = number
         length = self._state.find(writer.segment).length
         conditional = offset is not None
@@ -276,6 +288,7 @@ class Appends:
         if writer.last == NEVER:
             self._limits.check_numbers(self._state.numbers + 1)
         if is_staged(writer.segment):
+            self._check_large(writer.segment, len(data))
             held = self._state.staged_bytes + len(data)
             if held > self._limits.transaction_bytes:
                 what = f"{held} bytes in open transactions and large events"
@@ -306,6 +319,16 @@ class Appends:
             rows=rows if len(new) == len(data) else None,
             revisioned=revisioned,
         )
+
+    def _check_large(self, name: str, more: int) -> None:
+        """Raise `TooLarge` if one large event would be larger than all may be."""
+        segment = self._state.segments.get(name)
+        if segment is None or segment.staged is None or not is_transient(name):
+            return
+        size = len(segment.staged.data) + more
+        if size > self._limits.transaction_bytes:
+            what = f"a large event of {size} bytes or more"
+            raise TooLarge(self._limits.over("transaction_bytes", what))
 
     def _is_current(self, writer: Writer) -> bool:
         segment = self._state.segments.get(writer.segment)

@@ -30,8 +30,8 @@ from gateway.protocols.pravega.reads import (
     found,
     head,
 )
-from gateway.protocols.pravega.segment import Segment
-from gateway.protocols.pravega.segments import Change, Segments, Written
+from gateway.protocols.pravega.segment import Segment, Written
+from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
 
 __all__ = ["PROTOCOL", "Container", "PendingRead", "Reader", "Submitter"]

@@ -54,6 +54,7 @@ class DraftSession:
         self.cost = 0.0
         """See `session.Session`."""
         self.control = 0
+        self.reports: list[Refusal] = []
         self.appended = 0
         self.moved = 0
         """Events, and bytes of parts of messages in units of 64, likewise."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.interfaces import Refusal
+
 __all__ = [
     "BadKeyVersion",
     "BadOffset",
@@ -13,6 +15,7 @@ __all__ = [
     "SegmentExists",
     "SegmentNotFound",
     "TableNotEmpty",
+    "TooLarge",
     "Unsupported",
 ]
 
@@ -55,6 +58,14 @@ class Fenced(SegmentError):
 
 class TableNotEmpty(SegmentError):
     """The table has entries."""
+
+
+class TooLarge(SegmentError):
+    """One event is larger than all transactions and large events together may be."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 class KeyNotFound(SegmentError):

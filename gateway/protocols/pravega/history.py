@@ -1,67 +1,64 @@
 """Reads the bytes of a Pravega segment back from journal, spool and archive.
 
 Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
-where each begins; `runs` makes bytes of them again.  Which file has them is known from
-an lsn near by, for files are named by their lsns.  There is no second copy, and no
-index but that.
+where each begins; `runs` makes bytes of them again.  Which file may have them is known
+from an lsn near by, for files are named by their lsns; which row group of a file has
+them says a sparse index (`runs.FileIndex`), which is made of a file when somebody looks
+into it first, and forgotten when others need the room.  So to look for old events costs
+about as much as there is of them, whatever else was stored meanwhile.  What is still in
+the journal is read from there (`journal_runs`).  There is no second copy.
 
-`fetch` blocks; `read` does it in a thread.
+`fetch` blocks, and any thread may call it; `read` does it in one of a few threads.  What
+one of them decodes serves all who read near by.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Protocol
 
 import pyarrow.parquet as pq
-from twisted.internet.defer import Deferred, DeferredLock
+from attrs import frozen
+from twisted.internet.defer import Deferred, DeferredSemaphore
 
-from gateway.event import Decode
-from gateway.protocols.pravega.runs import RowGroup, Run, of_batches
+from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
+from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
+from gateway.protocols.pravega.shared import Shared
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, Gone, SegmentFile, SpoolFile
 
 __all__ = ["History"]
 
-_T = TypeVar("_T")
-
-#: Read once and kept, because readers come back for what follows.
+#: Read once and kept, because readers come back for what follows, and others come too.
 _RUN_BYTES = 32 << 20
 _GROUP_BYTES = 48 << 20
-_JOURNALS = 1
+_INDEX_BYTES = 16 << 20
+_JOURNAL_BYTES = 16 << 20
 _FOOTERS = 256
 _HINTS = 4096
-_RUN_COST = 512
+
+#: So many reads look into files at the same time.
+_MOST_THREADS = 4
 
 
-class _LruCache(Generic[_T]):
-    """A cache of what was used last; all together weighs at most *most*."""
+class _Piece(Protocol):
+    """Rows of a channel that lie together."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._weight = 0
-        self._items: OrderedDict[Any, tuple[_T, int]] = OrderedDict()
+    @property
+    def first(self) -> int:
+        """The offset where the first of them begins; …"""
 
-    def get(self, key: Any) -> _T | None:
-        """It is the last one then."""
-        found = self._items.get(key)
-        if found is None:
-            return None
-        self._items.move_to_end(key)
-        return found[0]
+    @property
+    def last(self) -> int:
+        """… and the last one, or where it ends if that is known."""
 
-    def put(self, key: Any, value: _T, weight: int = 1) -> _T:
-        """The last one stays, whatever it weighs."""
-        _, before = self._items.pop(key, (value, 0))
-        self._items[key] = value, weight
-        self._weight += weight - before
-        while self._weight > self._most and len(self._items) > 1:
-            self._weight -= self._items.popitem(last=False)[1][1]
-        return value
+    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
+        """Bytes of extents that reach to *lsn*, and an lsn from which on to look for what
+        follows; 0: as before.
+        """
 
 
 class History:
@@ -73,56 +70,49 @@ class History:
         directories: Directories,
         *,
         protocol: str,
-        decode: Decode,
         in_thread: Callable[..., Deferred[bytes]],
     ) -> None:
         """*in_thread* is `twisted.internet.threads.deferToThread`."""
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
         self._finder = Finder(directories, node, retained=True)
-        self._protocol = protocol
-        self._decode = decode
         self._in_thread = in_thread
         self._lock = threading.Lock()
-        self._turn = DeferredLock()
+        cores = len(os.sched_getaffinity(0))
+        self._turns = DeferredSemaphore(max(2, min(cores, _MOST_THREADS)))
         self._no_files = True
-        self._footers: _LruCache[_Footer] = _LruCache(_FOOTERS)
-        self._groups: _LruCache[RowGroup] = _LruCache(_GROUP_BYTES)
-        self._runs: _LruCache[Run] = _LruCache(_RUN_BYTES)
-        self._journals: _LruCache[dict[str, Run]] = _LruCache(_JOURNALS)
-        self._hints: _LruCache[int] = _LruCache(_HINTS)
+        self._published = _Published(self._finder, protocol)
+        self._journal = _Journal(protocol)
+        self._hints: Shared[int] = Shared(_HINTS)
         """By channel and offset: the lsn from which on to look, later than a mark's."""
         self.refresh()
 
     def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
-        """See `fetch`.  One at a time: threads that wait for another are wasted."""
-        return self._turn.run(self._in_thread, self.fetch, segment, offset, size, lsn)
+        """See `fetch`.  A few at a time."""
+        return self._turns.run(self._in_thread, self.fetch, segment, offset, size, lsn)
 
     def refresh(self) -> None:
         """Look which files there are; any thread may call."""
         with self._lock:
-            self._refresh()
-
-    def _refresh(self) -> None:
-        oldest = self._finder.oldest()
-        # Without any file nothing is known; what is stored next will be in one.
-        self._no_files = oldest is None
-        if oldest is not None:
-            self.first_lsn = oldest
+            oldest = self._finder.oldest()
+            # Without any file nothing is known; what is stored next will be in one.
+            self._no_files = oldest is None
+            if oldest is not None:
+                self.first_lsn = oldest
 
     def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
         *lsn* is that of an event at or before the offset.  Raises `Gone`, OSError.
         """
+        for _ in range(2):
+            # A file may move or go while we look for it.
+            with contextlib.suppress(FileNotFoundError):
+                found = self._fetch(segment, offset, size, lsn)
+                if found:
+                    return found
+            self.refresh()
         with self._lock:
-            for _ in range(2):
-                # A file may move or go while we look for it.
-                with contextlib.suppress(FileNotFoundError):
-                    found = self._fetch(segment, offset, size, lsn)
-                    if found:
-                        return found
-                self._refresh()
             if self._no_files:
                 self.first_lsn = max(self.first_lsn, lsn + 1)
                 raise Gone(lsn, None)
@@ -130,80 +120,179 @@ class History:
 
     def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
         begin = max(lsn, self._hints.get((segment, offset)) or 0)
-        for run, behind in self._runs_from(segment, begin):
-            found = run.read(offset, size, lsn)
-            if found:
-                if behind and offset + len(found) == run.end:
-                    self._hints.put((segment, run.end), behind)
-                return found
-            if run.begins_after(offset, lsn):
-                break  # it is gone, and not further on
-        return b""
+        chosen: _Piece | None = None
+        for piece in self._pieces(segment, offset, begin):
+            if chosen is not None and piece.first > offset:
+                break
+            chosen = piece
+            if piece.first <= offset <= piece.last:
+                break
+        if chosen is None:
+            return b""
+        found, hint = chosen.read(offset, size, lsn)
+        if found and hint:
+            self._hints.put((segment, offset + len(found)), hint)
+        return found
 
-    def _runs_from(self, segment: str, lsn: int) -> Iterator[tuple[Run, int]]:
-        """The channel's events from *lsn* on, piece by piece.
-
-        With each, the lsn behind it; 0 if there may be more before that.
-        """
+    def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
+        """The channel's events from *lsn* on; *offset* is what is looked for."""
         for file in self._finder.files(lsn):
             if file.first > lsn:  # nobody needs it, or it is still in the journal only
                 for each in self._finder.segments(lsn):
                     if each.first < file.first:
-                        yield self._in_journal(each).get(segment) or Run(), 0
-            yield from self._in_file(file, segment, lsn)
+                        yield from self._journal.pieces(each, segment, offset, lsn)
+            yield from self._published.pieces(file, segment, lsn)
             lsn = file.last + 1
         for each in self._finder.segments(lsn):
             if each.first > lsn:
                 break  # published and removed since the last look, or gone
-            yield self._in_journal(each).get(segment) or Run(), 0
+            yield from self._journal.pieces(each, segment, offset, lsn)
             if each.before is not None:
                 lsn = each.before
 
-    def _in_journal(self, file: SegmentFile) -> dict[str, Run]:
-        key = file.path, file.path.stat().st_size, file.before
-        runs = self._journals.get(key)
-        if runs is None:
-            runs = of_batches(file.scan(), self._protocol, self._decode)
-            self._journals.put(key, runs)
-        return runs
 
-    def _in_file(
+class _Published:
+    """What is in spool, archive and retained files."""
+
+    def __init__(self, finder: Finder, protocol: str) -> None:
+        self._finder = finder
+        self._protocol = protocol
+        self._indexes: Shared[FileIndex] = Shared(_INDEX_BYTES, lambda one: one.weight)
+        self._footers: Shared[pq.FileMetaData] = Shared(_FOOTERS)
+        self._groups: Shared[RowGroup] = Shared(_GROUP_BYTES, lambda one: one.weight)
+        self._runs: Shared[Run] = Shared(_RUN_BYTES, lambda one: one.weight)
+
+    def pieces(
         self, file: SpoolFile, segment: str, lsn: int
-    ) -> Iterator[tuple[Run, int]]:
+    ) -> Iterator[_PublishedPiece]:
+        """Of one file, from the row group with *lsn* on."""
+        index = self._indexes.made(file.path.name, lambda: self._index(file))
+        for span in index.spans(segment, lsn):
+            before = index.lasts[span.group - 1] if span.group else file.first - 1
+            lsns = before + 1, index.lasts[span.group]
+            yield _PublishedPiece(self, file, segment, span, lsns)
+
+    def run(self, file: SpoolFile, number: int, segment: str) -> Run:
+        """A channel's part of a row group."""
+        return self._runs.made(
+            (file.path.name, number, segment),
+            lambda: self._group(file, number).run(segment),
+        )
+
+    def decoded(self, file: SpoolFile, number: int, segment: str) -> Run | None:
+        """The same, if somebody has asked for it a short while ago."""
+        return self._runs.get((file.path.name, number, segment))
+
+    def _group(self, file: SpoolFile, number: int) -> RowGroup:
+        return self._groups.made(
+            (file.path.name, number), lambda: self._decoded(file, number)
+        )
+
+    def _decoded(self, file: SpoolFile, number: int) -> RowGroup:
+        with self._open(file) as opened:
+            return RowGroup(opened, number, self._protocol)
+
+    def _index(self, file: SpoolFile) -> FileIndex:
+        with self._open(file) as opened:
+            return FileIndex(opened, self._protocol)
+
+    def _open(self, file: SpoolFile) -> pq.ParquetFile:
         name = file.path.name
         footer = self._footers.get(name)
+        opened = self._finder.open(file, footer)
         if footer is None:
-            with self._finder.open(file) as opened:
-                footer = self._footers.put(name, _Footer(opened.metadata))
-        at = bisect_left(footer.lasts, lsn)
-        for number in range(at, len(footer.lasts)):
-            key = name, number, segment
-            run = self._runs.get(key)
-            if run is None:
-                run = self._in_group(file, number, footer, segment)
-                self._runs.put(key, run, len(run.data) + _RUN_COST)
-            yield run, footer.lasts[number] + 1
-
-    def _in_group(
-        self, file: SpoolFile, number: int, footer: _Footer, segment: str
-    ) -> Run:
-        key = file.path.name, number
-        with self._finder.open(file, footer.metadata) as opened:
-            group = self._groups.get(key)
-            if group is None:
-                group = RowGroup(opened, number, self._protocol)
-            run = group.run(opened, number, segment)
-        self._groups.put(key, group, group.bytes)
-        return run
+            self._footers.put(name, opened.metadata)
+        return opened
 
 
-class _Footer:
-    """What a file says of its row groups."""
+@frozen(eq=False)
+class _PublishedPiece:
+    """Rows of a channel in a row group."""
 
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self.metadata = metadata
-        self.lasts: list[int] = []
-        column = metadata.schema.to_arrow_schema().get_field_index("lsn")
-        for number in range(metadata.num_row_groups):
-            statistics = metadata.row_group(number).column(column).statistics
-            self.lasts.append(statistics.max)
+    _files: _Published
+    _file: SpoolFile
+    _segment: str
+    _span: Span
+    _lsns: tuple[int, int]
+
+    @property
+    def first(self) -> int:
+        return self._span.first
+
+    @property
+    def last(self) -> int:
+        # Where the last row ends is known once it is decoded: who reads on within a large
+        # event finds it here, and need not look for its channel in all later files.
+        run = self._files.decoded(self._file, self._span.group, self._segment)
+        return self._span.last if run is None else max(self._span.last, run.end - 1)
+
+    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
+        run = self._files.run(self._file, self._span.group, self._segment)
+        found = run.read(offset, size, lsn)
+        first, last = self._lsns
+        return found, last + 1 if offset + len(found) == run.end else first
+
+
+class _Journal:
+    """What is in the journal."""
+
+    def __init__(self, protocol: str) -> None:
+        self._protocol = protocol
+        self._runs: Shared[JournalRuns] = Shared(_JOURNAL_BYTES, lambda one: one.weight)
+        self._one = threading.Lock()
+        """One segment is scanned at a time, as it is in memory meanwhile."""
+
+    def pieces(
+        self, file: SegmentFile, segment: str, offset: int, lsn: int
+    ) -> Iterator[_JournalPiece]:
+        """Of one journal segment: one, or none.
+
+        A channel that was deleted and made again begins at zero, so its offsets alone do
+        not tell that a scan is too old.
+        """
+        runs = self._runs.made(_key(file), lambda: self._scanned(file))
+        run = runs.of(segment)
+        if run is None or run.last < offset or run.newest_lsn < lsn:
+            size = file.path.stat().st_size
+            if size > runs.size:  # the newest one grows
+                self._runs.drop(_key(file))
+                runs = self._runs.made(_key(file), lambda: self._scanned(file))
+                run = runs.of(segment)
+        if run is not None:
+            yield _JournalPiece(self, file, run)
+
+    def _scanned(self, file: SegmentFile) -> JournalRuns:
+        with self._one:
+            return JournalRuns(file, self._protocol)
+
+    def changed(self, file: SegmentFile) -> None:
+        """It has other bytes by now than when it was scanned."""
+        self._runs.drop(_key(file))
+
+
+def _key(file: SegmentFile) -> object:
+    return file.path.name, file.before
+
+
+@frozen(eq=False)
+class _JournalPiece:
+    """Appends to a channel in a journal segment."""
+
+    _journal: _Journal
+    _file: SegmentFile
+    _run: JournalRun
+
+    @property
+    def first(self) -> int:
+        return self._run.first
+
+    @property
+    def last(self) -> int:
+        return self._run.last
+
+    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
+        found = self._run.read(self._file.path, offset, size, lsn)
+        if found is None:
+            self._journal.changed(self._file)
+            return b"", 0
+        return found

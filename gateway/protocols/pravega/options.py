@@ -14,7 +14,7 @@ from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.config.units import Time
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
+    from gateway.config.listener import Listener
 
 __all__ = ["Options", "misfits"]
 
@@ -131,6 +131,14 @@ def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
     controlled = None
     for index, (listen, options) in found.items():
         at = ("listeners", index, "options")
+        if listeners[index].reuse_port:
+            yield (
+                ("listeners", index, "reuse_port"),
+                (
+                    "is not for pravega: its streams lie in one data_dir, and its clients"
+                    " would meet several"
+                ),
+            )
         if options.controller is not None:
             if controlled is not None:
                 yield (

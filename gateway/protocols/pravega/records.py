@@ -1,4 +1,4 @@
-"""The body of a Pravega batch in the journal: records of one change, decoded to rows.
+"""The body of a Pravega batch in the journal: the records of one change.
 
     body   = msgpack [format (1), number of the change, records]
     record = msgpack [kind, fields …], one of the classes below
@@ -16,9 +16,9 @@ claims few events and looks like very many.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,11 @@ import msgspec
 from gateway.event import Rows
 from gateway.protocols.payload import flaws_of
 from gateway.protocols.pravega.events import equal_payloads, split
+from gateway.protocols.pravega.segment import KeptData, Segment, Written
+from gateway.protocols.pravega.tables import Table
+
+if TYPE_CHECKING:
+    from gateway.protocols.pravega.state import State
 
 __all__ = [
     "Append",
@@ -56,13 +61,73 @@ _BIN_32 = 1 << 16
 
 
 class _Record(msgspec.Struct, array_like=True):
+    """What one is, what it does when it is made, and what when it is durable."""
+
     @property
     def segments(self) -> tuple[str, ...]:
         """Names of the segments that the record changes; the one it writes to is last."""
         return (self.segment,)  # type: ignore[attr-defined]
 
+    @property
+    def rows(self) -> int:
+        """How many rows it becomes."""
+        return 0
 
-class Append(_Record, tag=1):
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of their payloads, about."""
+        return 0
+
+    @property
+    def merged_bytes(self) -> int:
+        """Bytes that it has of a staged segment."""
+        return 0
+
+    def apply(self, state: State, now: int) -> None:
+        """Change the state: the record is made, or read back."""
+        raise NotImplementedError
+
+    def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
+        """It is durable, in change *number*, and *lsn* is that of its first row.
+
+        Gives the data that it wrote.
+        """
+        return ()
+
+
+class _WithData(Protocol):
+    """A record that brings data."""
+
+    offset: int
+    count: int
+    data: memoryview
+
+    @property
+    def segments(self) -> tuple[str, ...]: ...
+
+
+class _Data(_Record):
+    """One that brings data."""
+
+    @property
+    def rows(self: _WithData) -> int:
+        """See `_Record`."""
+        return self.count
+
+    @property
+    def payload_bytes(self: _WithData) -> int:
+        """See `_Record`."""
+        return max(0, len(self.data) - _HEADER * self.count) if self.count else 0
+
+    def stored(
+        self: _WithData, state: State, number: int, lsn: int
+    ) -> Iterable[Written]:
+        """See `_Record`."""
+        name = self.segments[-1]
+        return state.written(number, name, self.offset, self.data, lsn)
+
+
+class Append(_Data, tag=1):
     """Data of a writer."""
 
     segment: str
@@ -77,6 +142,27 @@ class Append(_Record, tag=1):
     """How many rows the data becomes; 0 in a staged segment, and in an internal one."""
     data: memoryview
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        segment, size = state.changed(self.segment, now), len(self.data)
+        segment.length = self.offset + size
+        segment.events += self.claimed
+        segment.written_at = now
+        before = segment.numbers
+        segment.wrote(self.writer, self.number)
+        state.numbers += segment.numbers - before
+        if segment.staged is not None:
+            segment.staged.add(bytes(self.data))
+            state.staged_bytes += size
+        elif segment.kept is not None:
+            if self.offset != segment.kept.end:  # what lay between was lost
+                with state.counted(segment):
+                    segment.kept = KeptData(self.offset)
+            segment.kept.add(bytes(self.data))
+            state.kept_bytes += size
+        else:
+            state.retain(segment, size)
+
 
 class Create(_Record, tag=2):
     """A new segment or table."""
@@ -88,11 +174,30 @@ class Create(_Record, tag=2):
     table: bool = False
     key_bytes: int = 0
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        made = state.segments[self.segment] = Segment(self.segment, state.number)
+        made.modified = now
+        made.target_rate, made.scale_type = self.target_rate, self.scale_type
+        made.rollover_bytes = self.rollover_bytes
+        if self.table:
+            made.table = Table(self.key_bytes)
+
 
 class Seal(_Record, tag=3):
     """A segment takes no more appends."""
 
     segment: str
+
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        state.changed(self.segment, now).sealed = True
+
+    def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
+        """See `_Record`."""
+        if (segment := state.since(number, self.segment)) is not None:
+            segment.closed = True
+        return ()
 
 
 class Truncate(_Record, tag=4):
@@ -101,14 +206,35 @@ class Truncate(_Record, tag=4):
     segment: str
     offset: int
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        segment = state.changed(self.segment, now)
+        with state.counted(segment):
+            segment.truncate(self.offset)
+
+    def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
+        """See `_Record`."""
+        if (segment := state.since(number, self.segment)) is not None:
+            segment.truncated(self.offset)
+        return ()
+
 
 class Delete(_Record, tag=5):
     """A segment or table is deleted."""
 
     segment: str
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        state.drop(self.segment)
 
-class Merge(_Record, tag=6):
+    def stored(self, state: State, number: int, lsn: int) -> Iterable[Written]:
+        """See `_Record`."""
+        state.has_left(self.segment, number)
+        return ()
+
+
+class Merge(_Data, tag=6):
     """The data of a staged segment, `source`, is appended to `target`; it becomes rows."""
 
     target: str
@@ -123,6 +249,21 @@ class Merge(_Record, tag=6):
         """See `_Record`."""
         return self.source, self.target
 
+    @property
+    def merged_bytes(self) -> int:
+        """See `_Record`."""
+        return len(self.data)
+
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        target = state.changed(self.target, now)
+        target.length = self.offset + len(self.data)
+        target.events += self.claimed
+        target.written_at = now
+        state.retain(target, len(self.data))
+        state.drop(self.source)
+        state.remember_merge(self.source)
+
 
 class Attribute(_Record, tag=7):
     """A new value of an attribute; `NEVER` removes it."""
@@ -130,6 +271,12 @@ class Attribute(_Record, tag=7):
     segment: str
     attribute: bytes
     value: int
+
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        segment = state.changed(self.segment, now)
+        with state.counted(segment):
+            segment.set_attribute(self.attribute, self.value)
 
 
 class Policy(_Record, tag=8):
@@ -139,6 +286,11 @@ class Policy(_Record, tag=8):
     target_rate: int
     scale_type: int
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        segment = state.changed(self.segment, now)
+        segment.target_rate, segment.scale_type = self.target_rate, self.scale_type
+
 
 class Put(_Record, tag=9):
     """Entries put into a table; their versions are `version` and the following ones."""
@@ -147,6 +299,11 @@ class Put(_Record, tag=9):
     version: int
     entries: Sequence[tuple[bytes, bytes]]
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        with state.table_of(self.segment, now) as table:
+            table.put(self.version, self.entries)
+
 
 class Remove(_Record, tag=10):
     """Keys removed from a table; the removals take versions from `version` on."""
@@ -154,6 +311,11 @@ class Remove(_Record, tag=10):
     segment: str
     version: int
     keys: Sequence[bytes]
+
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        with state.table_of(self.segment, now) as table:
+            table.remove(self.version, self.keys)
 
 
 class ForgetIdleWriters(_Record, tag=11):
@@ -164,11 +326,26 @@ class ForgetIdleWriters(_Record, tag=11):
         """See `_Record`: it changes all, and has no list of them."""
         return ()
 
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        state.writers_forgotten_at = now
+        for segment in state.segments.values():
+            state.count(segment, -1)
+            segment.idle, segment.writers = segment.writers, {}
+            state.count(segment, 1)
+
 
 class Keep(_Record, tag=12):
     """A segment is internal from here on: what is appended to it stays in the state."""
 
     segment: str
+
+    def apply(self, state: State, now: int) -> None:
+        """See `_Record`."""
+        segment = state.changed(self.segment, now)
+        if segment.kept is None:
+            with state.counted(segment):
+                segment.kept = KeptData(segment.length)
 
 
 Record: TypeAlias = (

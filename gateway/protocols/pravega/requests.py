@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import singledispatchmethod
 from typing import Any, TypeAlias
 
+from attrs import define, field
+
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import wire
 from gateway.protocols.pravega import wire_segments as ws
@@ -45,8 +47,8 @@ Answered: TypeAlias = tuple[Change | None, Message]
 
 def subject(message: Any) -> str:
     """Name of the segment that a request is about; empty if it names none."""
-    for field in ("segment", "target", "parent"):
-        name: str | None = getattr(message, field, None)
+    for attribute in ("segment", "target", "parent"):
+        name: str | None = getattr(message, attribute, None)
         if name is not None:
             return name
     return ""
@@ -87,28 +89,22 @@ def error_reply(message: Any, why: SegmentError) -> Message:
             return wire.OperationUnsupported(request, type(message).__name__)
 
 
+@define(eq=False, slots=False)
 class Requests:
-    """Answers the requests of one connection."""
+    """Answers the requests of one connection.
 
-    def __init__(
-        self,
-        state: Segments,
-        limits: Limits,
-        new_id: Callable[[], str],
-        head: Callable[[Segment], int],
-    ) -> None:
-        """*new_id* makes a unique id of 32 hex digits.
+    *new_id* makes a unique id of 32 hex digits; *head* gives the first offset of a
+    segment that can be read.
+    """
 
-        *head* gives the first offset of a segment that can be read.
-        """
-        self._state = state
-        self._limits = limits
-        self._new_id = new_id
-        self._head = head
-        self.transients: dict[str, None] = {}
-        """Segments of large events that this connection has begun and not merged."""
-        self.now = 0
-        """Milliseconds since the epoch; to be set before `answer`."""
+    _state: Segments
+    _limits: Limits
+    _new_id: Callable[[], str]
+    _head: Callable[[Segment], int]
+    transients: dict[str, None] = field(factory=dict, init=False)
+    """Segments of large events that this connection has begun and not merged."""
+    now: int = field(default=0, init=False)
+    """Milliseconds since the epoch; to be set before `answer`."""
 
     @singledispatchmethod
     def answer(self, message: Any) -> Answered:
@@ -309,9 +305,13 @@ class Requests:
 
     @answer.register
     def _(self, message: wt.ReadTableKeys | wt.ReadTableEntries) -> Answered:
-        found, last, _ = self._state.table(message.segment).since(
-            int.from_bytes(message.continuation[:_TOKEN_BYTES]), message.count
-        )
+        table = self._state.table(message.segment)
+        if table.key_bytes:  # of a key-value table, which is read by ranges of keys
+            found = table.between(message.from_key, message.to_key, message.count)
+            last = table.position
+        else:
+            position = int.from_bytes(message.continuation[:_TOKEN_BYTES])
+            found, last, _ = table.since(position, message.count)
         keys_only = isinstance(message, wt.ReadTableKeys)
         reply = wt.TableKeysRead if keys_only else wt.TableEntriesRead
         return None, reply(

@@ -1,14 +1,19 @@
-"""Bytes of Pravega segments, out of one Parquet row group or one journal segment.
+"""Bytes of Pravega segments, out of a Parquet file.
 
 A row's bytes are `00000000 | length | payload`, or the payload as it is when it is
 flawed `unframed`; its `seq` is the offset of the first one.  Rows of a channel that
 follow each other without a gap are one *extent*.  Columns are taken as a whole, never
 row by row: a reader that catches up asks for millions of events.
+
+`FileIndex` says which row groups of a file have rows of a channel: to make it, a few
+small columns are read once.  `RowGroup` is one of them, decoded, for all who have
+something in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -18,16 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.event import Decode, Rows, Stored
-from gateway.store.spool.columns import codes, numbers
+from gateway.store.spool.columns import codes, filled
 
-__all__ = ["RowGroup", "Run", "of_batches"]
+__all__ = ["FileIndex", "RowGroup", "Run", "Span"]
 
 _UNFRAMED = "unframed"
 _HEADER_BYTES = 8
+_FILE_COST, _RUN_COST, _ENTRY_COST = 1024, 512, 28
+_ROW_COST = 25
+"""What a row takes in a decoded group beside its payload."""
 
-#: Of fewer rows it does not pay to take columns.
-_FEW = 32
+_NOTHING = pa.array([b""], pa.binary())[0]
+"""Between the parts of a row."""
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -46,7 +53,7 @@ class _Extent:
 class Run:
     """What one channel has in one place, in the order of arrival."""
 
-    data: bytes | bytearray | memoryview = b""
+    data: bytes | memoryview = b""
     extents: list[_Extent] = field(default_factory=list)
 
     def read(self, offset: int, size: int, lsn: int) -> bytes:
@@ -63,182 +70,177 @@ class Run:
                 return bytes(self.data[begin : begin + size])
         return b""
 
-    def begins_after(self, offset: int, lsn: int) -> bool:
-        """Whether what it has from *lsn* on begins after *offset*."""
-        first = next((one for one in self.extents if one.last_lsn >= lsn), None)
-        return first is not None and first.offset > offset
-
     @property
     def end(self) -> int:
         """Where it ends in the channel; 0 if it has nothing."""
         return self.extents[-1].end if self.extents else 0
 
-    def add(self, offset: int, end: int, lsn: int, position: int) -> None:
-        """Bytes that end with those of event *lsn*, at *position* in the data."""
-        last = self.extents[-1] if self.extents else None
-        if last is not None and last.end == offset:
-            last.end, last.last_lsn = end, lsn
-        else:
-            self.extents.append(_Extent(offset, end, position, lsn))
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        return len(self.data) + _RUN_COST
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A row group that has rows of a channel."""
+
+    group: int
+    """Its number in the file."""
+    first: int
+    """The offset of the channel's first row there; …"""
+    last: int
+    """… and of the last one: where it begins."""
+
+
+class FileIndex:
+    """Which row groups of a file have rows of a channel, and from where to where.
+
+    Channels are known by hashes of 64 bits: a row group that seems to have rows of one
+    has none in it, at worst.
+    """
+
+    __slots__ = ("_firsts", "_groups", "_keys", "_lasts", "lasts")
+
+    def __init__(self, file: pq.ParquetFile, protocol: str) -> None:
+        """Rows of other protocols are nobody's."""
+        self.lasts: list[int] = []
+        """The last lsn of each row group."""
+        names = {name: at for at, name in enumerate(file.schema_arrow.names)}
+        found = [np.zeros((4, 0), np.int64)]
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            self.lasts.append(group.column(names["lsn"]).statistics.max)
+            about = group.column(names["protocol"]).statistics
+            known = about is not None and about.has_min_max
+            if not known or about.min <= protocol <= about.max:
+                found.append(_spans(file, number, protocol))
+        keys, groups, firsts, lasts = np.concatenate(found, axis=1)
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._groups = keys[order], groups[order].astype(np.int32)
+        self._firsts, self._lasts = firsts[order], lasts[order]
+
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        return _FILE_COST + _ENTRY_COST * len(self._keys) + 8 * len(self.lasts)
+
+    def spans(self, channel: str, lsn: int) -> Iterator[Span]:
+        """A channel's row groups from the one with *lsn* on."""
+        key = hash(channel)
+        begin = int(self._keys.searchsorted(key))
+        end = int(self._keys.searchsorted(key, "right"))
+        least = bisect_left(self.lasts, lsn)
+        for at in range(begin, end):
+            if (group := int(self._groups[at])) >= least:
+                yield Span(group, int(self._firsts[at]), int(self._lasts[at]))
+
+
+def _spans(file: pq.ParquetFile, number: int, protocol: str) -> _Numbers:
+    """Of each channel in a row group: its hash, the group, first and last offset."""
+    columns = ["protocol", "channel", "seq"]
+    table = file.read_row_group(number, columns=columns, use_threads=False)
+    own, names = _own(table, protocol)
+    # Rows of a channel come many in a row: of each stretch the ends are enough.
+    begins = np.flatnonzero(np.diff(own, prepend=-2))
+    ends = np.append(begins[1:], len(own)) - 1
+    ours = own[begins] >= 0
+    begins, ends = begins[ours], ends[ours]
+    firsts, lasts = np.full((2, len(names)), -1)
+    # Of a number that is set twice the later one stays.
+    firsts[own[begins[::-1]]] = begins[::-1]
+    lasts[own[ends]] = ends
+    there = np.flatnonzero(firsts >= 0)
+    seqs = _seqs(table)
+    keys = np.fromiter((hash(names[at]) for at in there), np.int64, len(there))
+    groups = np.full(len(there), number)
+    return np.stack([keys, groups, seqs[firsts[there]], seqs[lasts[there]]])
 
 
 class RowGroup:
-    """A row group; its payloads are read when somebody has rows in it."""
+    """A row group with rows of a protocol."""
 
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         """Rows of other protocols are nobody's."""
-        names = file.read_row_group(number, columns=["protocol", "channel", "lsn"])
-        own, protocols = _codes(names["protocol"])
-        found, channels = _codes(names["channel"])
-        number_of = protocols.get(protocol, -1)
-        self._lsns = names["lsn"].to_numpy()
-        self._codes = np.where(own == number_of, found, -1) if number_of >= 0 else None
-        self._channels = channels
-        self._rows = len(found)
-        self._body: tuple[memoryview, _Numbers, _Numbers] | None = None
+        columns = ["protocol", "channel", "lsn", "seq", "payload", "flaw"]
+        # There are several readers, each in a thread of its own already.
+        table = file.read_row_group(number, columns=columns, use_threads=False)
+        self._own, names = _own(table, protocol)
+        self._codes = {name: code for code, name in enumerate(names)}
+        self._lsns = filled(_whole(table["lsn"]), 0)
+        self._seqs = _seqs(table)
+        self._payloads = _whole(table["payload"])
+        flaws, reasons = codes(table["flaw"])
+        unframed = reasons.index(_UNFRAMED) if _UNFRAMED in reasons else -2
+        self._framed = flaws != unframed
 
     @property
-    def bytes(self) -> int:
+    def weight(self) -> int:
         """What it takes in memory, about."""
-        body = 0 if self._body is None else len(self._body[0]) + 16 * self._rows
-        return body + 12 * self._rows
+        return int(self._payloads.nbytes) + _ROW_COST * len(self._own)
 
-    def run(self, file: pq.ParquetFile, number: int, channel: str) -> Run:
-        """A channel's part; *file* and *number* are what it was made of."""
-        code = self._channels.get(channel)
-        if code is None or self._codes is None:
-            return Run()
-        rows = np.flatnonzero(self._codes == code)
+    def run(self, channel: str) -> Run:
+        """A channel's part."""
+        code = self._codes.get(channel)
+        rows = np.flatnonzero(self._own == code) if code is not None else ()
         if not len(rows):
             return Run()
-        if self._body is None:
-            self._body = _body(file, number)
-        data, starts, seqs = self._body
-        run = Run(_gathered(data, starts[rows], starts[rows + 1]))
-        sizes = starts[rows + 1] - starts[rows]
-        _extend(run, 0, sizes, seqs[rows], self._lsns[rows])
+        every = len(rows) == len(self._own)
+        payloads = self._payloads if every else self._payloads.take(pa.array(rows))
+        data, sizes = _framed(payloads, self._framed[rows])
+        run = Run(data)
+        _extend(run, sizes, self._seqs[rows], self._lsns[rows])
         return run
 
 
-def _extend(
-    run: Run, position: int, sizes: _Numbers, offsets: _Numbers, lsns: _Numbers
-) -> None:
-    """Rows whose bytes begin at *position*, one behind the other."""
+def _own(table: pa.Table, protocol: str) -> tuple[_Numbers, list[str | None]]:
+    """The channel of each row as a number, -1 for another protocol's, and the names."""
+    found, channels = codes(table["channel"])
+    protocols, names = codes(table["protocol"])
+    if protocol not in names:
+        return np.full(len(found), -1), channels
+    if len(names) == 1:
+        return found, channels
+    return np.where(protocols == names.index(protocol), found, -1), channels
+
+
+def _seqs(table: pa.Table) -> _Numbers:
+    return filled(_whole(table["seq"]), 0)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _extend(run: Run, sizes: _Numbers, offsets: _Numbers, lsns: _Numbers) -> None:
+    """Rows whose bytes lie one behind the other."""
+    position = 0
     breaks = np.flatnonzero(offsets[1:] != (offsets + sizes)[:-1]) + 1
     for first, behind in _stretches(breaks, len(sizes)):
-        size = int(sizes[first:behind].sum())
-        offset = int(offsets[first])
-        run.add(offset, offset + size, int(lsns[behind - 1]), position)
+        size, offset = int(sizes[first:behind].sum()), int(offsets[first])
+        last_lsn = int(lsns[behind - 1])
+        run.extents.append(_Extent(offset, offset + size, position, last_lsn))
         position += size
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[_Numbers, dict[str | None, int]]:
-    """A name column as numbers, and the number of each name."""
-    found, names = codes(column)
-    return found, {name: code for code, name in enumerate(names)}
-
-
-def _body(file: pq.ParquetFile, number: int) -> tuple[memoryview, _Numbers, _Numbers]:
-    """All rows' bytes in one piece, where each begins (and the end), and their seqs."""
-    table = file.read_row_group(number, columns=["seq", "payload", "flaw"])
-    flaws, names = _codes(table["flaw"])
-    framed = flaws != names.get(_UNFRAMED, -2)
-    data, starts = _framed(table["payload"].combine_chunks(), framed)
-    seqs = table["seq"].combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)
-    return data, starts, seqs
+def _stretches(breaks: _Numbers, count: int) -> Iterable[tuple[int, int]]:
+    return pairwise([0, *breaks.tolist(), count])
 
 
 def _framed(payloads: pa.Array, framed: _Numbers) -> tuple[memoryview, _Numbers]:
-    """The rows' bytes in one piece; where each begins, and the end."""
-    sizes = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
+    """The rows' bytes in one piece, and how many each has."""
+    offsets = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset :]
+    sizes = np.diff(offsets[: len(payloads) + 1])
     headers = np.where(framed, _HEADER_BYTES, 0)
     # Type 0 and then the length: together the length, in eight bytes.
     heads = _binary(sizes[framed].astype(">u8"), headers)
-    joined = pc.binary_join_element_wise(heads, payloads, pa.scalar(b"", pa.binary()))
-    starts = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes + headers, out=starts[1:])
+    joined = pc.binary_join_element_wise(heads, payloads, _NOTHING)
     data = joined.buffers()[2]
-    return memoryview(b"" if data is None else data), starts
+    return memoryview(b"" if data is None else data), sizes + headers
 
 
-def _binary(data: _Numbers | bytes, sizes: _Numbers) -> pa.Array:
+def _binary(data: _Numbers, sizes: _Numbers) -> pa.Array:
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
-
-
-def _gathered(data: memoryview, starts: _Numbers, ends: _Numbers) -> Any:
-    """The rows' bytes behind each other.
-
-    No copy if they are most of *data*, which a view of them keeps in memory.
-    """
-    breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-    parts = [
-        data[starts[first] : ends[behind - 1]]
-        for first, behind in _stretches(breaks, len(starts))
-    ]
-    if len(parts) == 1 and 2 * len(parts[0]) >= len(data):
-        return parts[0]
-    return b"".join(parts)
-
-
-def _stretches(breaks: _Numbers, count: int) -> Iterable[tuple[int, int]]:
-    edges = [0, *breaks.tolist(), count]
-    return pairwise(edges)
-
-
-def of_batches(
-    batches: Iterable[Stored], protocol: str, decode: Decode
-) -> dict[str, Run]:
-    """The runs of a journal segment, by channel."""
-    runs: dict[str, Run] = {}
-    for stored in batches:
-        batch = stored.batch
-        if batch.origin.protocol == protocol and batch.count:
-            rows = decode(batch.body)
-            if rows.count < _FEW or rows.channels or rows.flaws:
-                _take_each(rows, stored.lsn, runs)
-            else:
-                _take_all(rows, stored.lsn, runs)
-    return runs
-
-
-def _take_all(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
-    """Rows of one channel, all of them framed."""
-    assert rows.channel is not None
-    run, data = _begun(runs, rows.channel)
-    if rows.size:
-        sizes = np.full(rows.count, rows.size, np.int64)
-        payloads = _binary(rows.block, sizes)
-    else:
-        payloads = pa.array(rows.payloads, pa.binary())
-    more, starts = _framed(payloads, np.ones(rows.count, bool))
-    assert rows.seqs is not None
-    position = len(data)
-    data += more
-    lsns = lsn + np.arange(rows.count)
-    _extend(run, position, np.diff(starts), numbers(rows.seqs), lsns)
-
-
-def _begun(runs: dict[str, Run], channel: str) -> tuple[Run, bytearray]:
-    run = runs.get(channel)
-    if run is None:
-        run = runs[channel] = Run(bytearray())
-    assert isinstance(run.data, bytearray)
-    return run, run.data
-
-
-def _take_each(rows: Rows, lsn: int, runs: dict[str, Run]) -> None:
-    seqs, channels, flaws = rows.seqs, rows.channels, rows.flaws
-    assert seqs is not None
-    for row, payload in enumerate(rows.each()):
-        channel = channels.get(row, rows.channel) if channels else rows.channel
-        assert channel is not None
-        run, data = _begun(runs, channel)
-        position = len(data)
-        if not flaws or flaws.get(row) != _UNFRAMED:
-            data += len(payload).to_bytes(_HEADER_BYTES)
-        data += payload
-        offset = seqs[row]
-        run.add(offset, offset + len(data) - position, lsn + row, position)

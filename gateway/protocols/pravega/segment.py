@@ -11,6 +11,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from gateway.protocols.pravega.events import EventCounter
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
@@ -21,6 +23,7 @@ __all__ = [
     "KeptData",
     "Segment",
     "StagedData",
+    "Written",
     "is_internal",
     "is_staged",
     "is_transient",
@@ -174,11 +177,14 @@ class Segment:
     mark_lsns: array[int] | None = None
     """The lsn of each mark."""
     mark_times: array[int] | None = None
-    """When each was made, in milliseconds since the epoch: its event is no younger."""
+    """When what lies before each was written at the latest, in milliseconds since the
+    epoch; of marks of earlier versions, when the mark was made, which is later."""
     marked_at: int = 0
     """When the last mark was made, in milliseconds since the epoch."""
     written_at: int = 0
     """When it was appended to last, likewise."""
+    stored_at: int = 0
+    """When the newest durable append was made at the latest, likewise."""
 
     def __post_init__(self) -> None:
         if is_staged(self.name):
@@ -218,6 +224,14 @@ class Segment:
             return self.start
         found = bisect_left(self.mark_times, time) - 1
         return max(self.start, self.mark_offsets[found]) if found >= 0 else self.start
+
+    def offset_since(self, time: int) -> int:
+        """An offset from which on nothing was written before *time*; the first known."""
+        if self.mark_times is not None and self.mark_offsets is not None:
+            found = bisect_left(self.mark_times, time)
+            if found < len(self.mark_offsets):
+                return max(self.start, self.mark_offsets[found])
+        return self.readable
 
     def number_of(self, writer: bytes) -> int:
         """A writer's last event number; `NEVER` for an unknown writer."""
@@ -281,14 +295,19 @@ class Segment:
         assert self.mark_times is not None
         last = self.mark_offsets[-1] if self.mark_offsets else -MARK_BYTES
         late = self.modified >= self.marked_at + MARK_MS and offset > last
-        if late or offset >= last + MARK_BYTES:
+        first = self.head >= offset > last  # no file with what is before it is needed
+        if late or first or offset >= last + MARK_BYTES:
             self.mark_offsets.append(offset)
             self.mark_lsns.append(lsn)
-            self.mark_times.append(self.modified)
+            nothing_before = first or offset == 0
+            self.mark_times.append(self.modified if nothing_before else self.stored_at)
             self.marked_at = self.modified
+            if first:
+                self._drop_marks(len(self.mark_offsets) - 1)
             most = _MOST_MARKS + self.retained // _MARKED_BYTES
             if len(self.mark_offsets) > most:
                 self._thin_marks()
+        self.stored_at = self.written_at
 
     def _thin_marks(self) -> None:
         """Drop every second mark of the older half; never the first."""
@@ -327,3 +346,11 @@ class Segment:
             if found < len(self.mark_offsets):
                 return max(self.mark_offsets[found], self.start)
         return self.readable
+
+
+class Written(Struct):
+    """Data of a segment that has become durable."""
+
+    segment: Segment
+    offset: int
+    data: memoryview

@@ -1,12 +1,12 @@
-"""The state of all segments and tables, and every change that can be made to it.
+"""Every change that can be made to segments and tables.
 
 A method that changes something checks the request, applies the change in memory, and
 returns it as a `Change`: the body of the batch that makes it durable.  So the state is
 ahead of the disk by the changes that are not durable yet.  A reply that depends on a
 change must wait until it is; readers see durable data only (`Segment.readable`).
 
-After a restart the same bodies restore the state: `replay` them in order, on top of
-`snapshot.restore`.  Changes are numbered, and one that was applied is skipped.
+After a restart the same bodies restore the state: `State.replay` them in order, on top
+of `snapshot.restore`.  Changes are numbered, and one that was applied is skipped.
 
 The data of a *staged* segment, of a transaction or a large event, stays in memory until
 the merge; only the merge makes rows of it.  That of an *internal* segment, of a reader
@@ -17,8 +17,7 @@ No I/O, no clock: times are milliseconds since the epoch, and are passed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -36,19 +35,17 @@ from gateway.protocols.pravega.errors import (
 )
 from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.records import Record
-from gateway.protocols.pravega.segment import KeptData, Segment, is_internal
+from gateway.protocols.pravega.segment import Segment, is_internal
+from gateway.protocols.pravega.state import State
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["Change", "ChangeObserver", "Segments", "Written"]
+__all__ = ["Change", "Segments"]
 
 _REPLACE_IF_EQUALS = 4
 
 _LARGE = 1 << 20
 """The body of a merge of more bytes is left in pieces."""
-
-#: How many merges are remembered, for clients that repeat a request.
-_MERGED = 10_000
 
 
 class Change(Struct):
@@ -65,55 +62,13 @@ class Change(Struct):
     payload_bytes: int = 0
 
 
-class Written(Struct):
-    """Data of a segment that has become durable."""
-
-    segment: Segment
-    offset: int
-    data: memoryview
-
-
-class ChangeObserver(Protocol):
-    """A snapshot in the making, which must hear of changes to what it has not saved."""
-
-    def will_change(self, segment: Segment) -> None:
-        """*segment* is about to change."""
-
-    def written(self, number: int, name: str, offset: int, lsn: int) -> None:
-        """Change *number* is durable: the data it wrote at *offset* begins at *lsn*."""
-
-
-class Segments:
-    """All segments and tables, by name."""
+class Segments(State):
+    """The state, with every change that can be made to it."""
 
     def __init__(self) -> None:
-        self.number = 0
-        """Number of the last change."""
-        self.durable = 0
-        """Number of the last change that is durable."""
-        self.staged_bytes = 0
-        """Size of all staged data."""
-        self.retained: dict[str, int] = {}
-        """Bytes of events that readers may ask for, by stream."""
-        self.retained_bytes = 0
-        """Their sum."""
-        self._leaving: dict[str, tuple[int, int]] = {}
-        """Deleted segments whose deletion is not durable: its number, `needed_lsn`."""
-        self.kept_bytes = 0
-        """Size of all data of internal segments."""
-        self.table_bytes = 0
-        """Sum of `Table.bytes` of all tables."""
-        self.numbers = 0
-        """Sum of `Segment.numbers`: writers and attributes that are remembered."""
-        self.segments: dict[str, Segment] = {}
-        self.merged: dict[str, None] = {}
-        """Names of the staged segments that were merged last, oldest first."""
-        self.writers_forgotten_at = 0
-        """When `forget_idle_writers` was called last."""
+        super().__init__()
         self.synchronizers_are_rows = False
         """Updates of state synchronizers become rows, too."""
-        self.observer: ChangeObserver | None = None
-        """The snapshot in the making, if there is one."""
 
     # -- look up ---------------------------------------------------------------
 
@@ -155,17 +110,9 @@ class Segments:
         segment = self.segments.get(name)
         return segment is None or segment.staged is None or segment.staged.count()
 
-    def needed(self, name: str) -> int | None:
-        """The lsn from which on rows of a segment are needed; None: none of them.
-
-        Any thread may ask.
-        """
-        segment = self.segments.get(name)
-        if segment is not None and (found := segment.needed_lsn) is not None:
-            leaving = self._leaving.get(name)
-            return found if leaving is None else min(found, leaving[1])
-        leaving = self._leaving.get(name)
-        return None if leaving is None else leaving[1]
+    def transients(self) -> list[str]:
+        """Names of the segments that are deleted when their connection ends."""
+        return [name for name in self.segments if "#transient." in name]
 
     # -- changes ---------------------------------------------------------------
 
@@ -301,21 +248,39 @@ class Segments:
         Raises `SegmentNotFound`, `Sealed`, `ConditionFailed`, and `Unsupported` for a
         source that is not staged or a target that is, or that is internal.
         """
+        merges = self._merges(pairs)
+        for update in updates:
+            target = self.data(pairs[0][0])
+            if (
+                update.kind == _REPLACE_IF_EQUALS
+                and target.attribute(update.attribute) != update.old
+            ):
+                raise ConditionFailed
+            merges.append(records.Attribute(target.name, update.attribute, update.new))
+        return self._change(merges, now)
+
+    def _merges(
+        self, pairs: Iterable[tuple[str, str]], new: Collection[str] = ()
+    ) -> list[Record]:
+        """The records of a merge; the targets in *new* are empty, and made before it."""
         merges: list[Record] = []
-        ends: dict[str, int] = {}
+        ends = dict.fromkeys(new, 0)
         taken: set[str] = set()
         for target_name, source_name in pairs:
-            target, source = self.data(target_name), self.find(source_name)
-            if source.staged is None or target.staged is not None:
+            if target_name not in ends:
+                target = self.data(target_name)
+                ends[target_name] = target.length
+                if target.staged is not None or target.kept is not None:
+                    raise Unsupported
+                if target.sealed:
+                    raise Sealed
+            source = self.find(source_name)
+            if source.staged is None:
                 raise Unsupported
-            if target.kept is not None:
-                raise Unsupported
-            if target.sealed:
-                raise Sealed
             if source_name in taken:
                 raise SegmentNotFound(source_name)
             taken.add(source_name)
-            offset = ends.get(target_name, target.length)
+            offset = ends[target_name]
             ends[target_name] = offset + len(source.staged.data)
             merges.append(
                 records.Merge(
@@ -327,15 +292,34 @@ class Segments:
                     memoryview(source.staged.data),
                 )
             )
-        for update in updates:
-            target = self.data(pairs[0][0])
-            if (
-                update.kind == _REPLACE_IF_EQUALS
-                and target.attribute(update.attribute) != update.old
-            ):
-                raise ConditionFailed
-            merges.append(records.Attribute(target.name, update.attribute, update.new))
-        return self._change(merges, now)
+        return merges
+
+    def scale(
+        self,
+        created: Collection[str],
+        sealed: Iterable[str],
+        record: tuple[str, bytes, bytes],
+        now: int,
+        *,
+        merged: Iterable[tuple[str, str]] = (),
+    ) -> Change:
+        """Create segments in the place of others, which are sealed: all of it or nothing.
+
+        *created* are in order.  *merged* are (target, source), as in `merge`; what they
+        bring to a new segment comes before its seal.  *record*, put into a table, says
+        so: the table, key, value.  Raises `SegmentExists`, and what `merge` does.
+        """
+        if any(name in self.segments for name in created):
+            raise SegmentExists
+        made: list[Record] = [records.Create(name) for name in created]
+        made += self._merges(merged, created)
+        for name in sealed:
+            found = self.segments.get(name)
+            if name in created or not (found is None or found.sealed or found.table):
+                made.append(records.Seal(name))
+        table, key, value = record
+        made.append(records.Put(table, self.table(table).position, [(key, value)]))
+        return self._change(made, now)
 
     def create_table(self, name: str, now: int, *, key_bytes: int = 0) -> Change:
         """Create a table; *key_bytes* is the size of its keys, 0 for any.
@@ -376,234 +360,16 @@ class Segments:
 
     def _change(self, made: list[Record], now: int) -> Change:
         number = self.number + 1
+        count = payload_bytes = merged = 0
+        for record in made:
+            count += record.rows
+            payload_bytes += record.payload_bytes
+            merged += record.merged_bytes
         pieces: Sequence[bytes | memoryview] = ()
-        if _merged_bytes(made) > _LARGE:
+        if merged > _LARGE:
             pieces, body = records.pieces(number, made), b""
         else:
             body = records.pack(number, made)
         size = sum(map(len, pieces)) or len(body)
-        change = Change(number, body, size, pieces)
-        for record in made:
-            if isinstance(record, records.Append | records.Merge) and record.count:
-                change.count += record.count
-                change.payload_bytes += max(0, len(record.data) - 8 * record.count)
-        self.number = change.number
-        for record in made:
-            self._apply(record, now)
-        return change
-
-    # -- apply changes ---------------------------------------------------------
-
-    def _apply(self, record: Record, now: int) -> None:
-        if self.observer is not None:
-            for name in record.segments or list(self.segments):
-                segment = self.segments.get(name)
-                if segment is not None:
-                    self.observer.will_change(segment)
-        match record:
-            case records.Append():
-                self._append(record, now)
-            case records.Create():
-                self._create(record, now)
-            case records.Merge():
-                self._merge(record, now)
-            case records.Delete():
-                self._remove(record.segment)
-            case records.ForgetIdleWriters():
-                self._forget_idle_writers(now)
-            case _:
-                self._alter(self._find_or_make(record.segment), record, now)
-
-    def _alter(self, segment: Segment, record: Record, now: int) -> None:
-        segment.modified = now
-        match record:
-            case records.Seal():
-                segment.sealed = True
-            case records.Truncate():
-                self._count(segment, -1)
-                segment.truncate(record.offset)
-                self._count(segment, 1)
-            case records.Keep():
-                if segment.kept is None:
-                    self._count(segment, -1)
-                    segment.kept = KeptData(segment.length)
-                    self._count(segment, 1)
-            case records.Attribute():
-                before = segment.numbers
-                segment.set_attribute(record.attribute, record.value)
-                self.numbers += segment.numbers - before
-            case records.Policy():
-                segment.target_rate = record.target_rate
-                segment.scale_type = record.scale_type
-            case records.Put():
-                table, before = self._table(segment), self._table(segment).bytes
-                table.put(record.version, record.entries)
-                self.table_bytes += table.bytes - before
-            case records.Remove():
-                table, before = self._table(segment), self._table(segment).bytes
-                table.remove(record.version, record.keys)
-                self.table_bytes += table.bytes - before
-
-    def _append(self, record: records.Append, now: int) -> None:
-        segment = self._find_or_make(record.segment)
-        segment.length = record.offset + len(record.data)
-        segment.events += record.claimed
-        segment.modified = segment.written_at = now
-        before = segment.numbers
-        segment.wrote(record.writer, record.number)
-        self.numbers += segment.numbers - before
-        if segment.staged is not None:
-            segment.staged.add(bytes(record.data))
-            self.staged_bytes += len(record.data)
-        elif segment.kept is not None:
-            if record.offset != segment.kept.end:  # what lay between was lost
-                self._count(segment, -1)
-                segment.kept = KeptData(record.offset)
-                self._count(segment, 1)
-            segment.kept.add(bytes(record.data))
-            self.kept_bytes += len(record.data)
-        else:
-            self._retain(segment, len(record.data))
-
-    def _create(self, record: records.Create, now: int) -> None:
-        segment = Segment(record.segment, self.number)
-        segment.modified = now
-        segment.target_rate = record.target_rate
-        segment.scale_type = record.scale_type
-        segment.rollover_bytes = record.rollover_bytes
-        if record.table:
-            segment.table = Table(record.key_bytes)
-        self.segments[record.segment] = segment
-
-    def _merge(self, record: records.Merge, now: int) -> None:
-        target = self._find_or_make(record.target)
-        target.length = record.offset + len(record.data)
-        target.events += record.claimed
-        target.modified = target.written_at = now
-        self._retain(target, len(record.data))
-        self._remove(record.source)
-        self.merged[record.source] = None
-        if len(self.merged) > _MERGED:
-            del self.merged[next(iter(self.merged))]
-
-    def _remove(self, name: str) -> None:
-        gone = self.segments.get(name)
-        if gone is not None:
-            if (lsn := gone.needed_lsn) is not None:
-                lsn = min(lsn, self._leaving.get(name, (0, lsn))[1])
-                self._leaving[name] = self.number, lsn
-            del self.segments[name]
-            self._count(gone, -1)
-            if gone.staged is not None:
-                self.staged_bytes -= len(gone.staged.data)
-
-    def _count(self, segment: Segment, times: int) -> None:
-        self.numbers += times * segment.numbers
-        self._retain(segment, times * segment.retained)
-        if segment.kept is not None:
-            self.kept_bytes += times * len(segment.kept.data)
-        if segment.table is not None:
-            self.table_bytes += times * segment.table.bytes
-
-    def _retain(self, segment: Segment, more: int) -> None:
-        if not more:
-            return
-        stream = segment.name.rpartition("/")[0] or segment.name
-        self.retained_bytes += more
-        left = self.retained.get(stream, 0) + more
-        if left:
-            self.retained[stream] = left
-        else:
-            self.retained.pop(stream, None)
-
-    def restore_segment(self, segment: Segment) -> None:
-        """Add a segment as a snapshot has it."""
-        self.segments[segment.name] = segment
-        self._count(segment, 1)
-
-    def _forget_idle_writers(self, now: int) -> None:
-        self.writers_forgotten_at = now
-        for segment in self.segments.values():
-            self._count(segment, -1)
-            segment.idle, segment.writers = segment.writers, {}
-            self._count(segment, 1)
-
-    def _find_or_make(self, name: str) -> Segment:
-        # It is missing only if the journal has lost records: keep what is known.
-        found = self.segments.get(name)
-        if found is None:
-            found = self.segments[name] = Segment(name, self.number)
-        return found
-
-    def _table(self, segment: Segment) -> Table:
-        if segment.table is None:
-            segment.table = Table()
-        return segment.table
-
-    # -- durable changes, and replay -------------------------------------------
-
-    def stored(self, body: bytes, lsn: int) -> Iterator[Written | str]:
-        """A change is durable, and *lsn* is its first: note what readers may see now.
-
-        Gives the data that it wrote, and the names of the segments that it changed.
-        Exhaust the iterator.
-        """
-        found = records.unpack(body)
-        self.durable = max(self.durable, found.number)
-        for record in found.records:
-            match record:
-                case records.Append() | records.Merge():
-                    yield from self._written(found.number, record, lsn)
-                    lsn += record.count
-                case records.Seal():
-                    segment = self._since(found.number, record.segment)
-                    if segment is not None:
-                        segment.closed = True
-                case records.Truncate():
-                    segment = self._since(found.number, record.segment)
-                    if segment is not None:
-                        segment.truncated(record.offset)
-                case records.Delete():
-                    number, _ = self._leaving.get(record.segment, (0, 0))
-                    if number and number <= found.number:
-                        del self._leaving[record.segment]
-            yield from record.segments
-
-    def _written(
-        self, number: int, record: records.Append | records.Merge, lsn: int
-    ) -> Iterator[Written]:
-        name = record.segments[-1]
-        if self.observer is not None:
-            self.observer.written(number, name, record.offset, lsn)
-        segment = self._since(number, name)
-        if segment is not None:
-            segment.readable = record.offset + len(record.data)
-            segment.mark(record.offset, lsn)
-            if segment.staged is None and segment.kept is None:
-                yield Written(segment, record.offset, record.data)
-
-    def _since(self, number: int, name: str) -> Segment | None:
-        """The segment that change *number* was about, if it still exists."""
-        segment = self.segments.get(name)
-        return None if segment is None or segment.born > number else segment
-
-    def replay(self, body: bytes, lsn: int, now: int) -> Iterator[Written | str]:
-        """Apply a body from the journal, unless it was; else as `stored`."""
-        found = records.unpack(body)
-        if found.number <= self.number:
-            return
-        self.number = found.number
-        for record in found.records:
-            self._apply(record, now)
-        yield from self.stored(body, lsn)
-
-    def transients(self) -> list[str]:
-        """Names of the segments that are deleted when their connection ends."""
-        return [name for name in self.segments if "#transient." in name]
-
-
-def _merged_bytes(made: list[Record]) -> int:
-    first = made[0]
-    if not isinstance(first, records.Merge):  # all merges come before anything else
-        return 0
-    return sum(len(each.data) for each in made if isinstance(each, records.Merge))
+        self.apply(made, now)
+        return Change(number, body, size, pieces, count, payload_bytes)

@@ -16,6 +16,7 @@ from uuid import uuid4
 from gateway.event import Stored
 from gateway.interfaces import Connection, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.closing import Closing
 from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
@@ -68,6 +69,8 @@ class _Session(Protocol):
     control: int
     moved: int
     appended: int
+    reports: list[Refusal]
+    """What was refused by a reply, for the log."""
 
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
@@ -121,18 +124,17 @@ class PravegaListener:
         )
 
 
-class PravegaServer:
+class PravegaServer(Closing):
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
-    __slots__ = ("_appended", "_closed", "_connection", "_container", "_control",
-                 "_ending", "_first", "_growth", "_input", "_listener", "_reads",
-                 "_refusal", "_session", "_steps", "_submitted_full", "_unstored",
-                 "_valve")  # fmt: skip
+    __slots__ = ("_appended", "_container", "_control", "_ending", "_first", "_growth",
+                 "_input", "_listener", "_reads", "_session", "_steps",
+                 "_submitted_full", "_unstored", "_valve")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
+        super().__init__(connection)
         self._listener = listener
         self._container = listener.container
-        self._connection = connection
         self._session: _Session | None = None
         self._first = b""
         self._steps: Iterator[Step] | None = None
@@ -154,8 +156,7 @@ class PravegaServer:
             listener.unacknowledged_bytes,
             self._regulate,
         )
-        self._ending = self._closed = False
-        self._refusal: Refusal | None = None
+        self._ending = False
         self._regulate()
 
     @property
@@ -213,6 +214,8 @@ class PravegaServer:
             turn.charge(_MESSAGE + session.cost)
             session.cost = 0.0
             self._take(step, turn)
+            while session.reports:
+                self._connection.report(session.reports.pop())
             self._check_control(step, session)
 
     def _check_control(self, step: Step, session: _Session) -> None:
@@ -255,10 +258,6 @@ class PravegaServer:
     def _unread(self) -> bool:
         """There is input left for another turn."""
         return self._steps is not None or bool(self._input)
-
-    def closed(self) -> None:
-        """See `interfaces.Server`."""
-        self._forget()
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
@@ -322,18 +321,14 @@ class PravegaServer:
         if session.replies_pending or self._unstored:
             self._container.flush_after_commit(self)
         elif self._ending:
-            self._close()
+            self._hang_up()
             return
         self._update_busy()
         self._regulate()
 
     def lost(self, why: str) -> None:
         """See `container.Submitter`: close, and acknowledge nothing more."""
-        if self._closed:
-            return
-        rule = f"closed, what it sent can not be stored: {why}"
-        self._connection.report(Refusal(rule))
-        self._close()
+        self._not_stored_because(why)
 
     def _update_busy(self) -> None:
         replying = self._session is not None and self._session.replies_pending
@@ -371,21 +366,11 @@ class PravegaServer:
         self._steps, self._input = None, []
         self._connection.hold(0)
         if self._session is None:
-            self._close()
+            self._hang_up()
             return
         self._session.discard()
         self._connection.take_no_more()
         self.flush()
-
-    def _close(self) -> None:
-        if self._closed:
-            return
-        refusal, self._refusal = self._refusal, None
-        self._forget()
-        if refusal is None:
-            self._connection.close()
-        else:
-            self._connection.refuse(refusal)
 
     def _forget(self) -> None:
         if self._closed:

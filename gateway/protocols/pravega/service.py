@@ -16,11 +16,10 @@ from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.options import Options
-from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.server import accept
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
+    from gateway.config.listener import Listener
 
 __all__ = ["PravegaService"]
 
@@ -38,7 +37,6 @@ class PravegaService(Service):
             context.node,
             context.directories,
             protocol=PROTOCOL,
-            decode=decode,  # what rows are said to be does not matter to readers
             in_thread=deferToThread,
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]
@@ -62,6 +60,7 @@ class PravegaService(Service):
             token_lifetime=options.token_lifetime,
             segments=options.segments,
             table_bytes=options.table_bytes,
+            internal_bytes=options.internal_bytes,
             stream_retention=options.stream_retention,
         )
 

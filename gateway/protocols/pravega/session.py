@@ -94,6 +94,7 @@ class Session:
         self._appends = Appends(state, limits, check)
         self._requests = Requests(state, limits, new_id, head)
         self._replies = self._appends.replies
+        self.reports = self._appends.reports
         self.cost = 0.0
         """What messages cost a turn beside the least of each; its user resets it to 0."""
         self.control = 0

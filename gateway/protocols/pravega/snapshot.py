@@ -101,7 +101,7 @@ _decode = msgspec.msgpack.Decoder(_Piece).decode
 class SnapshotWriter:
     """Makes a snapshot of the state at its creation, while the state goes on changing.
 
-    Implements `segments.ChangeObserver`.
+    Implements `state.ChangeObserver`.
     """
 
     def __init__(self, state: Segments) -> None:
@@ -124,13 +124,13 @@ class SnapshotWriter:
         state.observer = self
 
     def will_change(self, segment: Segment) -> None:
-        """See `segments.ChangeObserver`."""
+        """See `state.ChangeObserver`."""
         if self._left.get(segment.name) is segment:
             del self._left[segment.name]
             self._write(_Some([_saved(segment)]))
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
-        """See `segments.ChangeObserver`."""
+        """See `state.ChangeObserver`."""
         if number <= self.number:
             self._marks.append((number, name, offset, lsn))
 
@@ -294,4 +294,5 @@ def _restored(saved: _Segment) -> Segment:
             segment.mark_times.frombytes(saved.mark_times)
         segment.truncated(saved.start)
     segment.written_at = saved.written_at if saved.written_at >= 0 else saved.modified
+    segment.stored_at = segment.written_at
     return segment

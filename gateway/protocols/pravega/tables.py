@@ -7,7 +7,7 @@ next one.  So the entries *from a position on* are those that were put since.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -29,7 +29,9 @@ _REPLY_BYTES = 1 << 20
 class Table:
     """One table segment."""
 
-    __slots__ = ("_keys", "_versions", "bytes", "entries", "key_bytes", "position")
+    __slots__ = (
+        "_keys", "_sorted", "_versions", "bytes", "entries", "key_bytes", "position",
+    )  # fmt: skip
 
     def __init__(self, key_bytes: int = 0) -> None:
         self.key_bytes = key_bytes
@@ -42,6 +44,8 @@ class Table:
         self._versions = array("q")
         self._keys: list[bytes] = []
         """The key that was put at each of `_versions`; perhaps put again or removed."""
+        self._sorted: list[bytes] | None = None
+        """All keys, once somebody has asked for them in this order."""
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
         """Check the conditions of a put or removal.
@@ -65,6 +69,8 @@ class Table:
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Put keys and values; the first gets *version*, each other one the next."""
         for number, (key, value) in enumerate(entries, version):
+            if self._sorted is not None and key not in self.entries:
+                insort(self._sorted, key)
             self._drop(key)
             self.entries[key] = value, number
             self._versions.append(number)
@@ -76,6 +82,8 @@ class Table:
     def remove(self, version: int, keys: Sequence[bytes]) -> None:
         """Remove keys, existing or not."""
         for key in keys:
+            if self._sorted is not None and key in self.entries:
+                del self._sorted[bisect_left(self._sorted, key)]
             self._drop(key)
         self.position = version + len(keys)
         self._compact()
@@ -90,29 +98,45 @@ class Table:
         value, version = self.entries.get(key, (b"", _ABSENT))
         return Entry(key, version, value)
 
+    def between(self, first: bytes, last: bytes, count: int) -> list[Entry]:
+        """At most *count* entries, by their keys, both ends included; an empty *last* is
+        behind all keys.
+        """
+        if self._sorted is None:
+            self._sorted = sorted(self.entries)
+        begin = bisect_left(self._sorted, first)
+        end = bisect_right(self._sorted, last) if last else len(self._sorted)
+        keys = islice(self._sorted, begin, min(end, begin + max(count, 1)))
+        return list(_up_to_reply_size(map(self.get, keys)))
+
     def since(self, position: int, count: int) -> tuple[list[Entry], int, bool]:
         """At most *count* entries put from *position* on, oldest first.
 
         With them: the position of the entries that follow, and whether there are none.
         """
-        found = list(islice(self._after(position), max(count, 1)))
+        after = islice(self._after(position), max(count, 1))
+        found = list(_up_to_reply_size(after))
         last = found[-1].version + 1 if found else max(position, 0)
         newest = next(reversed(self.entries.values()), (b"", -1))[1]
         return found, last, last > newest
 
     def _after(self, position: int) -> Iterator[Entry]:
-        room = _REPLY_BYTES
         for at in range(bisect_left(self._versions, position), len(self._keys)):
             entry = self.get(self._keys[at])
-            if entry.version != self._versions[at]:
-                continue
-            room -= len(entry.key) + len(entry.value)
-            yield entry
-            if room <= 0:
-                return
+            if entry.version == self._versions[at]:
+                yield entry
 
     def _compact(self) -> None:
         """Drop keys that were put again or removed, once they are many."""
         if len(self._keys) > len(self.entries) + len(self.entries) // 16 + 1024:
             self._keys = list(self.entries)
             self._versions = array("q", (each for _, each in self.entries.values()))
+
+
+def _up_to_reply_size(entries: Iterable[Entry]) -> Iterator[Entry]:
+    room = _REPLY_BYTES
+    for entry in entries:
+        yield entry
+        room -= len(entry.key) + len(entry.value)
+        if room <= 0:
+            return

@@ -61,14 +61,15 @@ import java.util.concurrent.TimeUnit;
  * tables must hold.
  */
 public final class PravegaClient implements AutoCloseable {
-  private static final String SCOPE = "s";
+  static final String SCOPE = "s";
   private static final int MIB = 1 << 20;
 
   private final ClientConfig config;
-  private final StreamManager streams;
-  private final EventStreamClientFactory events;
-  private final ReaderGroupManager groups;
+  final StreamManager streams;
+  final EventStreamClientFactory events;
+  final ReaderGroupManager groups;
   private final List<ReaderGroup> opened = new ArrayList<>();
+  private final Samples samples;
 
   private PravegaClient(ClientConfig config) {
     this.config = config;
@@ -76,6 +77,7 @@ public final class PravegaClient implements AutoCloseable {
     streams.createScope(SCOPE);
     events = EventStreamClientFactory.withScope(SCOPE, config);
     groups = ReaderGroupManager.withScope(SCOPE, config);
+    samples = new Samples(this, config);
   }
 
   @Override
@@ -99,6 +101,13 @@ public final class PravegaClient implements AutoCloseable {
         case "cuts" -> client.cuts();
         case "killed" -> client.killed();
         case "synchronizer" -> client.synchronizer();
+        case "hello" -> client.samples.hello();
+        case "scaled" -> client.samples.scaled();
+        case "followed" -> client.samples.followed();
+        case "tables" -> client.samples.tables();
+        case "watermarks" -> client.samples.watermarks();
+        case "consumption" -> client.samples.consumption();
+        case "huge" -> client.samples.huge(Integer.parseInt(words[2]));
         default -> throw new IllegalArgumentException(words[0]);
       }
     } catch (Throwable failed) {
@@ -187,7 +196,7 @@ public final class PravegaClient implements AutoCloseable {
     System.out.println("events " + expected.size());
   }
 
-  private static List<String> numbered(String what, int count) {
+  static List<String> numbered(String what, int count) {
     List<String> made = new ArrayList<>();
     for (int n = 0; n < count; n++) {
       made.add(what + " " + n);
@@ -195,7 +204,7 @@ public final class PravegaClient implements AutoCloseable {
     return made;
   }
 
-  private void write(String stream, List<String> written) {
+  void write(String stream, List<String> written) {
     try (var writer = writer(stream, EventWriterConfig.builder().build())) {
       for (int n = 0; n < written.size(); n++) {
         writer.writeEvent(String.valueOf(n % 10), written.get(n));
@@ -251,6 +260,13 @@ public final class PravegaClient implements AutoCloseable {
       same.writeEvent("k", "resumed 10");
       same.commit();
       until(resumed, Transaction.Status.COMMITTED);
+      var ended = streams.listCompletedTransactions(Stream.of(SCOPE, "t"));
+      check(ended.size() == 3, "three have ended");
+      check(
+          ended.stream()
+              .filter(each -> each.getTransactionStatus() == Transaction.Status.ABORTED)
+              .allMatch(each -> each.getTransactionId().equals(aborted.getTxnId())),
+          "one was aborted");
     }
     List<String> expected = new ArrayList<>(kept);
     expected.addAll(numbered("resumed", 11));
@@ -269,7 +285,7 @@ public final class PravegaClient implements AutoCloseable {
     return begun;
   }
 
-  private static void until(Transaction<String> transaction, Transaction.Status status)
+  static void until(Transaction<String> transaction, Transaction.Status status)
       throws InterruptedException {
     for (int n = 0; transaction.checkStatus() != status; n++) {
       check(n < 300, "a transaction is " + status);
@@ -335,8 +351,12 @@ public final class PravegaClient implements AutoCloseable {
     System.out.println("events " + written.size());
   }
 
-  /** A range for each segment, one read after the other. */
   private List<String> between(String stream, StreamCut from, StreamCut to) {
+    return between(stream, from, to, 3);
+  }
+
+  /** A range for each segment, one read after the other. */
+  List<String> between(String stream, StreamCut from, StreamCut to, int segments) {
     List<String> read = new ArrayList<>();
     int ranges = 0;
     try (BatchClientFactory factory = BatchClientFactory.withScope(SCOPE, config)) {
@@ -349,7 +369,7 @@ public final class PravegaClient implements AutoCloseable {
         }
       }
     }
-    check(ranges == 3, "a range for each segment");
+    check(ranges == segments, "a range for each segment: " + ranges);
     return read;
   }
 
@@ -491,16 +511,16 @@ public final class PravegaClient implements AutoCloseable {
 
   // -- how they do it -----------------------------------------------------------------
 
-  private boolean created(String stream, int segments) {
+  boolean created(String stream, int segments) {
     var fixed = StreamConfiguration.builder().scalingPolicy(ScalingPolicy.fixed(segments));
     return streams.createStream(SCOPE, stream, fixed.build());
   }
 
-  private EventStreamWriter<String> writer(String stream, EventWriterConfig how) {
+  EventStreamWriter<String> writer(String stream, EventWriterConfig how) {
     return events.createEventWriter(stream, new UTF8StringSerializer(), how);
   }
 
-  private ReaderGroup group(String name, String stream) {
+  ReaderGroup group(String name, String stream) {
     var plan = ReaderGroupConfig.builder().stream(Stream.of(SCOPE, stream));
     groups.createReaderGroup(name, plan.groupRefreshTimeMillis(500).build());
     opened.add(groups.getReaderGroup(name));
@@ -549,7 +569,7 @@ public final class PravegaClient implements AutoCloseable {
     return found;
   }
 
-  private static void same(Collection<String> found, Collection<String> expected) {
+  static void same(Collection<String> found, Collection<String> expected) {
     List<String> one = new ArrayList<>(found);
     List<String> other = new ArrayList<>(expected);
     one.sort(null);
@@ -557,14 +577,14 @@ public final class PravegaClient implements AutoCloseable {
     check(one.equals(other), one.size() + " read are the " + other.size() + " written");
   }
 
-  private static void check(boolean holds, String what) {
+  static void check(boolean holds, String what) {
     if (!holds) {
       throw new AssertionError("does not hold: " + what);
     }
   }
 
   /** Readers of one group, a thread for each; what they read comes out together. */
-  private final class Readers implements AutoCloseable {
+  final class Readers implements AutoCloseable {
     private final BlockingQueue<Object> found = new LinkedBlockingQueue<>();
     private final List<Thread> threads = new ArrayList<>();
     private volatile boolean over;

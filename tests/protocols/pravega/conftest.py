@@ -19,6 +19,10 @@ from gateway.protocols.pravega.server import accept
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
 
+W, X = b"w" * 16, b"x" * 16
+"""Two writers."""
+Block = Callable[..., bytes]
+
 
 def block(*events: bytes) -> bytes:
     """Events as they lie in blocks and segments."""

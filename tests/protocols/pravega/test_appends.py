@@ -42,8 +42,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentSealed,
 )
 
-W, X = b"w" * 16, b"x" * 16
-Block = Callable[..., bytes]
+from .conftest import Block, W, X
 
 
 def bare(

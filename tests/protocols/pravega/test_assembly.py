@@ -17,10 +17,11 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentsMerged,
 )
 
+from .conftest import W
+
 Make = Callable[..., Any]
 
 TXN = "s#transaction.0000000000000000000000000000000a"
-W = b"w" * 16
 EVENT = (1000).to_bytes(8) + b"x" * 1000
 
 

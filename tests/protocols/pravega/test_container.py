@@ -18,7 +18,7 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.testing import ManualJournal
 
-W, X = b"w" * 16, b"x" * 16
+from .conftest import W, X
 
 
 def bare(data: bytes, last: int, writer: bytes = W) -> AppendBlockEnd:

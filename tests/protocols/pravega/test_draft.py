@@ -17,9 +17,9 @@ from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.client import DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
 
+from .conftest import Block, W, X
+
 VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-draft.jsonl"
-W, X = b"w" * 16, b"x" * 16
-Block = Callable[..., bytes]
 
 
 def whole(data: bytes, offset: int = 0, writer: bytes = W) -> bytes:

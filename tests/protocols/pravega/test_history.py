@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,9 +16,9 @@ from twisted.internet.defer import Deferred, succeed
 
 from gateway.event import Batch, Origin
 from gateway.protocols.pravega import history as history_module
-from gateway.protocols.pravega import records
+from gateway.protocols.pravega import journal_runs, records
 from gateway.protocols.pravega.history import History
-from gateway.protocols.pravega.runs import RowGroup
+from gateway.protocols.pravega.runs import FileIndex, RowGroup
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.store import finder
@@ -28,9 +31,10 @@ from gateway.store.opening import open_node
 from gateway.store.spool import columns
 from gateway.store.spool.retained import Retained
 
+from .conftest import W
+
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 OTHER = Origin("other", "o", "1", "192.0.2.1:1")
-W = b"w" * 16
 
 
 def at_once(call: Callable[..., bytes], *args: Any) -> Deferred[bytes]:
@@ -111,7 +115,6 @@ class Places:
             "n",
             self.directories,
             protocol="pravega",
-            decode=records.decode,
             in_thread=at_once,
         )
 
@@ -299,6 +302,36 @@ def test_many_pieces(places: Places, size: int) -> None:
         assert places.whole(history, name, size=size) == places.bytes[name]
 
 
+@pytest.mark.parametrize("size", [3, 40, 10_000])
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_small_pieces_of_the_journal(
+    places: Places, monkeypatch: pytest.MonkeyPatch, size: int, piece: int
+) -> None:
+    """However an append is cut, and whatever is read at once, also while it grows."""
+    monkeypatch.setattr(journal_runs, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(journal_runs, "_WINDOW_BYTES", 2 * piece)
+    history = places.history()
+    for _ in range(3):
+        fill(places)
+        for name in ("s", "t"):
+            assert places.whole(history, name, size=size) == places.bytes[name]
+        places.publish()
+
+
+def test_a_journal_segment_with_other_bytes(places: Places, tmp_path: Path) -> None:
+    """What a failed write left may be written again in the same place."""
+    other = Places(tmp_path / "other")
+    fill(places)
+    other.append(events(b"something else"), "t")
+    fill(other)
+    history = places.history()
+    assert places.whole(history, "s") == places.bytes["s"]
+    [mine], [theirs] = (one.journal.glob("*.journal") for one in (places, other))
+    mine.write_bytes(theirs.read_bytes())
+    assert other.whole(history, "s") == other.bytes["s"]
+    assert other.whole(history, "t") == other.bytes["t"]
+
+
 @pytest.mark.usefixtures("small_groups")
 def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece is read once for each reader that reads on, and not from the mark."""
@@ -328,11 +361,11 @@ def test_a_little_of_a_piece(places: Places) -> None:
     path = places.publish()
     with pq.ParquetFile(path) as file:
         group = RowGroup(file, 0, "pravega")
-        small, large = group.run(file, 0, "s"), group.run(file, 0, "t")
-    assert bytes(small.data) == places.bytes["s"]
-    assert bytes(large.data) == places.bytes["t"]
-    assert isinstance(small.data, bytes)
-    assert isinstance(large.data, memoryview)
+    for name in ("s", "t"):
+        data = group.run(name).data
+        assert bytes(data) == places.bytes[name]
+        whole = data if isinstance(data, bytes) else data.obj
+        assert memoryview(whole).nbytes == len(data)
 
 
 @pytest.mark.parametrize("published", [False, True])
@@ -347,6 +380,39 @@ def test_a_name_used_twice(places: Places, *, published: bool) -> None:
         places.publish()
     for size in (5, 1000):
         assert places.whole(places.history(), "s", size=size) == places.bytes["s"]
+
+
+def test_a_name_used_again_behind_what_was_read(places: Places) -> None:
+    """Nor does one who has read the old bytes miss the new ones, which are fewer."""
+    history = places.history()
+    places.append(events(b"old" * 900, b"old, too"))
+    assert places.whole(history, "s", size=1000) == places.bytes["s"]
+    places.commit(places.state.delete("s", 0))
+    places.commit(places.state.create("s", 0))
+    places.bytes["s"], places.numbers["s"] = b"", NEVER
+    places.append(events(b"new"))
+    assert places.whole(history, "s") == places.bytes["s"]
+
+
+def test_who_reads_on_in_a_large_event_looks_at_no_later_file(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else was stored since."""
+    looked_at: list[str] = []
+    index = history_module._Published._index
+
+    def noted(self: Any, file: Any) -> Any:
+        looked_at.append(file.path.name)
+        return index(self, file)
+
+    monkeypatch.setattr(history_module._Published, "_index", noted)
+    places.append(events(b"x" * 10_000))
+    first = places.publish()
+    for turn in range(4):
+        places.append(events(b"later %d" % turn), "t")
+        places.publish()
+    assert places.whole(places.history(), "s", size=900) == places.bytes["s"]
+    assert looked_at == [first.name]
 
 
 def test_a_tail_that_was_written_again(places: Places) -> None:
@@ -423,9 +489,10 @@ def test_in_a_thread(places: Places) -> None:
     assert got == [b"abc"]
 
 
-def test_one_read_at_a_time(places: Places) -> None:
+def test_a_few_reads_at_a_time(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads are few, and others need them; each read has its turn."""
     places.append(b"abcdef")
+    monkeypatch.setattr(history_module, "_MOST_THREADS", 2)
     history = places.history()
     begun: list[tuple[Deferred[bytes], Any]] = []
 
@@ -435,13 +502,85 @@ def test_one_read_at_a_time(places: Places) -> None:
 
     history._in_thread = in_thread
     got: list[bytes] = []
-    for offset in range(3):
+    for offset in range(5):
         history.read("s", offset, 1, 1).addCallback(got.append)
-    for number in range(3):
-        assert len(begun) == number + 1
+    for number in range(5):
+        assert len(begun) == min(number + 2, 5)
         done, (fetch, *where) = begun[number]
         done.callback(fetch(*where))
-    assert got == [b"a", b"b", b"c"]
+    assert got == [b"a", b"b", b"c", b"d", b"e"]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_readers_in_parallel(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two row groups are decoded at the same time; and one of them once, for all who
+    wait for it.
+    """
+    fill(places)
+    path = places.publish()
+    history, begun = places.history(), Barrier(2)
+    decoded: list[int] = []
+
+    class Slow(RowGroup):
+        def __init__(self, file: Any, number: int, protocol: str) -> None:
+            begun.wait(60)
+            decoded.append(number)
+            super().__init__(file, number, protocol)
+
+    monkeypatch.setattr(history_module, "RowGroup", Slow)
+    with pq.ParquetFile(path) as file:
+        index = FileIndex(file, "pravega")
+    first, *_, last = index.spans("s", 1)
+    assert first.group != last.group
+    offsets = [first.first, last.first] * 3
+    with ThreadPoolExecutor(len(offsets)) as pool:
+        got = list(pool.map(lambda at: history.fetch("s", at, 8, 1), offsets))
+    assert got == [places.bytes["s"][at : at + 8] for at in offsets]
+    assert sorted(decoded) == [first.group, last.group]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_a_quiet_stream_among_busy_ones(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Payloads are read where it has events, and nowhere else; of other row groups a few
+    small columns, once; of those with other protocols alone nothing.
+    """
+    places.append(events(b"first"))
+    other = Segments()
+    other.create("s", 0)
+    for n in range(30):
+        places.append(events(*(b"busy" for _ in range(5))), "t")
+        for at in range(n * 5, n * 5 + 5):
+            last = at - 1 if at else NEVER
+            change = other.append("s", W, at, events(b"x"), 0, claimed=1, last=last)
+            places.commit(change, OTHER)
+        if n % 10 == 9:
+            places.publish()
+    places.append(events(b"last"))
+    places.publish()
+    reads: list[tuple[str, int, bool]] = []
+    read = pq.ParquetFile.read_row_group
+
+    def counted(self: Any, number: int, **options: Any) -> Any:
+        table = read(self, number, **options)
+        lsn = self.metadata.row_group(number).column(1).statistics.min
+        reads.append((lsn, number, "payload" in options["columns"]))
+        return table
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    history = places.history()
+    assert places.whole(history, "s", size=1000) == places.bytes["s"]
+    groups = sum(
+        pq.read_metadata(path).num_row_groups
+        for path in places.directories.spool.glob("*.parquet")
+    )
+    assert sum(payload for *_, payload in reads) == 2
+    looked = [each for each in reads if not each[2]]
+    assert len(looked) == len(set(looked)) < groups
+    before = len(reads)
+    assert places.whole(history, "s", size=5) == places.bytes["s"]
+    assert len(reads) == before
 
 
 def test_what_is_needed_outlives_its_file(places: Places) -> None:
@@ -584,6 +723,29 @@ def test_a_crash_while_files_are_kept(
         assert places.whole(places.history(), name) == places.bytes[name]
 
 
+def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last run may have failed to: then a power cut would take both."""
+    fill(places)
+    places.archive()
+    (archived,) = places.directories.archive.iterdir()
+    list(places.retained().keep([archived]))
+    kept = places.directories.retained_of("n")
+    order: list[Path] = []
+    for name in ("sync_directory", "unlink"):
+        call = getattr(RealDisk, name)
+
+        def noted(self: RealDisk, path: Path, call: Any = call) -> None:
+            order.append(path)
+            call(self, path)
+
+        monkeypatch.setattr(RealDisk, name, noted)
+    places.retained().recover()
+    assert archived in order
+    assert kept in order[: order.index(archived)]
+
+
 def test_what_can_not_be_read_stays(places: Places) -> None:
     """A damaged file of which something is needed stays in the archive; others go."""
     for _ in range(3):
@@ -671,6 +833,28 @@ def test_files_of_which_nothing_is_needed_part_no_neighbours(
     assert places.whole(places.history(), "s") == places.bytes["s"]
 
 
+def fail(
+    patch: pytest.MonkeyPatch,
+    places: Places,
+    call: str,
+    number: int,
+    of: Callable[[Path], bool],
+) -> None:
+    """This call of the disk has this error for some paths."""
+    real = getattr(places.disk, call)
+
+    def failing(path: Path, *more: Any) -> Any:
+        if of(path):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *more)
+
+    patch.setattr(places.disk, call, failing)
+
+
+def bad_sector(patch: pytest.MonkeyPatch, places: Places, damaged: Path) -> None:
+    fail(patch, places, "read", errno.EIO, damaged.__eq__)
+
+
 def test_one_that_can_not_be_kept_holds_no_other(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -681,46 +865,38 @@ def test_one_that_can_not_be_kept_holds_no_other(
     paths = away(places, 4)
     other = places.directories.archive / file_name("other", 1, 1)
     other.touch()
-    create, read = places.disk.create, places.disk.read
+    bad_sector(monkeypatch, places, paths[1])
 
-    def full(path: Path) -> Any:
-        if parse_kept_name(path.name[1:])[0] == 1:  # type: ignore[index]
-            raise OSError(errno.ENOSPC, "no room", str(path))
-        return create(path)
+    def of_first(path: Path) -> bool:
+        return parse_kept_name(path.name[1:])[0] == 1  # type: ignore[index]
 
-    def bad(path: Path) -> bytes:
-        if path == paths[1]:
-            raise OSError(errno.EIO, "bad sector", str(path))
-        return read(path)
-
-    monkeypatch.setattr(places.disk, "create", full)
-    monkeypatch.setattr(places.disk, "read", bad)
-    with pytest.raises(OSError, match="no room"):
-        places.expire()
+    with monkeypatch.context() as full:
+        fail(full, places, "create", errno.ENOSPC, of_first)
+        with pytest.raises(OSError, match="No space"):
+            places.expire()
     assert sorted(places.directories.archive.iterdir()) == paths[:2]
-    monkeypatch.setattr(places.disk, "create", create)
     places.expire()
     assert [*places.directories.archive.iterdir()] == [paths[1]]
+
+
+def kept_one_by_one(places: Places, count: int) -> Retained:
+    """So many files are away; what is needed of each is in a file of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
+        away(places, count)
+        retained = places.retained()
+        places.expire(retained)
+    return retained
 
 
 def test_a_bad_sector_stops_no_tidying(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other files are looked at, and become one beside it."""
-    monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
-    away(places, 5)
-    retained = places.retained()
-    places.expire(retained)
-    monkeypatch.undo()
+    retained = kept_one_by_one(places, 5)
     monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
-    damaged, read = places.kept()[0], places.disk.read
-
-    def bad(path: Path) -> bytes:
-        if path == damaged:
-            raise OSError(errno.EIO, "bad sector", str(path))
-        return read(path)
-
-    monkeypatch.setattr(places.disk, "read", bad)
+    damaged = places.kept()[0]
+    bad_sector(monkeypatch, places, damaged)
     retained.tidy()  # finds it
     assert retained.tidy()
     assert len(places.kept()) == 2
@@ -744,14 +920,8 @@ def test_kept_on_another_file_system(
 ) -> None:
     """A file that can not be moved there is written there."""
     monkeypatch.setattr("gateway.store.spool.retained._MOVED_BYTES", 1)
-    archive, rename = places.directories.archive, places.disk.rename
-
-    def across(old: Path, new: Path) -> None:
-        if old.parent == archive:
-            raise OSError(errno.EXDEV, "another file system")
-        rename(old, new)
-
-    monkeypatch.setattr(places.disk, "rename", across)
+    archive = places.directories.archive
+    fail(monkeypatch, places, "rename", errno.EXDEV, lambda old: old.parent == archive)
     away(places, 1)
     places.expire()
     assert not [*archive.iterdir()]
@@ -771,10 +941,7 @@ def test_a_look_reads_so_much_at_most(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the end all were looked at."""
-    monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
-    away(places, 6)
-    retained = places.retained()
-    places.expire(retained)
+    retained = kept_one_by_one(places, 6)
     size = places.kept()[0].stat().st_size
     monkeypatch.setattr("gateway.store.spool.retained._LOOK_BYTES", 1.5 * size)
     got: list[Path] = []

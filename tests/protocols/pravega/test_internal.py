@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,10 +26,10 @@ from gateway.protocols.pravega.wire_segments import (
     TruncateSegment,
 )
 
+from .conftest import Block, W
+
 GROUP = "sc/_RGbilling/0.#epoch.0"
 USERS = "sc/settings/0.#epoch.0"
-W = b"w" * 16
-Block = Callable[..., bytes]
 
 
 class NoFiles:

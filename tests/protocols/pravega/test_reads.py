@@ -30,8 +30,7 @@ from gateway.protocols.pravega.wire_segments import (
     TruncateSegment,
 )
 
-W = b"w" * 16
-Block = Callable[..., bytes]
+from .conftest import Block, W
 
 
 def read(offset: int, size: int = 1000, request: int = 7) -> ReadSegment:

@@ -44,9 +44,9 @@ from gateway.protocols.pravega.wire_segments import (
     UpdateSegmentPolicy,
 )
 
-W, X = b"w" * 16, b"x" * 16
+from .conftest import Block, W, X
+
 TXN = "s#transaction.0000000000000000000000000000000a"
-Block = Callable[..., bytes]
 
 
 def test_53_twice(store: Any) -> None:
@@ -325,6 +325,40 @@ def test_iterating_over_tables(store: Any) -> None:
     assert seen == [b"0", b"1", b"2", b"3", b"4"]
     [odd] = peer.ask(wt.ReadTableKeys(5, "t", "", -1, b"\xff" * 40))
     assert odd.keys == []
+
+
+def test_ranges_of_keys(store: Any) -> None:
+    """Tables with keys of a fixed size are read by ranges of keys, both ends included,
+    in their order; and so they are after updates, removals and a restart.
+    """
+    peer = store.peer()
+    peer.ask(wt.CreateTableSegment(1, "t", "", key_bytes=2))
+
+    def put(*keys: bytes) -> None:
+        entries = [Entry(key, wire.NEVER, b"of " + key) for key in keys]
+        peer.ask(wt.UpdateTableEntries(2, "t", "", entries))
+
+    def read(first: bytes, last: bytes, count: int = 9, by: Any = peer) -> list[bytes]:
+        ends = {"from_key": first, "to_key": last}
+        [keys] = by.ask(wt.ReadTableKeys(3, "t", "", count, **ends))
+        [found] = by.ask(wt.ReadTableEntries(4, "t", "", count, **ends))
+        assert [each.key for each in keys.keys] == [each.key for each in found.entries]
+        assert all(each.value == b"of " + each.key for each in found.entries)
+        return [each.key for each in found.entries]
+
+    put(b"03", b"01", b"05", b"02")
+    assert read(b"01", b"03") == [b"01", b"02", b"03"]
+    assert read(b"02", b"99", 2) == [b"02", b"03"]
+    assert read(b"06", b"99") == []
+    put(b"04", b"03")
+    peer.ask(wt.RemoveTableKeys(5, "t", "", [Entry(b"02", wire.NEVER)]))
+    peer.ask(wt.RemoveTableKeys(5, "t", "", [Entry(b"77", wire.NEVER)]))
+    assert read(b"", b"") == [b"01", b"03", b"04", b"05"]
+    assert read(b"", b"", by=store.restarted().peer()) == read(b"", b"")
+    [refused] = peer.ask(
+        wt.UpdateTableEntries(6, "t", "", [Entry(b"long", wire.NEVER, b"")])
+    )
+    assert refused == wire.TableKeyBadVersion(6, "t")
 
 
 def test_replies_fit_into_a_frame(make_store: Callable[..., Any]) -> None:

@@ -19,7 +19,8 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 from gateway.protocols.pravega.wire import NEVER
 
-W, X = b"w" * 16, b"x" * 16
+from .conftest import W, X
+
 TXN = "s#transaction.0000000000000000000000000000000a"
 
 
@@ -166,7 +167,7 @@ def test_merges_are_remembered_for_a_while(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest are, in snapshots too: memory does not grow with history."""
-    monkeypatch.setattr("gateway.protocols.pravega.segments._MERGED", 2)
+    monkeypatch.setattr("gateway.protocols.pravega.state._MERGED", 2)
     names = [TXN + end for end in "abc"]
     for name in names:
         model.create(name)

@@ -18,7 +18,8 @@ from gateway.protocols.pravega.segment import MARK_BYTES
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.wire import NEVER
 
-W = b"w" * 16
+from .conftest import W
+
 TXN = "#transaction.0000000000000000000000000000000a"
 NAMES = ["a", "b", "a" + TXN, "b" + TXN, "t"]
 EVENT = b"\0\0\0\0\0\0\0\1x"
@@ -47,6 +48,7 @@ def facts(state: Segments) -> dict[str, Any]:
                 "mark_lsns",
                 "mark_times",
                 "marked_at",
+                "stored_at",
             )
         } | {
             "found": [

@@ -21,6 +21,7 @@ from gateway.protocols.pravega.wire import (
     ConditionalBlockEnd,
     DataAppended,
     NoSuchSegment,
+    OperationUnsupported,
     SetupAppend,
 )
 from gateway.protocols.pravega.wire_segments import (
@@ -36,9 +37,9 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentsMerged,
 )
 
-W, X = b"w" * 16, b"x" * 16
+from .conftest import Block, W, X
+
 END = "#transaction.0000000000000000000000000000000a"
-Block = Callable[..., bytes]
 
 
 def begin(store: Any, peer: Any, *segments: str) -> None:
@@ -287,6 +288,42 @@ def test_a_large_event(store: Any, block: Block) -> None:
     ]
     assert store.rows == [("s", b"x" * 100)]
     assert peer.setup() == 7
+
+
+def test_an_event_that_is_larger_than_all_room(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """Its writer is told at once, with the reason and by a reply that says not to try
+    again; what had come of it is gone, and there is room for others.
+    """
+    store = make_store(transaction_bytes=100)
+    peer = store.peer()
+    [made] = peer.ask(CreateTransientSegment(1, W, "s"))
+    peer.setup(made.segment)
+    data = block(b"x" * 200)
+    parts = [
+        ConditionalBlockEnd(W, number, at, data[at : at + 40], 9 + number)
+        for number, at in enumerate(range(0, len(data), 40))
+    ]
+    peer.send(*parts[:4])
+    store.store()
+    first, second, refused, gone = peer.got
+    assert [type(first), type(second)] == [DataAppended, DataAppended]
+    why = "a large event of 120 bytes or more, limit 100 (options.transaction_bytes)"
+    assert refused == OperationUnsupported(11, why, why)
+    assert list(map(str, peer.connection.reported)) == [why]
+    assert gone == NoSuchSegment(12, made.segment, "", 3)
+    assert store.container.state.staged_bytes == 0
+    assert peer.refused == ""
+    small = store.peer()
+    [made] = small.ask(CreateTransientSegment(1, X, "s"))
+    small.setup(made.segment, X)
+    small.ask(ConditionalBlockEnd(X, 0, 0, block(b"small"), 9))
+    small.ask(MergeSegments(2, "s", made.segment))
+    assert store.rows == [("s", b"small")]
+    peer.connection.lose()
+    store.store()
+    assert store.restarted().container.state.staged_bytes == 0
 
 
 def test_half_a_large_event_is_no_row(store: Any, block: Block) -> None:

@@ -25,7 +25,8 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from gateway.protocols.pravega.wire_tables import ReadTable
 
-W = b"w" * 16
+from .conftest import W
+
 TXN = "s#transaction.0000000000000000000000000000000a"
 
 

@@ -24,7 +24,8 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.writer import Writer
 from gateway.protocols.sender import Batch
 
-W = b"w" * 16
+from .conftest import W
+
 KINDS = pytest.mark.parametrize("kind", [DraftWriter, V17Writer])
 
 

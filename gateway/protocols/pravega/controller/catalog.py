@@ -23,17 +23,39 @@ import msgspec
 
 from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.container import Container
-from gateway.protocols.pravega.controller.names import SYSTEM, segment
+from gateway.protocols.pravega.controller.epochs import (
+    Part,
+    equal_ranges,
+    head,
+    replaced,
+)
+from gateway.protocols.pravega.controller.names import SYSTEM, TABLE, segment
 from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["Catalog", "ReaderGroup", "Scope", "Stream", "Transaction"]
+__all__ = [
+    "Catalog",
+    "KeyValueTable",
+    "ReaderGroup",
+    "Scaling",
+    "Scope",
+    "Stream",
+    "Transaction",
+]
 
 _KEY_BYTES = 32
+_EPOCH_BITS = 32
+"""The id of a transaction has its epoch above so many bits of its upper half."""
+_ENDING_MS = 60_000
+"""So long after the end of a transaction its segments may still be there."""
+_BEHIND = 1000
+"""How many replaced segments without data a stream remembers, for slow clients."""
 
-_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER = (
-    f"{SYSTEM}{name}" for name in ("streams", "groups", "transactions", "controller")
+_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER, _TABLES = (
+    f"{SYSTEM}{name}"
+    for name in ("streams", "groups", "transactions", "controller", "tables")
 )
 _TOKEN_KEY = b"token key"
 _NUMBER_KEY = b"first number"
@@ -47,17 +69,40 @@ class Stream(msgspec.Struct, omit_defaults=True):
     first: int = 0
     """Number of its first segment; earlier streams of this name had lower numbers."""
     count: int = 0
-    """How many segments it has; 0 in the record of a scope, and of a stream that an earlier
-    version has deleted."""
+    """How many segments it was created with; 0 in the record of a scope, and of a stream
+    that an earlier version has deleted."""
     config: bytes = b""
     """Its last `StreamConfig`, encoded."""
     tags: list[str] = []
     sealed: bool = False
+    scaled: list[Part] = []
+    """Its segments, the oldest first, if it was ever scaled."""
 
     @property
-    def numbers(self) -> range:
-        """The numbers of its segments."""
-        return range(self.first, self.first + self.count)
+    def parts(self) -> list[Part]:
+        """Its segments; without the oldest, of a stream that was scaled very often."""
+        return self.scaled or [
+            Part(number, low, high)
+            for number, (low, high) in enumerate(equal_ranges(self.count), self.first)
+        ]
+
+    @property
+    def active(self) -> list[Part]:
+        """The segments of the newest epoch, which are written to unless it is sealed."""
+        return sorted(
+            (part for part in self.parts if part.is_active), key=lambda part: part.low
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The newest one."""
+        return max((part.epoch for part in self.scaled), default=0)
+
+    @property
+    def next_number(self) -> int:
+        """None of its segments has it, or a higher one."""
+        numbers = (part.number + 1 for part in self.scaled)
+        return max(numbers, default=self.first + self.count)
 
 
 class ReaderGroup(msgspec.Struct, omit_defaults=True):
@@ -67,6 +112,24 @@ class ReaderGroup(msgspec.Struct, omit_defaults=True):
     """Its `ReaderGroupConfiguration`, encoded."""
     cuts: dict[str, bytes] = {}
     """The `StreamCut`, encoded, that it says it has read up to; by `scope/stream`."""
+
+
+class KeyValueTable(msgspec.Struct, omit_defaults=True):
+    """A key-value table; each of its segments is a table of the container."""
+
+    first: int
+    """Number of its first segment."""
+    count: int
+    config: bytes = b""
+    """Its `KeyValueTableConfig`, encoded."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its segments."""
+        return [
+            Part(number, low, high)
+            for number, (low, high) in enumerate(equal_ranges(self.count), self.first)
+        ]
 
 
 class Transaction(msgspec.Struct, omit_defaults=True):
@@ -88,6 +151,7 @@ class Scope(msgspec.Struct):
     streams: dict[str, Stream] = {}
     """By name."""
     groups: dict[str, ReaderGroup] = {}
+    tables: dict[str, KeyValueTable] = {}
 
     def stream(self, name: str) -> Stream | None:
         """A stream; None if there is none of this name."""
@@ -130,6 +194,10 @@ class Catalog:
         for key, group in self._records(_GROUPS, ReaderGroup):
             scope, _, name = key.partition("/")
             self.scopes.setdefault(scope, Scope()).groups[name] = group
+        if _TABLES in state.segments:  # made with the first of them
+            for key, table in self._records(_TABLES, KeyValueTable):
+                scope, _, name = key.partition("/")
+                self.scopes.setdefault(scope, Scope()).tables[name] = table
         for key, found in self._records(_TRANSACTIONS, Transaction):
             scope, name, _ = key.split("/")
             self.transactions[scope, name, found.high, found.low] = found
@@ -189,7 +257,7 @@ class Catalog:
     def drop_stream(self, scope: str, name: str) -> None:
         """Forget a stream, whose segments are deleted; their names stay used."""
         gone = self.scopes[scope].streams.pop(name)
-        self._begin_at(gone.first + gone.count)
+        self._begin_at(gone.next_number)
         self._drop(_STREAMS, [f"{scope}/{name}"])
 
     def _begin_at(self, number: int) -> None:
@@ -208,6 +276,34 @@ class Catalog:
         del self.scopes[scope].groups[name]
         self._drop(_GROUPS, [f"{scope}/{name}"])
 
+    def add_table(
+        self, scope: str, name: str, count: int, config: bytes, key_bytes: int
+    ) -> None:
+        """Make a key-value table, of so many segments, with keys of a fixed size."""
+        state, now = self.container.state, self.container.now
+        if _TABLES not in state.segments:
+            self.submit(state.create_table(_TABLES, now))
+        # Clients in Rust and Python make such tables themselves, with the number 0.
+        first = max(1, self.first_number)
+        table = KeyValueTable(first, count, config)
+        for each in self.table_segments(scope, name, table):
+            if each in state.segments:
+                self.submit(state.delete(each, now))  # of a call that a crash cut off
+            self.submit(state.create_table(each, now, key_bytes=key_bytes))
+        self.scopes[scope].tables[name] = table
+        self._save(_TABLES, f"{scope}/{name}", table)
+
+    def drop_table(self, scope: str, name: str) -> None:
+        """Delete a key-value table, with its segments."""
+        gone = self.scopes[scope].tables.pop(name)
+        self.delete_segments(self.table_segments(scope, name, gone))
+        self._begin_at(gone.first + gone.count)
+        self._drop(_TABLES, [f"{scope}/{name}"])
+
+    def table_segments(self, scope: str, name: str, table: KeyValueTable) -> list[str]:
+        """Names of a key-value table's segments."""
+        return [segment(scope, name + TABLE, part.id) for part in table.parts]
+
     def save_transaction(self, scope: str, stream: str, found: Transaction) -> None:
         """Store a transaction, new or changed; it becomes the newest."""
         key = scope, stream, found.high, found.low
@@ -223,6 +319,63 @@ class Catalog:
         self._drop(_TRANSACTIONS, (_transaction_key(*key) for key in gone))
 
     # -- segments --------------------------------------------------------------------
+
+    def scale(self, scope: str, name: str, scaling: Scaling) -> None:
+        """Give a stream other segments, in one change; raises `SegmentError`."""
+        stream, container = self.scopes[scope].streams[name], self.container
+        scaled = msgspec.structs.replace(stream, scaled=scaling.parts)
+        change = container.state.scale(
+            scaling.created,
+            scaling.sealed,
+            (_STREAMS, f"{scope}/{name}".encode(), msgspec.msgpack.encode(scaled)),
+            container.now,
+            merged=scaling.merged,
+        )
+        stream.scaled = scaling.parts
+        self.submit(change, scaling.submitter, scaling.origin)
+
+    def head(self, scope: str, name: str) -> tuple[list[Part], set[int]]:
+        """The segments that a stream begins with, and the ids of those behind them."""
+
+        def is_gone(part: Part) -> bool:
+            found = self.segment_state(scope, name, part)
+            return found is None or (found.sealed and found.start >= found.length)
+
+        return head(self.scopes[scope].streams[name].parts, is_gone)
+
+    def drop_behind_head(self, scope: str, name: str) -> None:
+        """Delete a stream's segments that were truncated at their ends and replaced.
+
+        What is known of the oldest is forgotten, when they are many.
+        """
+        stream = self.scopes[scope].streams[name]
+        if not stream.scaled:
+            return
+        _, behind = self.head(scope, name)
+        self.delete_segments(segment(scope, name, id_) for id_ in sorted(behind))
+        if len(behind) <= _BEHIND:
+            return
+        needed = [
+            high >> _EPOCH_BITS
+            for (other, of, high, _), found in self.transactions.items()
+            if (other, of) == (scope, name)
+            and (not found.ended or found.ended + _ENDING_MS > self.container.now)
+        ]
+        old = sorted(
+            (part for part in stream.scaled if part.id in behind),
+            key=lambda part: part.until,
+        )
+        gone = {
+            part.id
+            for part in old[: len(old) - _BEHIND // 2]
+            if part.until <= min(needed, default=part.until)
+        }
+        stream.scaled = [part for part in stream.scaled if part.id not in gone]
+        self.save_stream(scope, name, stream)
+
+    def segment_state(self, scope: str, name: str, part: Part) -> Segment | None:
+        """The state of a stream's segment; None if it is deleted."""
+        return self.container.state.segments.get(segment(scope, name, part.id))
 
     def create_segments(self, names: Iterable[str]) -> None:
         """Create segments, as far as they do not exist."""
@@ -251,7 +404,55 @@ class Catalog:
 
     def segments(self, scope: str, name: str, stream: Stream) -> list[str]:
         """Names of a stream's segments."""
-        return [segment(scope, name, number) for number in stream.numbers]
+        return [segment(scope, name, part.id) for part in stream.parts]
+
+
+class Scaling:
+    """A change of a stream's segments in the making, for `Catalog.scale`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        scope: str,
+        name: str,
+        *,
+        submitter: Any = None,
+        origin: Any = None,
+    ) -> None:
+        """*submitter* is told of the events that it makes durable, of this *origin*."""
+        stream = catalog.scopes[scope].streams[name]
+        self._place = scope, name
+        self._there = catalog.container.state.segments
+        self._epoch = stream.epoch
+        self._number = stream.next_number
+        self.parts = stream.parts
+        """Of the stream, when it is done."""
+        self.created: dict[str, None] = {}
+        self.sealed: list[str] = []
+        self.merged: list[tuple[str, str]] = []
+        """What is appended to the new segments, or others: (target, source)."""
+        self.submitter, self.origin = submitter, origin
+
+    def replace(
+        self, ended: Iterable[Part], ranges: Iterable[tuple[float, float]]
+    ) -> list[Part]:
+        """Begin an epoch: replace some segments by new ones of these ranges."""
+        self._epoch += 1
+        gone = {part.id for part in ended}
+        wanted = list(ranges)
+        numbers = [self._free_number() for _ in wanted]
+        self.parts, made = replaced(self.parts, gone, numbers, wanted, self._epoch)
+        self.created |= dict.fromkeys(segment(*self._place, part.id) for part in made)
+        self.sealed += [segment(*self._place, id_) for id_ in sorted(gone)]
+        return made
+
+    def _free_number(self) -> int:
+        # A client may have made a segment of this name without the controller.
+        while True:
+            id_ = self._epoch << 32 | self._number
+            self._number += 1
+            if segment(*self._place, id_) not in self._there:
+                return id_ & 0xFFFF_FFFF
 
 
 def _transaction_key(scope: str, stream: str, high: int, low: int) -> str:

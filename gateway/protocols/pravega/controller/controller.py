@@ -11,45 +11,40 @@ from collections.abc import Callable, Mapping
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.controller.autoscale import Autoscale
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.key_value_tables import KeyValueTables
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
 from gateway.protocols.pravega.controller.methods import (
-    NO_SCALING,
-    NO_TABLES,
     Caller,
     Method,
     over_limit,
 )
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.retention import Retention
+from gateway.protocols.pravega.controller.scaling import Scalings
 from gateway.protocols.pravega.controller.stream_segments import StreamSegments
 from gateway.protocols.pravega.controller.streams import Streams
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.controller.transactions import Transactions
+from gateway.protocols.pravega.controller.watermarks import Watermarks
 
 __all__ = ["Controller"]
 
 #: Calls that need room in tables.  Those that end or delete something always have it.
 _GROWING = frozenset(
     (
-        "createScope", "createStream", "updateStream", "createTransaction",
+        "createScope", "createStream", "updateStream", "scale", "createTransaction",
         "createReaderGroup", "updateReaderGroup", "updateSubscriberStreamCut",
+        "createKeyValueTable",
     )
 )  # fmt: skip
 
 _NOT_SERVED = {
-    "scale": NO_SCALING,
-    "checkScale": NO_SCALING,
-    **dict.fromkeys(
-        (
-            "createKeyValueTable", "getCurrentSegmentsKeyValueTable",
-            "listKeyValueTables", "deleteKeyValueTable", "getKeyValueTableConfiguration",
-        ),
-        NO_TABLES,
-    ),
-}  # fmt: skip
+    "getControllerToBucketMapping": "the gateway has one controller, without buckets",
+}
 """What is said of methods that clients call and nobody answers."""
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
@@ -69,6 +64,7 @@ class Controller:
         token_lifetime: float = 600.0,
         segments: int = 100_000,
         table_bytes: int = 64 << 20,
+        internal_bytes: int = 64 << 20,
         stream_retention: float | None = None,
     ) -> None:
         """*advertise* gives host and port of the segment store, for a client that
@@ -77,12 +73,14 @@ class Controller:
         *users* are passwords by name, *tokens* names by bearer token; without both, no
         credentials are required.  A delegation token is valid for *token_lifetime*
         seconds.  The container may have *segments* segments, and *table_bytes* in all
-        its tables, those of the controller included.  *stream_retention*, in seconds, is
+        its tables, those of the controller included, and *internal_bytes* in internal
+        segments.  *stream_retention*, in seconds, is
         that of streams without a policy; None: they are kept.
         """
         self.container = container
         self._segments = segments
         self._table_bytes = table_bytes
+        self._internal_bytes = internal_bytes
         self.credentials = Credentials(users or {}, tokens or {})
         self.tokens = DelegationTokens(
             clock.seconds,
@@ -98,20 +96,32 @@ class Controller:
             clock,
             check_room=self._check_segments,
             grant=located.grant,
-            ranges=located.ranges,
         )
+        scalings = Scalings(self._catalog, check_room=self._check_segments)
         self._streams = Streams(
-            self._catalog, self.transactions, check_room=self._check_segments
+            self._catalog, self.transactions, scalings, check_room=self._check_segments
         )
-        self._retention = Retention(self._catalog, clock, stream_retention)
+        self._rounds = (
+            Retention(self._catalog, clock, stream_retention).rounds,
+            Autoscale(self._catalog, clock, scalings).rounds,
+        )
+        self._watermarks = Watermarks(
+            self._catalog, clock, self._create_internal, self._internal_room
+        )
         groups = ReaderGroups(
             self._catalog, self._create_internal, self._streams.delete_internal
         )
+        tables = KeyValueTables(
+            self._catalog, located.grant, check_room=self._check_segments
+        )
         self._methods: Mapping[str, Method] = {
             **StreamSegments.methods.of(located),
+            **Scalings.methods.of(scalings),
             **Streams.methods.of(self._streams),
             **Transactions.methods.of(self.transactions),
             **ReaderGroups.methods.of(groups),
+            **KeyValueTables.methods.of(tables),
+            **Watermarks.methods.of(self._watermarks),
         }
 
     def start(self) -> None:
@@ -119,12 +129,16 @@ class Controller:
         self._catalog.load()
         self.tokens.key = self._catalog.token_key
         self.transactions.start()
-        self._retention.start()
+        for rounds in self._rounds:
+            rounds.start()
+        self._watermarks.start()
 
     def stop(self) -> None:
         """Cancel all timers."""
         self.transactions.stop()
-        self._retention.stop()
+        for rounds in self._rounds:
+            rounds.stop()
+        self._watermarks.rounds.stop()
 
     @property
     def last(self) -> int:
@@ -151,11 +165,10 @@ class Controller:
         try:
             request = decode(kind, message)
         except Undecodable:
-            raise Failed(Code.INVALID_ARGUMENT, f"no {kind}") from None
+            raise Failed(Code.INVALID_ARGUMENT, f"no {kind.__name__}") from None
         if path.removeprefix(_SERVICE) in _GROWING:
             self._check_tables(len(message))
-        answered: bytes = answer(request, caller).SerializeToString()
-        return answered
+        return answer(request, caller).SerializeToString()
 
     def _check_tables(self, size: int) -> None:
         """Raise `Failed` if the tables have no room for so many bytes more."""
@@ -172,6 +185,9 @@ class Controller:
             raise over_limit(
                 f"{there} segments and {count} more", self._segments, "options.segments"
             )
+
+    def _internal_room(self) -> int:
+        return self._internal_bytes - self.container.state.kept_bytes
 
     def _create_internal(self, scope: str, name: str) -> None:
         self._streams.create_internal(scope, name)

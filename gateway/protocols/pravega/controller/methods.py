@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.interfaces import Refusal
+from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.messages import Message
 
 __all__ = [
     "FAILURE",
-    "NO_SCALING",
-    "NO_TABLES",
     "SUCCESS",
     "Caller",
     "Method",
@@ -25,14 +25,13 @@ __all__ = [
     "find",
     "over_limit",
     "page",
+    "segment_range",
     "status",
 ]
 
 SUCCESS, FAILURE = 0, 1
 """These two codes are the same in the status of every method."""
 
-NO_SCALING = "the gateway does not scale streams"
-NO_TABLES = "the gateway has no key-value tables"
 
 _PAGE = 1000
 
@@ -58,23 +57,25 @@ class Caller:
     """The `Origin` of those events."""
 
 
-_Answer = TypeVar("_Answer", bound=Callable[[Any, Message, Caller], Message])
+_Request = TypeVar("_Request", bound=Message)
+_Answer: TypeAlias = Callable[[Any, _Request, Caller], Message]
 
-Method: TypeAlias = tuple[str, Callable[[Message, Caller], Message]]
-"""Name of the request's message, and what makes the answer; that may raise `Failed`."""
+Method: TypeAlias = tuple[type[Message], Callable[[Any, Caller], Message]]
+"""The request's message, and what makes the answer of one; that may raise `Failed`."""
 
 
 class Methods:
     """The methods of a class that clients can call: `@methods(REQUEST, NAME…)`."""
 
     def __init__(self) -> None:
-        self._marked: list[tuple[str, str, Callable[[Any, Message, Caller], Message]]]
-        self._marked = []
+        self._marked: list[tuple[str, type[Message], _Answer[Any]]] = []
 
-    def __call__(self, request: str, *names: str) -> Callable[[_Answer], _Answer]:
+    def __call__(
+        self, request: type[_Request], *names: str
+    ) -> Callable[[_Answer[_Request]], _Answer[_Request]]:
         """Marks what answers a *request* message to a method of these *names*."""
 
-        def mark(answer: _Answer) -> _Answer:
+        def mark(answer: _Answer[_Request]) -> _Answer[_Request]:
             self._marked += [(name, request, answer) for name in names]
             return answer
 
@@ -88,17 +89,24 @@ class Methods:
         }
 
 
-def status(code: int) -> Message:
+def status(code: int) -> messages.Status:
     """An answer that is only a status."""
-    return new("Status", status=code)
+    return messages.Status(status=code)
 
 
-def find(catalog: Catalog, info: Message) -> Stream:
+def find(catalog: Catalog, info: messages.StreamInfo) -> Stream:
     """The stream of a `StreamInfo`; raises `Failed` with `NOT_FOUND`."""
     stream = catalog.stream(info.scope, info.stream)
     if stream is None:
         raise Failed(Code.NOT_FOUND, f"no stream {info.scope}/{info.stream}")
     return stream
+
+
+def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
+    """A segment of a stream as clients are told of it."""
+    info = messages.StreamInfo(scope=scope, stream=stream)
+    segment = messages.SegmentId(stream_info=info, number=part.id)
+    return messages.SegmentRange(segment=segment, low=part.low, high=part.high)
 
 
 def over_limit(
@@ -112,7 +120,9 @@ def over_limit(
     return Failed(code, str(Refusal(what, limit=limit, key=key)))
 
 
-def page(names: Iterable[str], token: str) -> tuple[list[str], Message]:
+def page(
+    names: Iterable[str], token: str
+) -> tuple[list[str], messages.ContinuationToken]:
     """The names after *token*, sorted, at most 1000; and the token of the next page.
 
     A token is the last name of the page before.  Clients ask until a page is empty.
@@ -120,4 +130,4 @@ def page(names: Iterable[str], token: str) -> tuple[list[str], Message]:
     ordered = sorted(names)
     begin = bisect_right(ordered, token) if token else 0
     found = ordered[begin : begin + _PAGE]
-    return found, new("ContinuationToken", token=found[-1] if found else token)
+    return found, messages.ContinuationToken(token=found[-1] if found else token)

@@ -1,14 +1,22 @@
 """Names of segments and internal streams, made by the rules that all clients know.
 
-A segment is `scope/stream/<number>.#epoch.<epoch>`, and its id `epoch << 32 | number`.
-The gateway never scales streams: the epoch is 0, and the id is the number.
+A segment is `scope/stream/<number>.#epoch.<epoch>`, and its id `epoch << 32 | number`: of a
+stream that was never scaled, the number.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["MARK", "READER_GROUP", "SYSTEM", "segment", "transaction", "usable"]
+__all__ = [
+    "MARK",
+    "READER_GROUP",
+    "SYSTEM",
+    "TABLE",
+    "segment",
+    "transaction",
+    "usable",
+]
 
 #: Prefix of the controller's own tables, which no client may read or write.
 SYSTEM = "_system/"
@@ -19,6 +27,9 @@ READER_GROUP = "_RG"
 #: Prefix of the stream with the watermarks of a stream.
 MARK = "_MARK"
 
+#: What a key-value table's name ends with in the names of its segments.
+TABLE = "_kvtable"
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
@@ -27,9 +38,9 @@ def usable(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and f"{name}/" != SYSTEM
 
 
-def segment(scope: str, stream: str, number: int) -> str:
+def segment(scope: str, stream: str, id_: int) -> str:
     """The name of a stream's segment."""
-    return f"{scope}/{stream}/{number}.#epoch.0"
+    return f"{scope}/{stream}/{id_ & 0xFFFF_FFFF}.#epoch.{id_ >> 32}"
 
 
 def transaction(parent: str, high: int, low: int) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from attrs import define
 
+from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, ReaderGroup
-from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
     SUCCESS,
@@ -45,8 +46,10 @@ class ReaderGroups:
         found = self._catalog.scopes.get(scope)
         return found.groups.get(name) if found is not None else None
 
-    @methods("ReaderGroupConfiguration", "createReaderGroup")
-    def create(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ReaderGroupConfiguration, "createReaderGroup")
+    def create(
+        self, request: messages.ReaderGroupConfiguration, caller: Caller
+    ) -> Message:
         """Create a group; give the existing one if there is one of its name."""
         scope = self._catalog.scopes.get(request.scope)
         code, config = SUCCESS, request
@@ -61,39 +64,42 @@ class ReaderGroups:
                 self._create(request.scope, READER_GROUP + request.name)
             group = ReaderGroup(request.SerializeToString())
             self._catalog.save_group(request.scope, request.name, group)
-        return new("CreateReaderGroupResponse", status=code, config=config)
+        return messages.CreateReaderGroupResponse(status=code, config=config)
 
-    @methods("ReaderGroupInfo", "getReaderGroupConfig")
-    def configuration(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ReaderGroupInfo, "getReaderGroupConfig")
+    def configuration(
+        self, request: messages.ReaderGroupInfo, caller: Caller
+    ) -> Message:
         """The last configuration of a group."""
         found = self._find(request.scope, request.name)
         if found is None:
-            none = new(
-                "ReaderGroupConfiguration", scope=request.scope, name=request.name
+            none = messages.ReaderGroupConfiguration(
+                scope=request.scope, name=request.name
             )
-            return new("ReaderGroupConfigResponse", config=none, status=_NO_GROUP)
-        return new("ReaderGroupConfigResponse", config=_config(found))
+            return messages.ReaderGroupConfigResponse(config=none, status=_NO_GROUP)
+        return messages.ReaderGroupConfigResponse(config=_config(found))
 
-    @methods("ReaderGroupConfiguration", "updateReaderGroup")
-    def update(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ReaderGroupConfiguration, "updateReaderGroup")
+    def update(
+        self, request: messages.ReaderGroupConfiguration, caller: Caller
+    ) -> Message:
         """Replace a configuration, if the request is based on the current generation."""
         found = self._find(request.scope, request.name)
         if found is None:
-            return new("UpdateReaderGroupResponse", status=_NO_GROUP)
+            return messages.UpdateReaderGroupResponse(status=_NO_GROUP)
         config = _config(found)
         if (request.id, request.generation) != (config.id, config.generation):
-            return new(
-                "UpdateReaderGroupResponse",
+            return messages.UpdateReaderGroupResponse(
                 status=_BAD_CONFIG,
                 generation=config.generation,
             )
         request.generation += 1
         found.config = request.SerializeToString()
         self._catalog.save_group(request.scope, request.name, found)
-        return new("UpdateReaderGroupResponse", generation=request.generation)
+        return messages.UpdateReaderGroupResponse(generation=request.generation)
 
-    @methods("ReaderGroupInfo", "deleteReaderGroup")
-    def delete(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ReaderGroupInfo, "deleteReaderGroup")
+    def delete(self, request: messages.ReaderGroupInfo, caller: Caller) -> Message:
         """Delete a group, with the stream of its state."""
         found = self._find(request.scope, request.name)
         if found is None or _config(found).id != request.id:
@@ -104,21 +110,23 @@ class ReaderGroups:
 
     # -- how far they have read ------------------------------------------------------
 
-    @methods("StreamInfo", "listSubscribers")
-    def subscribers(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "listSubscribers")
+    def subscribers(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """The groups that tell how far they have read a stream."""
         if self._catalog.stream(request.scope, request.stream) is None:
-            return new("SubscribersResponse", status=_NO_STREAM)
+            return messages.SubscribersResponse(status=_NO_STREAM)
         wanted = request.scope, request.stream
         names = [
             f"{request.scope}/{name}"
             for name, group in self._catalog.scopes[request.scope].groups.items()
             if _subscribes(_config(group), wanted)
         ]
-        return new("SubscribersResponse", subscribers=sorted(names))
+        return messages.SubscribersResponse(subscribers=sorted(names))
 
-    @methods("SubscriberStreamCut", "updateSubscriberStreamCut")
-    def read_up_to(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.SubscriberStreamCut, "updateSubscriberStreamCut")
+    def read_up_to(
+        self, request: messages.SubscriberStreamCut, caller: Caller
+    ) -> Message:
         """Store how far a group has read: retention deletes no more, up to its limit."""
         info = request.stream_cut.stream_info
         if self._catalog.stream(info.scope, info.stream) is None:
@@ -148,14 +156,19 @@ def read_by(group: ReaderGroup) -> Iterator[tuple[str, Mapping[int, int]]]:
     for begin in config.begin if config.retention else ():
         name = f"{begin.stream_info.scope}/{begin.stream_info.stream}"
         told = group.cuts.get(name)
-        yield name, {} if told is None else decode("StreamCut", told).cut
+        yield (
+            name,
+            {} if told is None else messages.decode(messages.StreamCut, told).cut,
+        )
 
 
-def _config(group: ReaderGroup) -> Message:
-    return decode("ReaderGroupConfiguration", group.config)
+def _config(group: ReaderGroup) -> messages.ReaderGroupConfiguration:
+    return messages.decode(messages.ReaderGroupConfiguration, group.config)
 
 
-def _subscribes(config: Message, wanted: tuple[str, str]) -> bool:
+def _subscribes(
+    config: messages.ReaderGroupConfiguration, wanted: tuple[str, str]
+) -> bool:
     return config.retention != 0 and any(
         (cut.stream_info.scope, cut.stream_info.stream) == wanted
         for cut in config.begin

@@ -1,24 +1,32 @@
 """The methods about a stream's segments: which it has, key ranges, addresses, tokens.
 
-A stream's key space is cut into equal ranges, one for each segment, and never scaled.  So
-no segment has successors, and there is one epoch.
+A stream's key space is cut into ranges, one for each segment; `epochs` says what there was
+when, as streams are scaled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from attrs import define
 
+from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog
+from gateway.protocols.pravega.controller.epochs import (
+    Cover,
+    Part,
+    between,
+    in_epoch,
+    predecessors,
+    successors,
+)
 from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
-    SUCCESS,
     Caller,
     Methods,
     find,
-    status,
+    segment_range,
 )
 from gateway.protocols.pravega.controller.names import MARK
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
@@ -45,23 +53,23 @@ class StreamSegments:
 
     # -- addresses ---------------------------------------------------------------------
 
-    @methods("ServerRequest", "getControllerServerList")
-    def servers(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ServerRequest, "getControllerServerList")
+    def servers(self, request: messages.ServerRequest, caller: Caller) -> Message:
         """The address of this controller, as the client addressed it."""
         host, port = address(caller.authority)
-        return new("ServerResponse", nodes=[new("NodeUri", host=host, port=port)])
+        return messages.ServerResponse(nodes=[messages.NodeUri(host=host, port=port)])
 
-    @methods("SegmentId", "getURI")
-    def uri(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.SegmentId, "getURI")
+    def uri(self, request: messages.SegmentId, caller: Caller) -> Message:
         """The address of the segment store, the same for every segment and table."""
         host, port = self._advertise(address(caller.authority)[0])
-        return new("NodeUri", host=host, port=port)
+        return messages.NodeUri(host=host, port=port)
 
-    @methods("StreamInfo", "getDelegationToken")
-    def token(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "getDelegationToken")
+    def token(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """A delegation token for a stream, or for a table with a name like one."""
         made = self.grant(request.scope, request.stream, caller.name)
-        return new("DelegationToken", token=made)
+        return messages.DelegationToken(token=made)
 
     def grant(self, scope: str, stream: str, name: str) -> str:
         """Make a delegation token for the segments of a stream."""
@@ -69,7 +77,7 @@ class StreamSegments:
 
     # -- segments ----------------------------------------------------------------------
 
-    def _ensure_mark(self, info: Message) -> None:
+    def _ensure_mark(self, info: messages.StreamInfo) -> None:
         """Create the stream of a stream's watermarks when it is first asked for.
 
         Clients expect that there is one, and never create it.
@@ -83,114 +91,128 @@ class StreamSegments:
         ):
             self._create(info.scope, info.stream)
 
-    @methods("StreamInfo", "getCurrentSegments")
-    def current(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "getCurrentSegments")
+    def current(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """The segments that can be written to."""
         self._ensure_mark(request)
         stream = find(self._catalog, request)
-        return new(
-            "SegmentRanges",
-            ranges=[] if stream.sealed else self.ranges(request.scope, request.stream),
-            token=self.grant(request.scope, request.stream, caller.name),
-        )
+        parts = [] if stream.sealed else stream.active
+        return self._ranges(request, parts, caller)
 
-    @methods("GetEpochSegmentsRequest", "getEpochSegments")
-    def epoch(self, request: Message, caller: Caller) -> Message:
-        """The segments of the only epoch."""
+    @methods(messages.GetEpochSegmentsRequest, "getEpochSegments")
+    def epoch(
+        self, request: messages.GetEpochSegmentsRequest, caller: Caller
+    ) -> Message:
+        """The segments of an epoch."""
         info = request.stream_info
-        find(self._catalog, info)
-        if request.epoch != 0:
+        stream = find(self._catalog, info)
+        parts = in_epoch(stream.parts, request.epoch)
+        if request.epoch > stream.epoch or not Cover(parts).is_whole:
             raise Failed(Code.NOT_FOUND, f"no epoch {request.epoch}")
-        return new(
-            "SegmentRanges",
-            ranges=self.ranges(info.scope, info.stream),
+        return self._ranges(info, parts, caller)
+
+    def _ranges(
+        self, info: messages.StreamInfo, parts: Iterable[Part], caller: Caller
+    ) -> messages.SegmentRanges:
+        return messages.SegmentRanges(
+            ranges=[segment_range(info.scope, info.stream, part) for part in parts],
             token=self.grant(info.scope, info.stream, caller.name),
         )
 
-    def ranges(self, scope: str, name: str) -> list[Message]:
-        """The segments of an existing stream, with their key ranges."""
-        stream = self._catalog.scopes[scope].streams[name]
-        return [
-            new(
-                "SegmentRange",
-                segment=_segment_id(scope, name, number),
-                low=place / stream.count,
-                high=(place + 1) / stream.count,
-            )
-            for place, number in enumerate(stream.numbers)
-        ]
-
-    @methods("GetSegmentsRequest", "getSegments")
-    def head(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.GetSegmentsRequest, "getSegments")
+    def head(self, request: messages.GetSegmentsRequest, caller: Caller) -> Message:
         """The first offset of each segment, whatever time is asked for."""
         info = request.stream_info
         self._ensure_mark(info)
-        stream = find(self._catalog, info)
-        container = self._catalog.container
-        there = container.state.segments
-        names = self._catalog.segments(info.scope, info.stream, stream)
-        return new(
-            "SegmentsAtTime",
+        find(self._catalog, info)
+        parts, _ = self._catalog.head(info.scope, info.stream)
+        return messages.SegmentsAtTime(
             segments=[
-                new(
-                    "SegmentLocation",
-                    segment=_segment_id(info.scope, info.stream, number),
-                    offset=container.head(there[name]) if name in there else 0,
+                messages.SegmentLocation(
+                    segment=_segment_id(info, part),
+                    offset=self._head(info, part),
                 )
-                for number, name in zip(stream.numbers, names, strict=True)
+                for part in parts
             ],
             token=self.grant(info.scope, info.stream, caller.name),
         )
 
-    @methods(
-        "SegmentId", "getSegmentsImmediatlyFollowing", "getSegmentsImmediatelyFollowing"
-    )
-    def successors(self, request: Message, caller: Caller) -> Message:
-        """No segments: streams are never scaled."""
-        info = request.stream_info
-        find(self._catalog, info)
-        made = self.grant(info.scope, info.stream, caller.name)
-        return new("SuccessorResponse", token=made)
+    def _head(self, info: messages.StreamInfo, part: Part) -> int:
+        found = self._catalog.segment_state(info.scope, info.stream, part)
+        return 0 if found is None else self._catalog.container.head(found)
 
-    @methods("StreamCutRange", "getSegmentsBetween")
-    def between(self, request: Message, caller: Caller) -> Message:
+    @methods(
+        messages.SegmentId,
+        "getSegmentsImmediatlyFollowing",
+        "getSegmentsImmediatelyFollowing",
+    )
+    def successors(self, request: messages.SegmentId, caller: Caller) -> Message:
+        """What took a segment's place, and of each whose place it took.
+
+        Nothing for segments of a deleted stream of this name, whose readers are done.
+        """
+        info = request.stream_info
+        stream = find(self._catalog, info)
+        parts = stream.parts
+        asked = next((part for part in parts if part.id == request.number), None)
+        if asked is None and Part(request.number, 0, 1).number >= stream.first:
+            raise Failed(
+                Code.NOT_FOUND,
+                f"{info.scope}/{info.stream} has no segment {request.number}",
+            )
+        return messages.SuccessorResponse(
+            segments=[
+                messages.SegmentEntry(
+                    segment=segment_range(info.scope, info.stream, part),
+                    value=[each.id for each in predecessors(parts, part)],
+                )
+                for part in (successors(parts, asked) if asked is not None else ())
+            ],
+            token=self.grant(info.scope, info.stream, caller.name),
+        )
+
+    @methods(messages.StreamCutRange, "getSegmentsBetween")
+    def between(self, request: messages.StreamCutRange, caller: Caller) -> Message:
         """The segments between two stream cuts; an empty cut is an end of the stream."""
         info = request.stream_info
         stream = find(self._catalog, info)
-        return new(
-            "StreamCutRangeResponse",
+        parts = stream.parts
+        begin, _ = self._catalog.head(info.scope, info.stream)
+        if request.begin:
+            begin = [part for part in parts if part.id in request.begin]
+        end = stream.active
+        if request.end:
+            end = [part for part in parts if part.id in request.end]
+        return messages.StreamCutRangeResponse(
             segments=[
-                _segment_id(info.scope, info.stream, number)
-                for number in stream.numbers
-                if (not request.begin or number in request.begin)
-                and (not request.end or number in request.end)
+                _segment_id(info, part)
+                for part in between(parts, begin, end)
+                if self._catalog.segment_state(info.scope, info.stream, part)
             ],
             token=self.grant(info.scope, info.stream, caller.name),
         )
 
-    @methods("SegmentId", "isSegmentValid")
-    def segment_valid(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.SegmentId, "isSegmentValid")
+    def segment_valid(self, request: messages.SegmentId, caller: Caller) -> Message:
         """Whether the segment can be written to."""
         stream = find(self._catalog, request.stream_info)
-        valid = not stream.sealed and request.number in stream.numbers
-        return new("BooleanResponse", response=valid)
+        valid = not stream.sealed and any(
+            part.id == request.number for part in stream.active
+        )
+        return messages.BooleanResponse(response=valid)
 
-    @methods("StreamCut", "isStreamCutValid")
-    def cut_valid(self, request: Message, caller: Caller) -> Message:
-        """Whether the stream cut has an offset for every segment."""
-        stream = find(self._catalog, request.stream_info)
-        return new("BooleanResponse", response=set(request.cut) == set(stream.numbers))
-
-    @methods("RemoveWriterRequest", "removeWriter")
-    @methods("TimestampFromWriter", "noteTimestampFromWriter")
-    def ignored(self, request: Message, caller: Caller) -> Message:
-        """Accept a writer's note for watermarks, which are not made."""
-        return status(SUCCESS)
+    @methods(messages.StreamCut, "isStreamCutValid")
+    def cut_valid(self, request: messages.StreamCut, caller: Caller) -> Message:
+        """Whether the stream cut has an offset for every key, and for each only one."""
+        parts = find(self._catalog, request.stream_info).parts
+        cut = [part for part in parts if part.id in request.cut]
+        valid = len(cut) == len(request.cut) and Cover(cut).is_whole
+        return messages.BooleanResponse(response=valid)
 
 
-def _segment_id(scope: str, stream: str, number: int) -> Message:
-    info = new("StreamInfo", scope=scope, stream=stream)
-    return new("SegmentId", stream_info=info, number=number)
+def _segment_id(info: messages.StreamInfo, part: Part) -> messages.SegmentId:
+    of = messages.StreamInfo(scope=info.scope, stream=info.stream)
+    return messages.SegmentId(stream_info=of, number=part.id)
 
 
 def address(authority: str) -> tuple[str, int]:

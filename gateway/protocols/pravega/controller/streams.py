@@ -1,45 +1,37 @@
 """The methods about scopes and streams: create, list, update, truncate, seal, delete.
 
-A stream keeps the segments that it was created with: its scaling policy is stored and
-given back, and an update that asks for another number of segments is refused.  On its
-retention policy `retention` acts.
+On a stream's policies others act: `scaling` and `autoscale`, and `retention`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import define
 
+from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
-from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, decode, new
+from gateway.protocols.pravega.controller.epochs import Cover, Part, read_to
+from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
-    NO_SCALING,
     SUCCESS,
     Caller,
     Methods,
     find,
-    over_limit,
     page,
     status,
 )
-from gateway.protocols.pravega.controller.names import MARK, segment, usable
+from gateway.protocols.pravega.controller.names import MARK, TABLE, segment, usable
+from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
-from gateway.protocols.pravega.errors import SegmentNotFound
+from gateway.protocols.pravega.segment import Segment
 
 __all__ = ["Streams"]
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
 _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
-
-_FIXED = 0
-"""The scaling policy of a fixed number of segments."""
-
-#: Limit of one stream: every reader group and transaction uses all its segments.
-_STREAM_SEGMENTS = 10_000
 
 
 @define(eq=False, slots=False)
@@ -53,12 +45,13 @@ class Streams:
 
     _catalog: Catalog
     _transactions: Transactions
+    _scalings: Scalings
     _check_room: Callable[[int], None]
 
     # -- scopes ----------------------------------------------------------------------
 
-    @methods("ScopeInfo", "createScope")
-    def create_scope(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ScopeInfo, "createScope")
+    def create_scope(self, request: messages.ScopeInfo, caller: Caller) -> Message:
         """Create a scope."""
         if not usable(request.scope):
             return status(_SCOPE_BAD_NAME)
@@ -67,26 +60,28 @@ class Streams:
         self._catalog.add_scope(request.scope)
         return status(SUCCESS)
 
-    @methods("ScopeInfo", "deleteScope")
-    def delete_scope(self, request: Message, caller: Caller) -> Message:
-        """Delete a scope that has no streams and no reader groups."""
+    @methods(messages.ScopeInfo, "deleteScope")
+    def delete_scope(self, request: messages.ScopeInfo, caller: Caller) -> Message:
+        """Delete a scope that has no streams, reader groups and key-value tables."""
         scope = self._catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NOT_FOUND)
-        if scope.groups or scope.streams:
+        if scope.groups or scope.streams or scope.tables:
             return status(_NOT_EMPTY)
         self._catalog.drop_scope(request.scope)
         return status(SUCCESS)
 
-    @methods("ScopeInfo", "deleteScopeRecursive")
-    def delete_all(self, request: Message, caller: Caller) -> Message:
-        """Delete a scope with its streams and reader groups."""
+    @methods(messages.ScopeInfo, "deleteScopeRecursive")
+    def delete_all(self, request: messages.ScopeInfo, caller: Caller) -> Message:
+        """Delete a scope with its streams, reader groups and key-value tables."""
         catalog = self._catalog
         scope = catalog.scopes.get(request.scope)
         if scope is None:
             return status(_NOT_FOUND)
         for name in list(scope.groups):
             catalog.drop_group(request.scope, name)
+        for name in list(scope.tables):
+            catalog.drop_table(request.scope, name)
         for name, stream in list(scope.streams.items()):
             if name in scope.streams:  # not deleted with another one, as its marks
                 self._seal(request.scope, name, stream)
@@ -94,21 +89,21 @@ class Streams:
         catalog.drop_scope(request.scope)
         return status(SUCCESS)
 
-    @methods("ScopeInfo", "checkScopeExists")
-    def scope_exists(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ScopeInfo, "checkScopeExists")
+    def scope_exists(self, request: messages.ScopeInfo, caller: Caller) -> Message:
         """Whether there is such a scope."""
-        return new("BooleanResponse", response=request.scope in self._catalog.scopes)
+        return messages.BooleanResponse(response=request.scope in self._catalog.scopes)
 
-    @methods("ScopesRequest", "listScopes")
-    def list_scopes(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ScopesRequest, "listScopes")
+    def list_scopes(self, request: messages.ScopesRequest, caller: Caller) -> Message:
         """A page of the names of all scopes."""
         found, token = page(self._catalog.scopes, request.continuation.token)
-        return new("ScopesResponse", scopes=found, continuation=token)
+        return messages.ScopesResponse(scopes=found, continuation=token)
 
     # -- streams ---------------------------------------------------------------------
 
-    @methods("StreamConfig", "createStream")
-    def create(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamConfig, "createStream")
+    def create(self, request: messages.StreamConfig, caller: Caller) -> Message:
         """Create a stream, with as many segments as its scaling policy asks for."""
         info = request.stream_info
         if not usable(info.stream):
@@ -118,10 +113,10 @@ class Streams:
             return status(_NO_SCOPE)
         if scope.stream(info.stream) is not None:
             return status(_EXISTS)
+        if info.stream.endswith(TABLE) and info.stream[: -len(TABLE)] in scope.tables:
+            return status(_BAD_NAME)  # the names of segments would be the table's
         count = max(1, request.scaling.segments)
-        if count > _STREAM_SEGMENTS:
-            what = f"a stream of {count} segments"
-            raise over_limit(what, _STREAM_SEGMENTS, code=Code.INVALID_ARGUMENT)
+        check_count(count)
         self._check_room(count)
         self._create(
             info.scope,
@@ -136,9 +131,9 @@ class Streams:
 
     def create_internal(self, scope: str, name: str) -> None:
         """Create a stream of one segment, for reader groups or watermarks."""
-        info = new("StreamInfo", scope=scope, stream=name)
-        scaling = new("ScalingPolicy", segments=1)
-        config = new("StreamConfig", stream_info=info, scaling=scaling)
+        info = messages.StreamInfo(scope=scope, stream=name)
+        scaling = messages.ScalingPolicy(segments=1)
+        config = messages.StreamConfig(stream_info=info, scaling=scaling)
         self._check_room(1)
         self._create(scope, name, Stream(count=1, config=config.SerializeToString()))
 
@@ -162,7 +157,7 @@ class Streams:
             left += 1
         catalog.save_stream(scope, name, stream)
 
-    def _find(self, info: Message) -> Stream | int:
+    def _find(self, info: messages.StreamInfo) -> Stream | int:
         """The stream, or the status if there is none."""
         scope = self._catalog.scopes.get(info.scope)
         if scope is None:
@@ -170,68 +165,61 @@ class Streams:
         stream = scope.stream(info.stream)
         return _NOT_FOUND if stream is None else stream
 
-    def _find_open(self, info: Message) -> Stream | int:
+    def _find_open(self, info: messages.StreamInfo) -> Stream | int:
         """The stream, or the status if there is none or it is sealed."""
         stream = self._find(info)
         if isinstance(stream, Stream) and stream.sealed:
             return _IS_SEALED
         return stream
 
-    @methods("StreamConfig", "updateStream")
-    def update(self, request: Message, caller: Caller) -> Message:
-        """Store another configuration.
-
-        Raises `Failed` if that would need other segments: they stay as they are.
-        """
+    @methods(messages.StreamConfig, "updateStream")
+    def update(self, request: messages.StreamConfig, caller: Caller) -> Message:
+        """Store another configuration; scale the stream, if it asks for that."""
         info = request.stream_info
         stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
-        before = decode("StreamConfig", stream.config).scaling
-        if request.scaling != before and _needs_others(request.scaling, stream.count):
-            what = (
-                f"{info.scope}/{info.stream} has {stream.count} segments and keeps them"
-            )
-            raise Failed(Code.UNIMPLEMENTED, f"{NO_SCALING}: {what}")
+        if (
+            request.scaling
+            != messages.decode(messages.StreamConfig, stream.config).scaling
+        ):
+            self._scalings.resize(info.scope, info.stream, request.scaling)
         stream.config = request.SerializeToString()
         stream.tags = sorted(set(request.tags.tag))
         self._catalog.save_stream(info.scope, info.stream, stream)
         return status(SUCCESS)
 
-    @methods("StreamCut", "truncateStream")
-    def truncate(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamCut, "truncateStream")
+    def truncate(self, request: messages.StreamCut, caller: Caller) -> Message:
         """Delete the data before a stream cut, which must name every segment."""
         info, state = request.stream_info, self._catalog.container.state
         stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
-        names = dict(
-            zip(
-                stream.numbers,
-                self._catalog.segments(info.scope, info.stream, stream),
-                strict=True,
-            )
-        )
-        if set(request.cut) != set(names):
+        parts = stream.parts
+        cut = {part.id: part for part in parts if part.id in request.cut}
+        if len(cut) < len(request.cut) or not Cover(cut.values()).is_whole:
             return status(FAILURE)
-        try:
-            ahead = {
-                names[number]: offset
-                for number, offset in request.cut.items()
-                if offset > state.data(names[number]).start
-            }
-            if any(offset > state.data(name).length for name, offset in ahead.items()):
-                return status(FAILURE)
-        except SegmentNotFound:
+        there = {
+            part.id: found
+            for part in parts
+            if (found := self._catalog.segment_state(info.scope, info.stream, part))
+        }
+        offsets = read_to(parts, request.cut, lambda part: _length(there, part))
+        if any(
+            offset > _length(there, cut[id_]) for id_, offset in request.cut.items()
+        ):
             return status(FAILURE)
-        for name, offset in ahead.items():
-            self._catalog.submit(
-                state.truncate(name, offset, self._catalog.container.now)
-            )
+        for id_, found in there.items():
+            if offsets[id_] > found.start:
+                now = self._catalog.container.now
+                change = state.truncate(found.name, offsets[id_], now)
+                self._catalog.submit(change)
+        self._catalog.drop_behind_head(info.scope, info.stream)
         return status(SUCCESS)
 
-    @methods("StreamInfo", "sealStream")
-    def seal(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "sealStream")
+    def seal(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """Seal a stream; its open transactions are aborted."""
         stream = self._find(request)
         if isinstance(stream, int):
@@ -247,8 +235,8 @@ class Streams:
         stream.sealed = True
         self._catalog.save_stream(scope, name, stream)
 
-    @methods("StreamInfo", "deleteStream")
-    def delete(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "deleteStream")
+    def delete(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """Delete a sealed stream."""
         stream = self._catalog.stream(request.scope, request.stream)
         if stream is None:
@@ -259,60 +247,69 @@ class Streams:
         return status(SUCCESS)
 
     def _delete(self, scope: str, name: str, stream: Stream) -> None:
-        segments = self._catalog.segments(scope, name, stream)
-        self._transactions.forget_all(scope, name, segments)
-        self._catalog.delete_segments(segments)
+        self._transactions.forget_all(scope, name)
+        self._catalog.delete_segments(self._catalog.segments(scope, name, stream))
         self._catalog.drop_stream(scope, name)
         mark = self._catalog.scopes[scope].stream(MARK + name)
         if mark is not None:
             self._delete(scope, MARK + name, mark)
 
-    @methods("StreamInfo", "checkStreamExists")
-    def exists(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "checkStreamExists")
+    def exists(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """Whether there is such a stream."""
         there = self._catalog.stream(request.scope, request.stream) is not None
-        return new("BooleanResponse", response=there)
+        return messages.BooleanResponse(response=there)
 
-    @methods("StreamInfo", "getStreamConfiguration")
-    def configuration(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.StreamInfo, "getStreamConfiguration")
+    def configuration(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """The last configuration of a stream."""
-        config = decode("StreamConfig", find(self._catalog, request).config)
+        config = messages.decode(
+            messages.StreamConfig, find(self._catalog, request).config
+        )
         # Clients read these without asking whether they are set.
         config.scaling.SetInParent()
         config.retention.SetInParent()
         config.tags.SetInParent()
         return config
 
-    @methods("StreamsInScopeRequest", "listStreamsInScope")
-    @methods("StreamsInScopeWithTagRequest", "listStreamsInScopeForTag")
-    def list_streams(self, request: Message, caller: Caller) -> Message:
-        """A page of the streams of a scope, with a tag if the request names one."""
+    @methods(messages.StreamsInScopeRequest, "listStreamsInScope")
+    def list_streams(
+        self, request: messages.StreamsInScopeRequest, caller: Caller
+    ) -> Message:
+        """A page of the streams of a scope."""
+        return self._listed(request, None)
+
+    @methods(messages.StreamsInScopeWithTagRequest, "listStreamsInScopeForTag")
+    def list_tagged(
+        self, request: messages.StreamsInScopeWithTagRequest, caller: Caller
+    ) -> Message:
+        """A page of those with a tag."""
+        return self._listed(request, request.tag)
+
+    def _listed(
+        self,
+        request: messages.StreamsInScopeRequest | messages.StreamsInScopeWithTagRequest,
+        tag: str | None,
+    ) -> Message:
         scope = self._catalog.scopes.get(request.scope.scope)
         if scope is None:
-            return new(
-                "StreamsInScopeResponse",
-                continuation=request.continuation,
-                status=_NOT_FOUND,
+            return messages.StreamsInScopeResponse(
+                continuation=request.continuation, status=_NOT_FOUND
             )
-        tag = getattr(request, "tag", None)
-        found, token = page(
-            _listed(scope, tag),
-            request.continuation.token,
-        )
-        return new(
-            "StreamsInScopeResponse",
+        found, token = page(_listed(scope, tag), request.continuation.token)
+        return messages.StreamsInScopeResponse(
             streams=[
-                new("StreamInfo", scope=request.scope.scope, stream=name)
+                messages.StreamInfo(scope=request.scope.scope, stream=name)
                 for name in found
             ],
             continuation=token,
         )
 
 
-def _needs_others(scaling: Message, count: int) -> bool:
-    """Whether a policy asks for other segments than *count*; 0 asks for nothing."""
-    wanted: int = scaling.segments
-    return wanted > count or (scaling.kind == _FIXED and 0 < wanted < count)
+def _length(there: Mapping[int, Segment], part: Part) -> int:
+    """Of a segment; that of a deleted one is 0."""
+    found = there.get(part.id)
+    return 0 if found is None or found.table is not None else found.length
 
 
 def _listed(scope: Scope, tag: str | None) -> list[str]:

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.protocols.pravega.controller.names import SYSTEM
+from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
 
 __all__ = ["DelegationTokens"]
 
@@ -67,7 +67,10 @@ class DelegationTokens:
             return _EXPIRED
         parts = segment.split("/")
         stream = "/".join(parts[:2])
-        if len(parts) != _SEGMENT_PARTS or claims["stream"] != stream:
+        if len(parts) != _SEGMENT_PARTS or stream not in (
+            claims["stream"],
+            claims["stream"] + TABLE,  # Java asks for a table's token by its name
+        ):
             return _FAILED
         return None
 

@@ -1,9 +1,10 @@
 """The methods about transactions: create, ping, commit, abort, state, and their leases.
 
-A transaction has a segment for each segment of its stream, and its data is staged there.
-A commit merges all of them in one change.  An abort, or the end of the lease, seals them,
-and deletes them a while later.  Once durable, either is final, and repeated calls get the
-same answer.
+A transaction has a segment for each that its stream has when it begins, and its data is
+staged there.
+A commit merges all of them in one change, whatever the stream was scaled to meanwhile.
+An abort, or the end of the lease, seals them, and deletes them a while later.
+Once durable, either is final, and repeated calls get the same answer.
 
 After a restart every open transaction has its whole lease again.
 """
@@ -11,14 +12,20 @@ After a restart every open transaction has its whole lease again.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
+from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.catalog import (
+    Catalog,
+    Scaling,
+    Transaction,
+)
+from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
 from gateway.protocols.pravega.controller.grpc import Code, Failed
-from gateway.protocols.pravega.controller.messages import Message, new
+from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
     SUCCESS,
@@ -27,9 +34,11 @@ from gateway.protocols.pravega.controller.methods import (
     Unfinished,
     find,
     over_limit,
+    segment_range,
     status,
 )
-from gateway.protocols.pravega.controller.names import transaction
+from gateway.protocols.pravega.controller.names import segment, transaction
+from gateway.protocols.pravega.controller.scaling import check_count
 from gateway.protocols.pravega.errors import SegmentError
 
 __all__ = ["Transactions"]
@@ -57,8 +66,7 @@ class Transactions:
 
     *check_room* raises `Failed` if there is no room for so many segments.
 
-    *grant* makes a delegation token for scope, stream and the caller's name;
-    *ranges* gives a stream's segments with their key ranges.
+    *grant* makes a delegation token for scope, stream and the caller's name.
     """
 
     methods = Methods()
@@ -67,7 +75,6 @@ class Transactions:
     _clock: IReactorTime
     _check_room: Callable[[int], None]
     _grant: Callable[[str, str, str], str]
-    _ranges: Callable[[str, str], list[Message]]
 
     def __attrs_post_init__(self) -> None:
         self._leases: dict[Key, IDelayedCall] = {}
@@ -105,8 +112,8 @@ class Transactions:
 
     # -- calls -----------------------------------------------------------------------
 
-    @methods("CreateTxnRequest", "createTransaction")
-    def create(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.CreateTxnRequest, "createTransaction")
+    def create(self, request: messages.CreateTxnRequest, caller: Caller) -> Message:
         """Create a transaction, with a segment for each segment of the stream."""
         info, catalog = request.stream_info, self._catalog
         stream = find(catalog, info)
@@ -115,7 +122,7 @@ class Transactions:
         if not 0 < request.lease <= _LEASE_MS:
             what = f"a lease of {request.lease} ms"
             raise over_limit(what, _LEASE_MS, code=Code.INVALID_ARGUMENT)
-        self._check_room(stream.count)
+        self._check_room(len(stream.active))
         if len(self._leases) >= _MAX_OPEN:
             raise over_limit(f"{_MAX_OPEN} open transactions and one more", _MAX_OPEN)
         self._forget_ended()
@@ -123,7 +130,7 @@ class Transactions:
         # clients extend its sign into `high`.
         found = Transaction(
             OPEN,
-            secrets.randbits(32),
+            stream.epoch << 32 | secrets.randbits(32),
             secrets.randbits(63),
             request.lease,
             catalog.container.now,
@@ -132,15 +139,16 @@ class Transactions:
         catalog.save_transaction(info.scope, info.stream, found)
         catalog.create_segments(name for _, name in self._pairs(key))
         self._start_lease(key, found)
-        return new(
-            "CreateTxnResponse",
-            txn=new("TxnId", high=found.high, low=found.low),
-            ranges=self._ranges(info.scope, info.stream),
+        return messages.CreateTxnResponse(
+            txn=messages.TxnId(high=found.high, low=found.low),
+            ranges=[
+                segment_range(info.scope, info.stream, part) for part in stream.active
+            ],
             token=self._grant(info.scope, info.stream, caller.name),
         )
 
-    @methods("PingTxnRequest", "pingTransaction")
-    def ping(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.PingTxnRequest, "pingTransaction")
+    def ping(self, request: messages.PingTxnRequest, caller: Caller) -> Message:
         """Restart the lease of a transaction, perhaps with another length."""
         key, found = self._find(request)
         if found is None:
@@ -156,8 +164,8 @@ class Transactions:
         self._start_lease(key, found)
         return status(_PING_OK)
 
-    @methods("TxnRequest", "commitTransaction")
-    def commit(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.TxnRequest, "commitTransaction")
+    def commit(self, request: messages.TxnRequest, caller: Caller) -> Message:
         """Commit a transaction: its events become events of the stream, in one change.
 
         Raises `Unfinished` while what came last is still being counted.
@@ -167,22 +175,65 @@ class Transactions:
             return status(self._missing(request))
         if found.state == COMMITTED:
             return status(SUCCESS)
-        state, now = self._catalog.container.state, self._catalog.container.now
-        pairs = [pair for pair in self._pairs(key) if pair[1] in state.segments]
-        for _, name in pairs:
+        state = self._catalog.container.state
+        staged = [
+            (part, name) for part, name in self._pairs(key) if name in state.segments
+        ]
+        for _, name in staged:
             if not state.is_counted(name):
                 state.count_staged(name)
                 raise Unfinished
         try:
-            merged = state.merge(pairs, now)
+            self._merge(key, staged, caller)
         except SegmentError:
             return status(FAILURE)
-        self._catalog.submit(merged, caller.submitter, caller.origin)
         self._end(key, found, COMMITTED)
         return status(SUCCESS)
 
-    @methods("TxnRequest", "abortTransaction")
-    def abort(self, request: Message, caller: Caller) -> Message:
+    def _merge(
+        self, key: Key, staged: Sequence[tuple[Part, str]], caller: Caller
+    ) -> None:
+        """Append what is staged to the stream, in one change.
+
+        Events go to the segment that has all their keys now, if only one has: what was
+        written to those keys before is in it, or lies before it.  Of several, only their
+        writer knows which gets which.  So these end here, one follows in their place,
+        which gets the events and ends as well, and then segments like those that ended.
+        """
+        (scope, name), catalog = key[:2], self._catalog
+        state, stream = catalog.container.state, catalog.scopes[scope].streams[name]
+
+        def pairs(active: Cover) -> list[tuple[str, str]]:
+            # Of several the first will do, where there are no events.
+            return [
+                (segment(scope, name, active.under(part)[0].id), source)
+                for part, source in staged
+            ]
+
+        active = Cover(stream.active)
+        split = Cover(
+            part
+            for part, source in staged
+            if state.segments[source].length and len(active.under(part)) > 1
+        )
+        ended = [part for part in active.parts if split.under(part)]
+        if not ended:
+            merged = state.merge(pairs(active), catalog.container.now)
+            catalog.submit(merged, caller.submitter, caller.origin)
+            return
+        joined = Cover(ended).ranges
+        check_count(len(joined) + len(ended), len(stream.parts))
+        self._check_room(len(joined) + len(ended))
+        scaling = Scaling(
+            catalog, scope, name, submitter=caller.submitter, origin=caller.origin
+        )
+        again = scaling.replace(ended, joined)
+        scaling.merged = pairs(Cover(part for part in scaling.parts if part.is_active))
+        scaling.replace(again, [(part.low, part.high) for part in ended])
+        catalog.scale(scope, name, scaling)
+
+    @methods(messages.TxnRequest, "abortTransaction")
+    def abort(self, request: messages.TxnRequest, caller: Caller) -> Message:
         """Abort a transaction."""
         key, found = self._find(request)
         if found is None or found.state == COMMITTED:
@@ -191,24 +242,24 @@ class Transactions:
             self._abort(key, found)
         return status(SUCCESS)
 
-    @methods("TxnRequest", "checkTransactionState")
-    def state(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.TxnRequest, "checkTransactionState")
+    def state(self, request: messages.TxnRequest, caller: Caller) -> Message:
         """The state of a transaction."""
         _, found = self._find(request)
         if found is None:
             raise Failed(Code.NOT_FOUND, "no such transaction")
         return status(found.state)
 
-    @methods("ListCompletedTxnRequest", "listCompletedTransactions")
-    def completed(self, request: Message, caller: Caller) -> Message:
+    @methods(messages.ListCompletedTxnRequest, "listCompletedTransactions")
+    def completed(
+        self, request: messages.ListCompletedTxnRequest, caller: Caller
+    ) -> Message:
         """The ended transactions of a stream, as far as they are remembered."""
         info = request.stream_info
-        return new(
-            "ListCompletedTxnResponse",
+        return messages.ListCompletedTxnResponse(
             response=[
-                new(
-                    "TxnResponse",
-                    txn=new("TxnId", high=high, low=low),
+                messages.TxnResponse(
+                    txn=messages.TxnId(high=high, low=low),
                     status=int(found.state == ABORTED),
                 )
                 for (scope, stream, high, low), found in self._of(
@@ -226,16 +277,14 @@ class Transactions:
             if found.state == OPEN:
                 self._abort(key, found)
 
-    def forget_all(self, scope: str, stream: str, parents: list[str]) -> None:
+    def forget_all(self, scope: str, stream: str) -> None:
         """Forget the transactions of a sealed stream that is going to be deleted."""
         keys = [key for key, _ in self._of(scope, stream)]
         for key in keys:
             _cancel(self._leases, key)
             _cancel(self._deletions, key)
         self._catalog.delete_segments(
-            transaction(parent, high, low)
-            for _, _, high, low in keys
-            for parent in parents
+            name for key in keys for _, name in self._pairs(key)
         )
         self._catalog.drop_transactions(keys)
 
@@ -246,22 +295,24 @@ class Transactions:
             if key[:2] == (scope, stream)
         ]
 
-    def _find(self, request: Message) -> tuple[Key, Transaction | None]:
+    def _find(
+        self, request: messages.TxnRequest | messages.PingTxnRequest
+    ) -> tuple[Key, Transaction | None]:
         info, txn = request.stream_info, request.txn
         key = info.scope, info.stream, txn.high, txn.low
         return key, self._catalog.transactions.get(key)
 
-    def _missing(self, request: Message) -> int:
+    def _missing(self, request: messages.TxnRequest) -> int:
         info = request.stream_info
         stream = self._catalog.stream(info.scope, info.stream)
         return _NO_STREAM if stream is None else _NO_TRANSACTION
 
-    def _pairs(self, key: Key) -> Iterator[tuple[str, str]]:
-        """Each segment of the stream, with the transaction's segment for it."""
+    def _pairs(self, key: Key) -> Iterator[tuple[Part, str]]:
+        """The stream's segments when it began, with the transaction's segment for each."""
         scope, name, high, low = key
         stream = self._catalog.scopes[scope].streams[name]
-        for parent in self._catalog.segments(scope, name, stream):
-            yield parent, transaction(parent, high, low)
+        for part in in_epoch(stream.parts, high >> 32):
+            yield part, transaction(segment(scope, name, part.id), high, low)
 
     def _end(self, key: Key, found: Transaction, state: int) -> None:
         _cancel(self._leases, key)

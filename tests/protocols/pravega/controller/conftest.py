@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +21,13 @@ from h2.events import (
 )
 from twisted.internet.task import Clock
 
+from gateway.event import Stored
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller import Controller, accept
-from gateway.protocols.pravega.controller.messages import decode, new
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.testing import FakeConnection, ManualJournal
+from pravega_messages import decode, new
 
 SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
@@ -50,6 +51,10 @@ ANSWERS = {
     "listStreamsInScope": "StreamsInScopeResponse",
     "listStreamsInScopeForTag": "StreamsInScopeResponse",
     "getDelegationToken": "DelegationToken",
+    "scale": "ScaleResponse",
+    "getCurrentSegmentsKeyValueTable": "SegmentRanges",
+    "getKeyValueTableConfiguration": "KeyValueTableConfigResponse",
+    "listKeyValueTablesInScope": "KeyValueTablesResponse",
     "getStreamConfiguration": "StreamConfig",
     "createReaderGroup": "CreateReaderGroupResponse",
     "getReaderGroupConfig": "ReaderGroupConfigResponse",
@@ -198,6 +203,8 @@ class Service:
         state: Segments | None = None,
         journal: ManualJournal | None = None,
         clock: Clock | None = None,
+        reader: Any = None,
+        replayed: Iterable[Stored] = (),
         message_bytes: int = 1 << 24,
         control_messages: int = 1 << 14,
         **more: Any,
@@ -207,8 +214,10 @@ class Service:
             self.clock.advance(1_700_000_000)
         self.journal = journal or ManualJournal()
         self.more = more
-        self.container = Container(self.journal, self.clock)
+        self.container = Container(self.journal, self.clock, reader=reader)
         self.container.state = state or self.container.state
+        for stored in replayed:
+            self.container.replay(stored)
         self.settings = SimpleNamespace(
             limits=SimpleNamespace(
                 message_bytes=message_bytes, control_messages=control_messages
@@ -235,13 +244,14 @@ class Service:
     def peer(self, **headers: str) -> Peer:
         return Peer(self, headers)
 
-    def restarted(self, *, changes: int | None = None) -> Service:
-        """Another run, from the first *changes* of this one's journal."""
-        again = Service(clock=Clock(), **self.more)
-        again.clock.advance(self.clock.seconds() + 1)
-        for stored in self.journal.stored[:changes]:
-            again.container.replay(stored)
-        return again.start()
+    def restarted(self, *, changes: int | None = None, later: float = 1) -> Service:
+        """Another run, from the first *changes* of this one's journal, so many seconds
+        *later* by the clock.
+        """
+        clock = Clock()
+        clock.advance(self.clock.seconds() + later)
+        replayed = self.journal.stored[:changes]
+        return Service(clock=clock, replayed=replayed, **self.more).start()
 
     def append(self, name: str, data: bytes, number: int = 1) -> None:
         """A block of some writer."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.controller.messages import decode, new
 from gateway.protocols.pravega.events import STEP_EVENTS
+from pravega_messages import decode, new
 
 Make = Callable[..., Any]
 

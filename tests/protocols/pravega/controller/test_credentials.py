@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.controller.messages import new
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
+from pravega_messages import new
 
 Make = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code
-from gateway.protocols.pravega.controller.messages import decode, new
 from gateway.protocols.turn import Turn
+from pravega_messages import decode, new
 
 CREATE = new("ScopeInfo", scope="sc").SerializeToString()
 
@@ -50,10 +50,10 @@ def test_a_question_alone_is_answered_at_once(peer: Any) -> None:
 
 def test_an_unknown_method(peer: Any) -> None:
     """UNIMPLEMENTED, in headers alone, with a text."""
-    answer = peer.send("scale", b"")
+    answer = peer.send("getControllerToBucketMapping", b"")
     assert answer.status == Code.UNIMPLEMENTED
     assert answer.head["content-type"] == "application/grpc"
-    assert "scale" in answer.text
+    assert answer.text == "the gateway has one controller, without buckets"
     assert answer.trailers == {}
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.protocols.pravega.controller.messages import (
-    MESSAGES,
-    Undecodable,
-    decode,
-    new,
-)
+from gateway.protocols.pravega.controller.messages import MESSAGES, Undecodable
+from pravega_messages import decode, new
 
 INFO = {"scope": "sc", "stream": "st"}
 STREAM = "0a08 0a027363 12027374"

@@ -58,6 +58,7 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
         name="controller",
         protocol="pravega",
         listen=parse_endpoint("tcp:127.0.0.1:0"),
+        reuse_port=False,
         websocket=None,
         proxy_protocol=None,
         tls=tls,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.controller.messages import new
+from pravega_messages import new
 
 Make = Callable[..., Any]
 

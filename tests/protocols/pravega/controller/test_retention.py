@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.controller import retention
-from gateway.protocols.pravega.controller.messages import decode, new
+from gateway.protocols.pravega.controller import rounds
 from gateway.protocols.pravega.controller.names import segment
+from pravega_messages import decode, new
 
 Make = Callable[..., Any]
 
@@ -102,6 +102,22 @@ def test_by_time(world: World) -> None:
     assert world.kept() == 1
 
 
+def test_a_pause_keeps_nothing_longer(world: World) -> None:
+    """What was written before one goes when it is old, though no mark lies between it and
+    what was written after.
+    """
+    world.policy(TIME, 10 * HOUR * 1000)
+    world.write()
+    world.hours(0.5, writing=False)
+    world.service.clock.advance(HOUR / 2)
+    world.write()
+    world.hours(9, writing=False)
+    world.write()
+    assert world.kept() == 3
+    world.hours(2, writing=False)
+    assert world.kept() == 1
+
+
 def test_by_size(world: World) -> None:
     """The newest are kept, of all segments together."""
     world.policy(SIZE, 10 * KIB)
@@ -114,6 +130,19 @@ def test_by_size(world: World) -> None:
     world.policy(SIZE, 1000 * KIB)
     world.hours(5)
     assert world.kept() >= 10
+
+
+def test_by_size_after_the_clock_was_set_back(world: World, stream_info: Make) -> None:
+    """The newest are kept all the same, though the last one seems to be the oldest."""
+    world.policy(SIZE, 5 * KIB)
+    world.hours(8)
+    again = World(world.service.restarted(later=-6 * HOUR).peer(), stream_info)
+    again.write()
+    for _ in range(15):
+        again.hours(1, writing=False)
+        assert again.kept() >= 5
+        again.write()
+    assert again.kept() <= 7
 
 
 def test_as_far_as_all_subscribers_have_read(world: World) -> None:
@@ -147,13 +176,15 @@ def test_a_subscriber_that_never_comes_back(world: World) -> None:
     assert 4 <= world.kept() <= 6
 
 
-def test_a_default_for_streams_without_one(make_service: Make) -> None:
-    """With `stream_retention` they, and segments of no stream, are truncated by time;
-    internal segments never are.
-    """
-    service = make_service(stream_retention=10 * HOUR)
+@pytest.fixture
+def by_default(make_service: Make) -> Any:
+    """A controller that truncates by time what has no policy."""
+    return make_service(stream_retention=10 * HOUR)
+
+
+def write_segments(service: Any, *names: str) -> None:
+    """Segments of no stream, with an event each of now."""
     state = service.container.state
-    names = "plant/hall/0.#epoch.0", "sc/_RGg/0.#epoch.0"
     for name in names:
         service.container.submit(state.create(name, service.container.now))
         change = state.append(
@@ -161,9 +192,23 @@ def test_a_default_for_streams_without_one(make_service: Make) -> None:
         )
         service.container.submit(change)
     service.store()
+
+
+def eleven_hours(service: Any) -> None:
+    """They pass, a minute at a time."""
     for _ in range(11 * 60):
         service.clock.advance(60)
-    service.store()
+
+
+def test_a_default_for_streams_without_one(by_default: Any) -> None:
+    """With `stream_retention` they, and segments of no stream, are truncated by time;
+    internal segments never are.
+    """
+    state = by_default.container.state
+    names = "plant/hall/0.#epoch.0", "sc/_RGg/0.#epoch.0"
+    write_segments(by_default, *names)
+    eleven_hours(by_default)
+    by_default.store()
     assert [state.find(name).start for name in names] == [KIB, 0]
 
 
@@ -184,28 +229,15 @@ def test_the_policy_is_given_back(world: World) -> None:
     assert (policy.kind, policy.param, policy.max) == (TIME, 5, 7)
 
 
-def old_segments(service: Any, *names: str) -> None:
-    """Segments of no stream, with an event each that is older than ten hours."""
-    state = service.container.state
-    for name in names:
-        service.container.submit(state.create(name, service.container.now))
-        change = state.append(
-            name, W, 1, EVENT, service.container.now, claimed=1, last=-(1 << 63)
-        )
-        service.container.submit(change)
-    service.store()
-
-
 def test_one_that_fails_stops_no_other(
-    make_service: Make,
+    by_default: Any,
     monkeypatch: pytest.MonkeyPatch,
     logged: list[dict[str, Any]],
 ) -> None:
     """Nor the rounds that follow; the log tells it once."""
-    service = make_service(stream_retention=10 * HOUR)
-    state = service.container.state
+    state = by_default.container.state
     names = [f"plant/{name}/0.#epoch.0" for name in "abc"]
-    old_segments(service, *names)
+    write_segments(by_default, *names)
     truncate = state.truncate
 
     def fails(name: str, offset: int, now: int) -> Any:
@@ -214,55 +246,51 @@ def test_one_that_fails_stops_no_other(
         return truncate(name, offset, now)
 
     monkeypatch.setattr(state, "truncate", fails)
-    for _ in range(11 * 60):
-        service.clock.advance(60)
+    eleven_hours(by_default)
     assert [state.find(name).start for name in names] == [KIB, 0, KIB]
-    told = [each for each in logged if "Retention" in (each["log_format"] or "")]
+    told = [each for each in logged if each.get("what") == "Retention"]
     assert [each["name"] for each in told] == [names[1]]
     monkeypatch.setattr(state, "truncate", truncate)
-    service.clock.advance(60)
+    by_default.clock.advance(60)
     assert state.find(names[1]).start == KIB
 
 
 def test_a_round_that_fails_is_not_the_last(
-    make_service: Make,
+    by_default: Any,
     monkeypatch: pytest.MonkeyPatch,
     logged: list[dict[str, Any]],
 ) -> None:
     """Without knowing what all groups have read nothing is truncated; then it goes on."""
-    service = make_service(stream_retention=10 * HOUR)
     name = "plant/a/0.#epoch.0"
-    old_segments(service, name)
+    write_segments(by_default, name)
 
     def fails(*_: Any) -> Any:
         raise ValueError("the test says no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(retention.Retention, "_turn", fails)
-        for _ in range(11 * 60):
-            service.clock.advance(60)
-    assert not service.container.state.find(name).start
-    service.clock.advance(60)
-    assert service.container.state.find(name).start == KIB
-    assert any("Retention" in (each["log_format"] or "") for each in logged)
+        patch.setattr(rounds.Rounds, "_turn", fails)
+        eleven_hours(by_default)
+    assert not by_default.container.state.find(name).start
+    by_default.clock.advance(60)
+    assert by_default.container.state.find(name).start == KIB
+    assert any(each.get("what") == "Retention" for each in logged)
 
 
 def test_one_that_is_made_again_between_two_turns(
-    make_service: Make, monkeypatch: pytest.MonkeyPatch
+    by_default: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round in many turns: what it began with may be gone, and a new one be there,
     which is not truncated where the old one was.
     """
-    monkeypatch.setattr(retention, "_AT_ONCE", 1)
-    service = make_service(stream_retention=10 * HOUR)
-    state = service.container.state
+    monkeypatch.setattr(rounds, "_AT_ONCE", 1)
+    state = by_default.container.state
     names = [f"plant/{name}/0.#epoch.0" for name in "abcd"]
-    old_segments(service, *names)
-    service.clock.advance(11 * HOUR)
+    write_segments(by_default, *names)
+    by_default.clock.advance(11 * HOUR)
     for name in names[2:]:
-        service.container.submit(state.delete(name, service.container.now))
-    old_segments(service, names[3])
+        by_default.container.submit(state.delete(name, by_default.container.now))
+    write_segments(by_default, names[3])
     for _ in range(9):
-        service.clock.advance(0)
+        by_default.clock.advance(0)
     starts = [state.find(name).start for name in (*names[:2], names[3])]
     assert starts == [KIB, KIB, 0]

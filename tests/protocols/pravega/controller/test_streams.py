@@ -12,7 +12,7 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.catalog import Stream
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.controller.messages import new
+from pravega_messages import new
 
 Make = Callable[..., Any]
 
@@ -190,24 +190,6 @@ def test_configuration(stream: Any, stream_info: Make, config: Make) -> None:
     assert len(stream.call("getCurrentSegments", stream_info("a")).ranges) == 1
 
 
-def test_no_scaling(stream: Any, stream_info: Make, config: Make) -> None:
-    """Who asks for other segments is told at once that there will be none, and nothing
-    is changed; so is who calls what is not served.
-    """
-    for segments in (1, 9):
-        told = stream.try_("updateStream", config("st", segments, "x"))
-        assert told.status == Code.UNIMPLEMENTED
-        assert told.text == (
-            "the gateway does not scale streams: sc/st has 2 segments and keeps them"
-        )
-    found = stream.call("getStreamConfiguration", stream_info())
-    assert (found.scaling.segments, list(found.tags.tag)) == (2, [])
-    rate = config("st", 2, "x")
-    rate.scaling.kind, rate.scaling.target_rate = 2, 100
-    assert stream.status("updateStream", rate) == 0
-    assert stream.status("updateStream", config("st", 2, "y")) == 0
-
-
 def test_tags(stream: Any, config: Make, stream_info: Make) -> None:
     """Streams are found by them, as they were given last."""
     stream.call("createStream", config("a", 1, "red", "blue"))
@@ -361,13 +343,6 @@ def test_watermarks(stream: Any, stream_info: Make) -> None:
     stream.call("sealStream", stream_info())
     stream.call("deleteStream", stream_info())
     assert stream.service.names == set()
-
-
-def test_writers_may_tell_the_time(stream: Any, stream_info: Make) -> None:
-    """It is taken, and means nothing here."""
-    request = new("RemoveWriterRequest", writer="w", stream_info=stream_info())
-    assert stream.status("removeWriter", request) == 0
-    assert stream.status("noteTimestampFromWriter", new("TimestampFromWriter")) == 0
 
 
 # -- restarts ------------------------------------------------------------------------------------

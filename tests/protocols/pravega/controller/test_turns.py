@@ -16,8 +16,8 @@ from hyperframe.frame import (
 )
 
 from gateway.protocols.pravega.controller.frames import FrameCutter
-from gateway.protocols.pravega.controller.messages import new
 from gateway.protocols.turn import Turn
+from pravega_messages import new
 
 _READ = 1 << 18
 AT_ONCE = 1 << 14

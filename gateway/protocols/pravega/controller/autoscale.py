@@ -1,0 +1,175 @@
+"""Automatic scaling: splits segments that are written to faster than a stream's policy says,
+and merges neighbours that are written to little.
+
+Once a minute it notes the length, or the number of events, of the segments of each stream
+with a policy by rate, and keeps that for 20 minutes: in memory, so after a restart it
+begins anew.
+
+    split    more than 5 times the target for 2 minutes, twice for 5, or once for 10; into
+             as many as the rate asks for, at least two, at most the policy's factor
+    merge    two neighbours with less than the target for 2, 5 and 10 minutes, and less
+             than half of it for up to 20; never to fewer than the policy's least number
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from attrs import define
+from twisted.internet.interfaces import IReactorTime
+
+from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.epochs import Part
+from gateway.protocols.pravega.controller.rounds import Rounds
+from gateway.protocols.pravega.controller.scaling import (
+    BY_BYTES,
+    BY_EVENTS,
+    Scalings,
+    is_scalable,
+)
+
+__all__ = ["Autoscale"]
+
+_MINUTE = 60.0
+_SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
+"""More than so many times the target for so many minutes is too much."""
+_MERGE = ((2, 1.0), (5, 1.0), (10, 1.0))
+_KEPT = 21
+_UNIT = {BY_BYTES: 1024, BY_EVENTS: 1}
+
+
+@lru_cache(maxsize=4096)
+def _policy(config: bytes) -> messages.ScalingPolicy:
+    return messages.decode(messages.StreamConfig, config).scaling
+
+
+class _Rate:
+    """How fast one segment has been written to, minute by minute."""
+
+    def __init__(self) -> None:
+        self._noted: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+
+    def note(self, now: float, value: int) -> None:
+        """Its length, or its number of events, now."""
+        self._noted.append((now, value))
+
+    def over(self, minutes: float) -> float | None:
+        """Per second, over so many minutes at least; None if it is not known so long."""
+        now, value = self._noted[-1]
+        for then, before in reversed(self._noted):
+            if now - then >= minutes * _MINUTE:
+                return (value - before) / (now - then)
+        return None
+
+    def longest(self) -> float:
+        """Per second, over all that is kept."""
+        (then, before), (now, value) = self._noted[0], self._noted[-1]
+        return (value - before) / (now - then) if now > then else 0.0
+
+    def splits(self, target: float) -> int:
+        """Into how many segments it should be split; 0: it should not."""
+        rates = [
+            rate
+            for minutes, times in _SPLIT
+            if (rate := self.over(minutes)) is not None and rate > times * target
+        ]
+        return max(2, int(max(rates) / target)) if rates else 0
+
+    def is_low(self, target: float) -> bool:
+        """Whether it should be merged with a neighbour."""
+        rates = [(self.over(minutes), times) for minutes, times in _MERGE]
+        return self.longest() < target / 2 and all(
+            rate is not None and rate < times * target for rate, times in rates
+        )
+
+
+@define(eq=False, slots=False)
+class Autoscale:
+    """Scales the streams that have a policy by rate."""
+
+    _catalog: Catalog
+    _clock: IReactorTime
+    _scalings: Scalings
+
+    def __attrs_post_init__(self) -> None:
+        container = self._catalog.container
+        self.rounds = Rounds(
+            self._clock, "Scaling", self._steps, lambda: bool(container.broken)
+        )
+        self._rates: dict[str, _Rate] = {}
+        """By name of the segment."""
+
+    def _steps(self) -> Iterator[int]:
+        """A step for each stream, with what it cost."""
+        catalog = self._catalog
+        rates: dict[str, _Rate] = {}
+        for scope, found in list(catalog.scopes.items()):
+            for name, stream in list(found.streams.items()):
+                is_there = catalog.stream(scope, name) is stream
+                if is_there and _policy(stream.config).kind in _UNIT:
+                    with self.rounds.telling(f"{scope}/{name}"):
+                        self._look(scope, name, stream, rates)
+                    yield len(stream.active)
+                yield 1
+        self._rates = rates
+
+    def _look(
+        self, scope: str, name: str, stream: Stream, rates: dict[str, _Rate]
+    ) -> None:
+        policy = _policy(stream.config)
+        target = policy.target_rate * _UNIT[policy.kind]
+        if target <= 0 or not is_scalable(name, stream):
+            return
+        now = self._clock.seconds()
+        active: list[tuple[Part, _Rate]] = []
+        for part in stream.active:
+            found = self._catalog.segment_state(scope, name, part)
+            if found is None or found.table is not None:
+                return
+            rate = rates[found.name] = self._rates.get(found.name) or _Rate()
+            rate.note(now, found.length if policy.kind == BY_BYTES else found.events)
+            active.append((part, rate))
+        ended, ranges = _split(active, target, policy.scale_factor)
+        if not ended:
+            spare = len(active) - max(1, policy.segments)
+            ended, ranges = _merge(active, target, spare)
+        if ended:
+            self._scalings.replace(scope, name, ended, ranges)
+
+
+def _split(
+    active: Sequence[tuple[Part, _Rate]], target: float, most: int
+) -> tuple[list[Part], list[tuple[float, float]]]:
+    ended: list[Part] = []
+    ranges: list[tuple[float, float]] = []
+    for part, rate in active:
+        if count := rate.splits(target):
+            count = max(2, min(count, most))
+            step = (part.high - part.low) / count
+            edges = [part.low + step * place for place in range(count)]
+            ended.append(part)
+            ranges += pairwise([*edges, part.high])
+    return ended, ranges
+
+
+def _merge(
+    active: Sequence[tuple[Part, _Rate]], target: float, spare: int
+) -> tuple[list[Part], list[tuple[float, float]]]:
+    """At most *spare* pairs of neighbours."""
+    ended: list[Part] = []
+    ranges: list[tuple[float, float]] = []
+    low: Part | None = None
+    for part, rate in active:
+        if not rate.is_low(target):
+            low = None
+        elif low is None:
+            low = part
+        elif len(ranges) < spare:
+            ended += (low, part)
+            ranges.append((low.low, part.high))
+            low = None
+    return ended, ranges

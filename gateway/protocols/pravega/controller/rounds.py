@@ -1,0 +1,95 @@
+"""Work on all streams from time to time, a little in each turn of the event loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from attrs import define
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from gateway.protocols.pravega.controller.grpc import Failed
+
+__all__ = ["Rounds"]
+
+_AT_ONCE = 100
+"""Of what steps cost, in one turn of the event loop."""
+
+
+@define(eq=False, slots=False)
+class Rounds:
+    """Makes rounds: *steps* begins one, and each step says what it cost.
+
+    *what* names the work in the log.  It ends when *is_broken* says so.  *seconds* are
+    between two rounds.
+    """
+
+    _log = Logger()
+
+    _clock: IReactorTime
+    _what: str
+    _steps: Callable[[], Iterator[int]]
+    _is_broken: Callable[[], bool]
+    _seconds: float = 60.0
+
+    def __attrs_post_init__(self) -> None:
+        self._round: Iterator[int] = iter(())
+        self._next: IDelayedCall | None = None
+        self._told: set[str] = set()
+        """Streams and segments with which it fails, as the log says."""
+
+    def start(self) -> None:
+        """Begin with the first round, after the pause between two."""
+        self._next = self._clock.callLater(self._seconds, self._begin)
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._next is not None and self._next.active():
+            self._next.cancel()
+        self._next = None
+
+    def _begin(self) -> None:
+        self._round = self._steps()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_broken():
+            return
+        more = False
+        try:
+            more = self._turn()
+        except Exception:  # the next round begins anew
+            self._log.failure("{what} of streams fails", what=self._what)
+        finally:
+            seconds, then = self._seconds, self._begin
+            if more:
+                seconds, then = 0.0, self._go_on
+            self._next = self._clock.callLater(seconds, then)
+
+    def _turn(self) -> bool:
+        """Whether there is more to do in this round."""
+        done = 0
+        for cost in self._round:
+            done += cost
+            if done >= _AT_ONCE:
+                return True
+        return False
+
+    @contextlib.contextmanager
+    def telling(self, name: str) -> Iterator[None]:
+        """Log what fails with one stream, once until it works, and go on."""
+        try:
+            yield
+        except Failed as why:
+            if name not in self._told:
+                self._told.add(name)
+                self._log.warn(
+                    "{what} of {name}: {why}", what=self._what, name=name, why=why
+                )
+        except Exception:
+            if name not in self._told:
+                self._told.add(name)
+                self._log.failure("{what} of {name} fails", what=self._what, name=name)
+        else:
+            self._told.discard(name)

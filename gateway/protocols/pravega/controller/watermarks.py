@@ -1,0 +1,358 @@
+"""Watermarks: what time it is at which place of a stream, for readers' time windows.
+
+Writers note times with the places up to which they have written (`noteTime`).  Every ten
+seconds a mark is appended to the stream `_MARK<name>`, which Java's readers read by
+themselves:
+
+    lower, upper    the earliest and the latest time of all writers; the lower one grows
+    cut             what is behind it was written after `lower` by all of them
+
+A writer counts until it has noted nothing for the stream's timeout, or is removed and
+overtaken.  What writers noted is in memory: after a restart no mark is made until all that
+still write have noted again, or their timeout is over.
+
+A mark is Java's: each object `00 | version 0 | one revision 01 | its id 00 | length i32`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from attrs import define, field
+from twisted.internet.interfaces import IReactorTime
+
+from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
+from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.messages import Message
+from gateway.protocols.pravega.controller.methods import (
+    SUCCESS,
+    Caller,
+    Methods,
+    over_limit,
+    status,
+)
+from gateway.protocols.pravega.controller.names import MARK
+from gateway.protocols.pravega.controller.rounds import Rounds
+from gateway.protocols.pravega.modified_utf8 import encode as utf8
+from gateway.protocols.pravega.segment import Segment
+
+__all__ = ["Watermarks", "encoded"]
+
+_BAD_TIME, _BAD_POSITION, _INTERNAL = 1, 2, 3
+_UNKNOWN_WRITER, _NO_STREAM = 1, 2
+
+_SECONDS = 10.0
+"""Between two marks of a stream."""
+_TIMEOUT = 120.0
+"""Of a writer, in seconds, where its stream's configuration names none."""
+_NOTED = 200_000
+"""How many offsets writers may have noted, all together."""
+_WRITER = b"gateway's marks."
+"""The writer id with which marks are appended."""
+_MARK_BYTES = 256 << 10
+"""Of a stream's marks so many bytes are kept, at most: hours, of one with few segments."""
+_HEADER = 8
+"""Of an event."""
+
+
+@define(eq=False)
+class _Writer:
+    """What a writer noted last."""
+
+    time: int
+    position: Mapping[int, int]
+    """Offsets by segment id."""
+    noted: float
+    """When that was, in seconds."""
+    removed: bool = False
+
+
+@define(eq=False)
+class _Marked:
+    """What is known of one stream."""
+
+    writers: dict[str, _Writer] = field(factory=dict)
+    lower: int | None = None
+    """Of its last mark."""
+    cut: Mapping[int, int] = field(factory=dict)
+    is_read: bool = False
+    """The last mark was looked for."""
+
+
+@define(eq=False, slots=False)
+class Watermarks:
+    """The methods by which writers tell the time, and what makes marks of it.
+
+    *create* makes a stream of marks.  The marks may take what *room* gives, in bytes.
+    """
+
+    methods = Methods()
+
+    _catalog: Catalog
+    _clock: IReactorTime
+    _create: Callable[[str, str], None]
+    _room: Callable[[], int]
+
+    def __attrs_post_init__(self) -> None:
+        container = self._catalog.container
+        self.rounds = Rounds(
+            self._clock,
+            "Watermarks",
+            self._steps,
+            lambda: bool(container.broken),
+            seconds=_SECONDS,
+        )
+        self._streams: dict[tuple[str, str], _Marked] = {}
+        self._noted = 0
+        self._begun = 0.0
+        self._at_start = 0
+        """Number of the last change when it began."""
+
+    def start(self) -> None:
+        """Remember what there is, and make the first round."""
+        self._begun = self._clock.seconds()
+        self._at_start = self._catalog.container.state.number
+        self.rounds.start()
+
+    # -- what writers say --------------------------------------------------------------
+
+    @methods(messages.TimestampFromWriter, "noteTimestampFromWriter")
+    def note(self, request: messages.TimestampFromWriter, caller: Caller) -> Message:
+        """A writer has written all before a time, up to a position."""
+        info, position = request.position.stream_info, dict(request.position.cut)
+        stream = self._catalog.stream(info.scope, info.stream)
+        if stream is None or stream.sealed:
+            return status(_INTERNAL)
+        known = {part.id for part in stream.parts}
+        if not position or not known.issuperset(position):
+            return status(_BAD_POSITION)
+        marked = self._streams.setdefault((info.scope, info.stream), _Marked())
+        before = marked.writers.get(request.writer)
+        if before is not None:
+            if request.timestamp < before.time:
+                return status(_BAD_TIME)
+            if any(
+                position.get(id_, offset) < offset
+                for id_, offset in before.position.items()
+            ):
+                return status(_BAD_POSITION)
+            self._noted -= len(before.position)
+        if self._noted + len(position) > _NOTED:
+            raise over_limit(
+                f"{self._noted + len(position)} offsets noted by writers",
+                _NOTED,
+                code=Code.RESOURCE_EXHAUSTED,
+            )
+        self._noted += len(position)
+        marked.writers[request.writer] = _Writer(
+            request.timestamp, position, self._clock.seconds()
+        )
+        return status(SUCCESS)
+
+    @methods(messages.RemoveWriterRequest, "removeWriter")
+    def remove(self, request: messages.RemoveWriterRequest, caller: Caller) -> Message:
+        """A writer is closed; what it noted last counts until it is overtaken."""
+        info = request.stream_info
+        if self._catalog.stream(info.scope, info.stream) is None:
+            return status(_NO_STREAM)
+        marked = self._streams.get((info.scope, info.stream))
+        if marked is None or request.writer not in marked.writers:
+            return status(_UNKNOWN_WRITER)
+        marked.writers[request.writer].removed = True
+        return status(SUCCESS)
+
+    # -- marks -------------------------------------------------------------------------
+
+    def _steps(self) -> Iterator[int]:
+        for (scope, name), marked in list(self._streams.items()):
+            stream = self._catalog.stream(scope, name)
+            if stream is None or stream.sealed:
+                self._forget((scope, name), list(marked.writers))
+                continue
+            with self.rounds.telling(f"{scope}/{name}"):
+                self._mark(scope, name, stream, marked)
+            yield 1 + sum(len(each.position) for each in marked.writers.values())
+
+    def _forget(self, of: tuple[str, str], names: Iterable[str]) -> None:
+        marked = self._streams[of]
+        for name in names:
+            self._noted -= len(marked.writers.pop(name).position)
+        if not marked.writers:
+            del self._streams[of]
+
+    def _mark(self, scope: str, name: str, stream: Stream, marked: _Marked) -> None:
+        timeout = (
+            messages.decode(messages.StreamConfig, stream.config).timestamp_timeout
+            / 1000
+        )
+        seconds = self._clock.seconds()
+        since = seconds - (timeout or _TIMEOUT)
+        if self._begun > since and self._is_old(scope, name, stream):
+            return  # others may write that have not noted again
+        if not marked.is_read:
+            marked.is_read = True
+            kept = self._segment(scope, name).kept
+            marks = bytes(kept.data) if kept is not None else b""
+            if (last := max(_events(marks), default=None)) is not None:
+                marked.lower, marked.cut = decoded(marks[last + _HEADER :])
+        lower = marked.lower
+        gone = [
+            each
+            for each, found in marked.writers.items()
+            if (
+                lower is not None and found.time <= lower
+                if found.removed
+                else found.noted < since
+            )
+        ]
+        self._forget((scope, name), gone)
+        writers = marked.writers.values()
+        if not writers:
+            return
+        least = min(each.time for each in writers)
+        if lower is not None and least <= lower:
+            return
+        cut = _cut(stream.parts, [marked.cut, *(each.position for each in writers)])
+        parts = {part: cut[part.id] for part in stream.parts if part.id in cut}
+        most = max(each.time for each in writers)
+        if self._append(scope, name, encoded(least, most, parts, scope, name)):
+            marked.lower, marked.cut = least, cut
+
+    def _is_old(self, scope: str, name: str, stream: Stream) -> bool:
+        """Whether a stream was there at the start."""
+        found = self._catalog.segment_state(scope, name, stream.parts[0])
+        return found is None or found.born <= self._at_start
+
+    def _segment(self, scope: str, name: str) -> Segment:
+        """That of the marks of a stream."""
+        catalog = self._catalog
+        if catalog.stream(scope, MARK + name) is None:
+            self._create(scope, MARK + name)
+        stream = catalog.scopes[scope].streams[MARK + name]
+        [found] = catalog.segments(scope, MARK + name, stream)
+        return catalog.container.state.data(found)
+
+    def _append(self, scope: str, name: str, mark: bytes) -> bool:
+        """Append a mark; False if there is no room."""
+        catalog, state = self._catalog, self._catalog.container.state
+        segment = self._segment(scope, name)
+        data = bytes(4) + len(mark).to_bytes(4) + mark
+        kept = bytes(segment.kept.data) if segment.kept is not None else b""
+        if len(kept) + len(data) > _MARK_BYTES:
+            size = len(kept)
+            # All of them go where the last one is more than half.
+            begin = next((at for at in _events(kept) if at >= size // 2), size)
+            offset = segment.length - size + begin
+            catalog.submit(state.truncate(segment.name, offset, catalog.container.now))
+        if len(data) > self._room():
+            return False
+        number = segment.number_of(_WRITER)
+        change = state.append(
+            segment.name,
+            _WRITER,
+            max(number, 0) + 1,
+            data,
+            catalog.container.now,
+            claimed=1,
+            last=number,
+        )
+        catalog.submit(change)
+        return True
+
+
+def _cut(parts: list[Part], positions: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """The first cut that is not before any of these positions.
+
+    Keys of which no position tells anything begin in the newest epoch of those told.
+    """
+    by_id = {part.id: part for part in parts}
+    found: dict[Part, int] = {}
+
+    def reach(part: Part, offset: int) -> None:
+        if part in found:
+            found[part] = max(found[part], offset)
+            return
+        others = [
+            each for each in found if each.low < part.high and part.low < each.high
+        ]
+        if any(each.epoch > part.epoch for each in others):
+            return
+        for each in others:
+            del found[each]
+        found[part] = offset
+
+    for position in positions:
+        for id_, offset in position.items():
+            if id_ in by_id:
+                reach(by_id[id_], offset)
+    while not (cover := Cover(found)).is_whole:
+        newest = in_epoch(parts, max(part.epoch for part in found))
+        missing = [part for part in newest if not cover.covers(part)]
+        if not missing:
+            raise ValueError("an epoch of the stream is forgotten")
+        for part in missing:
+            reach(part, 0)
+    return {part.id: offset for part, offset in found.items()}
+
+
+# -- the bytes of marks ------------------------------------------------------------------
+
+_OBJECT = struct.Struct(">BBBBI")
+_TIMES = struct.Struct(">qq")
+_RANGE = struct.Struct(">qdd")
+_OFFSET = struct.Struct(">q")
+_ENTRY_BYTES = _OBJECT.size + _RANGE.size + _OFFSET.size
+
+
+def _object(data: bytes) -> bytes:
+    return _OBJECT.pack(0, 0, 1, 0, len(data)) + data
+
+
+def encoded(
+    lower: int, upper: int, cut: Mapping[Part, int], scope: str, stream: str
+) -> bytes:
+    """A mark, as clients read it."""
+    entries = b"".join(
+        _object(_RANGE.pack(part.id, part.low, part.high)) + _OFFSET.pack(offset)
+        for part, offset in cut.items()
+    )
+    names = b"".join(
+        len(name).to_bytes(2) + name for name in map(utf8, (scope, stream))
+    )
+    count = _compact(len(cut))
+    return _object(_TIMES.pack(lower, upper) + count + entries + names)
+
+
+def decoded(mark: bytes) -> tuple[int, dict[int, int]]:
+    """The lower time of a mark of ours, and its cut."""
+    lower, _ = _TIMES.unpack_from(mark, _OBJECT.size)
+    at = _OBJECT.size + _TIMES.size
+    for size, bits in ((1, 7), (2, 14), (4, 30)):
+        count = int.from_bytes(mark[at : at + size]) & ((1 << bits) - 1)
+        if _compact(count) == mark[at : at + size]:
+            break
+    cut: dict[int, int] = {}
+    for entry in range(at + size, at + size + count * _ENTRY_BYTES, _ENTRY_BYTES):
+        id_, _, _ = _RANGE.unpack_from(mark, entry + _OBJECT.size)
+        [cut[id_]] = _OFFSET.unpack_from(mark, entry + _OBJECT.size + _RANGE.size)
+    return lower, cut
+
+
+def _compact(number: int) -> bytes:
+    """In one, two or four bytes; the first bits say in how many."""
+    if number < 1 << 7:
+        return number.to_bytes(1)
+    if number < 1 << 14:
+        return (number | 0b10 << 14).to_bytes(2)
+    return (number | 0b11 << 30).to_bytes(4)
+
+
+def _events(data: bytes) -> Iterator[int]:
+    """Where each event begins."""
+    at = 0
+    while at < len(data):
+        yield at
+        at += _HEADER + int.from_bytes(data[at + 4 : at + _HEADER])

@@ -1,0 +1,173 @@
+"""Where a journal segment has the bytes of Pravega segments.
+
+The journal has what was appended as it came, so who reads it back needs no row: only
+where in the file each append lies, which is known after the file was scanned once.  Each
+piece is checked with its sum when it is read, as what a failed write left may be written
+again in the same place.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+
+from gateway.protocols.pravega import records
+from gateway.store.finder import SegmentFile
+
+__all__ = ["JournalRun", "JournalRuns"]
+
+_PIECE_BYTES = 1 << 18
+"""A larger append is several pieces, so that little is read for a small read."""
+_WINDOW_BYTES = 1 << 16
+"""Read at once of small pieces that lie side by side."""
+_PIECE_COST = 36
+_RUN_COST = 1 << 10
+
+
+class JournalRun:
+    """What one channel has in a journal segment, in the order of arrival.
+
+    Pieces that follow each other without a gap are one *extent*.
+    """
+
+    __slots__ = ("_begins", "_lsns", "_offsets", "_places", "_sizes", "_sums")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        """Of each piece, in the channel; …"""
+        self._places = array("q")
+        """… in the file."""
+        self._sizes, self._sums = array("I"), array("I")
+        self._lsns = array("q")
+        """All events up to this one end here, or before."""
+        self._begins = [0]
+        """The first piece of each extent."""
+
+    def add(
+        self, offset: int, place: int, data: memoryview, lsn: int, rows: int
+    ) -> None:
+        """An append that lies at *place* in the file; its rows have lsns from *lsn* on."""
+        if self._offsets and offset != self._offsets[-1] + self._sizes[-1]:
+            self._begins.append(len(self._offsets))
+        for at in range(0, len(data), _PIECE_BYTES):
+            piece = bytes(data[at : at + _PIECE_BYTES])
+            self._offsets.append(offset + at)
+            self._places.append(place + at)
+            self._sizes.append(len(piece))
+            self._sums.append(google_crc32c.value(piece))
+            self._lsns.append(lsn - 1)
+        self._lsns[-1] += rows
+
+    @property
+    def first(self) -> int:
+        """The offset of the oldest byte."""
+        return self._offsets[0]
+
+    @property
+    def last(self) -> int:
+        """The offset of the newest byte."""
+        return self._offsets[-1] + self._sizes[-1] - 1
+
+    @property
+    def newest_lsn(self) -> int:
+        """That of the newest event."""
+        return self._lsns[-1]
+
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        return _PIECE_COST * len(self._offsets)
+
+    def read(
+        self, path: Path, offset: int, size: int, lsn: int
+    ) -> tuple[bytes, int] | None:
+        """At most *size* bytes from *offset* on, of extents that reach to *lsn*, and an
+        lsn before which nothing lies of what follows; 0: that is not known.
+
+        None: it has other bytes there by now.  Raises FileNotFoundError, OSError.
+        """
+        found = self._find(offset, lsn)
+        if found is None:
+            return b"", 0
+        first, end = found
+        stop = bisect_left(self._offsets, offset + size, first, end)
+        data = b"".join(self._pieces(path, range(first, stop)))
+        behind = self._offsets[stop - 1] + self._sizes[stop - 1]
+        if len(data) != behind - self._offsets[first]:
+            return None
+        begin = offset - self._offsets[first]
+        known = self._lsns[stop - 1] + 1 if behind <= offset + size else 0
+        return data[begin : begin + size], known
+
+    def _find(self, offset: int, lsn: int) -> tuple[int, int] | None:
+        """The piece with *offset*, and the end of its extent."""
+        end = len(self._offsets)
+        for begin in reversed(self._begins):
+            # A channel that was deleted and made again has its old bytes under old lsns.
+            if self._lsns[end - 1] < lsn:
+                break
+            behind = self._offsets[end - 1] + self._sizes[end - 1]
+            if self._offsets[begin] <= offset < behind:
+                return bisect_right(self._offsets, offset, begin, end) - 1, end
+            end = begin
+        return None
+
+    def _pieces(self, path: Path, numbers: range) -> Iterator[memoryview]:
+        """Those that are what they were."""
+        window, begin = memoryview(b""), 0
+        with path.open("rb", buffering=0) as file:
+            for number in numbers:
+                place, size = self._places[number], self._sizes[number]
+                if not begin <= place <= begin + len(window) - size:
+                    wanted = max(size, _WINDOW_BYTES)
+                    window = memoryview(os.pread(file.fileno(), wanted, place))
+                    begin = place
+                piece = window[place - begin : place - begin + size]
+                if google_crc32c.value(bytes(piece)) == self._sums[number]:
+                    yield piece
+
+
+class JournalRuns:
+    """All channels of a journal segment, as the file was when it was scanned."""
+
+    def __init__(self, file: SegmentFile, protocol: str) -> None:
+        """Scans it; raises `segment.InvalidSegment`, FileNotFoundError, OSError."""
+        self.size = file.path.stat().st_size
+        """Of the file, in bytes, or less than was scanned."""
+        self._runs: dict[str, JournalRun] = {}
+        scan = file.scan()
+        for stored in scan:
+            batch = stored.batch
+            if batch.origin.protocol == protocol and batch.count:
+                self._add(batch.body, scan.end - len(batch.body), stored.lsn)
+
+    def _add(self, body: bytes, place: int, lsn: int) -> None:
+        begin = place - _address(body)
+        for record in records.unpack(body).records:
+            if isinstance(record, records.Append | records.Merge) and record.count:
+                run = self._runs.setdefault(record.segments[-1], JournalRun())
+                data = record.data
+                place = begin + _address(data)
+                run.add(record.offset, place, data, lsn, record.rows)
+                lsn += record.rows
+
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        return sum(run.weight + _RUN_COST for run in self._runs.values())
+
+    def of(self, channel: str) -> JournalRun | None:
+        """What a channel has here."""
+        return self._runs.get(channel)
+
+
+def _address(data: bytes | memoryview) -> int:
+    """Where it lies in memory: so where a view lies in what it is a view of is known."""
+    place: int = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    return place

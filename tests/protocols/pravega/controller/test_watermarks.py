@@ -1,0 +1,236 @@
+"""Watermarks, of what writers note: never ahead of any that still writes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega.controller import watermarks
+from gateway.protocols.pravega.controller.epochs import Part
+from gateway.protocols.pravega.controller.watermarks import decoded, encoded
+from pravega_messages import new
+
+Make = Callable[..., Any]
+E1 = 1 << 32
+BAD_TIME, BAD_POSITION, INTERNAL = 1, 2, 3
+
+
+class Timed:
+    """Writers of `sc/st`, which has two segments, and its marks."""
+
+    def __init__(self, peer: Any) -> None:
+        self.peer, self.service = peer, peer.service
+        self.info = new("StreamInfo", scope="sc", stream="st")
+
+    def note(self, writer: str, time: int, **position: int) -> int:
+        cut = {int(name[1:]): offset for name, offset in position.items()}
+        request = new(
+            "TimestampFromWriter",
+            writer=writer,
+            position={"stream_info": self.info, "cut": cut},
+            timestamp=time,
+        )
+        found: int = self.peer.status("noteTimestampFromWriter", request)
+        return found
+
+    def remove(self, writer: str) -> int:
+        request = new("RemoveWriterRequest", writer=writer, stream_info=self.info)
+        found: int = self.peer.status("removeWriter", request)
+        return found
+
+    def wait(self, seconds: float = 10) -> list[tuple[int, dict[int, int]]]:
+        """The marks that there are then."""
+        for _ in range(round(seconds / 10)):
+            self.service.clock.advance(10)
+            self.service.store()
+        return self.marks
+
+    @property
+    def marks(self) -> list[tuple[int, dict[int, int]]]:
+        segment = self.service.container.state.segments.get("sc/_MARKst/0.#epoch.0")
+        if segment is None or segment.kept is None:
+            return []
+        data, at, found = bytes(segment.kept.data), 0, []
+        while at < len(data):
+            kind, size = struct.unpack_from(">II", data, at)
+            assert kind == 0
+            found.append(decoded(data[at + 8 : at + 8 + size]))
+            at += 8 + size
+        return found
+
+
+@pytest.fixture
+def timed(stream: Any) -> Timed:
+    return Timed(stream)
+
+
+def test_the_bytes_of_a_mark() -> None:
+    """As Java's serializers write them, object in object."""
+    made = encoded(1, 2, {Part(E1 | 3, 0.25, 1.0): 7}, "sc", "st")
+    inner = bytes.fromhex("00000100 00000018 0000000100000003 3fd0000000000000")
+    inner += bytes.fromhex("3ff0000000000000") + (7).to_bytes(8)
+    body = (1).to_bytes(8) + (2).to_bytes(8) + b"\x01" + inner
+    body += b"\x00\x02sc\x00\x02st"
+    assert made == bytes.fromhex("00000100") + len(body).to_bytes(4) + body
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 16383, 16384])
+def test_marks_are_read_back(count: int) -> None:
+    """By the next run, with as many segments as there are."""
+    cut = {Part(n, n / (count + 1), (n + 1) / (count + 1)): n * 3 for n in range(count)}
+    lower, ids = decoded(encoded(-5, 9, cut, "sc", "st"))
+    assert (lower, ids) == (-5, {part.id: offset for part, offset in cut.items()})
+
+
+def test_one_writer(timed: Timed) -> None:
+    """A mark each ten seconds, if time goes on: its time, and where it was."""
+    assert timed.note("a", 100, _0=10, _1=20) == 0
+    assert timed.wait() == [(100, {0: 10, 1: 20})]
+    assert timed.wait(30) == [(100, {0: 10, 1: 20})]
+    assert timed.note("a", 200, _0=15, _1=20) == 0
+    assert timed.wait()[1:] == [(200, {0: 15, 1: 20})]
+
+
+def test_the_slowest_of_all_counts(timed: Timed) -> None:
+    """The time of the last one, and the furthest place of all."""
+    timed.note("a", 100, _0=10, _1=20)
+    timed.note("b", 50, _0=5, _1=30)
+    assert timed.wait() == [(50, {0: 10, 1: 30})]
+    timed.note("a", 300, _0=11, _1=31)
+    assert len(timed.wait()) == 1
+    timed.note("b", 200, _0=12, _1=30)
+    assert timed.wait()[1:] == [(200, {0: 12, 1: 31})]
+
+
+def test_time_and_place_go_forward(timed: Timed) -> None:
+    """Of each writer; what is no place, or of no stream, is said to be so."""
+    assert timed.note("a", 100, _0=10, _1=20) == 0
+    assert timed.note("a", 99, _0=10, _1=20) == BAD_TIME
+    assert timed.note("a", 100, _0=9, _1=20) == BAD_POSITION
+    assert timed.note("b", 1, _7=9) == BAD_POSITION
+    assert timed.note("b", 1) == BAD_POSITION
+    assert timed.note("b", 1, _0=1) == 0
+    timed.info.stream = "none"
+    assert timed.note("a", 100, _0=10) == INTERNAL
+    assert timed.remove("a") == 2
+
+
+def test_a_removed_writer_counts_until_it_is_overtaken(timed: Timed) -> None:
+    """What it wrote last is marked; then the others go on without it."""
+    timed.note("a", 100, _0=10, _1=20)
+    timed.note("b", 50, _0=5, _1=30)
+    assert timed.remove("b") == 0
+    assert timed.remove("c") == 1
+    assert timed.wait() == [(50, {0: 10, 1: 30})]
+    assert timed.wait()[1:] == [(100, {0: 10, 1: 30})]
+    assert timed.remove("b") == 1
+
+
+def test_a_silent_writer_is_left_behind(timed: Timed, config: Make) -> None:
+    """After the stream's timeout, or two minutes where it has none."""
+    timed.note("b", 50, _0=5, _1=30)
+    for seconds in range(0, 120, 10):
+        timed.note("a", 100 + seconds, _0=10, _1=20)
+        assert {lower for lower, _ in timed.wait()} == {50}
+    timed.note("a", 300, _0=10, _1=20)
+    assert [lower for lower, _ in timed.wait()] == [50, 300]
+    fast = config("st", 0)
+    fast.timestamp_timeout = 15_000
+    assert timed.peer.status("updateStream", fast) == 0
+    timed.note("b", 400, _0=5, _1=30)
+    timed.wait(20)
+    timed.note("a", 500, _0=10, _1=20)
+    assert timed.wait()[-1][0] == 500
+
+
+def test_over_epochs(timed: Timed) -> None:
+    """A place in the newest epoch is behind all of those before; what nobody has told
+    of begins there.
+    """
+    timed.note("a", 100, _0=10, _1=20)
+    request = new(
+        "ScaleRequest", stream_info=timed.info, sealed=[0],
+        ranges=[{"low": 0, "high": 0.25}, {"low": 0.25, "high": 0.5}],
+    )  # fmt: skip
+    assert timed.peer.call("scale", request).status == 0
+    assert timed.wait() == [(100, {0: 10, 1: 20})]
+    timed.note("a", 200, **{"_1": 25, "_0": 11, f"_{E1 | 2}": 3})
+    assert timed.wait()[1:] == [(200, {1: 25, E1 | 2: 3, E1 | 3: 0})]
+
+
+def test_after_a_restart(timed: Timed) -> None:
+    """No mark before all that still write have noted again, or their timeout is over;
+    and none that is not later than the last one, in time and place.
+    """
+    timed.note("a", 100, _0=10, _1=20)
+    timed.note("b", 50, _0=5, _1=30)
+    timed.wait()
+    again = Timed(timed.service.restarted().peer())
+    again.note("a", 200, _0=8, _1=20)
+    assert len(again.wait(110)) == 1
+    again.note("a", 200, _0=8, _1=20)
+    again.note("b", 45, _0=6, _1=31)
+    assert len(again.wait(20)) == 1
+    again.note("b", 60, _0=6, _1=31)
+    assert again.wait()[1:] == [(60, {0: 10, 1: 31})]
+
+
+def test_old_marks_go(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of them, when they are many: what is left begins with a whole one."""
+    monkeypatch.setattr(watermarks, "_MARK_BYTES", 1000)
+    for time in range(1, 40):
+        timed.note("a", time, _0=time, _1=time)
+        timed.wait()
+    assert [lower for lower, _ in timed.marks] == [*range(40 - len(timed.marks), 40)]
+    assert 4 <= len(timed.marks) < 10
+    kept = timed.service.container.state.find("sc/_MARKst/0.#epoch.0").kept
+    assert kept is not None
+    assert len(kept.data) <= 1000
+
+
+@pytest.mark.parametrize("most", [100, 200])
+def test_marks_that_are_large(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The old ones go, be the last more than half of them, and the newest is there."""
+    monkeypatch.setattr(watermarks, "_MARK_BYTES", most)
+    for time in range(1, 5):
+        timed.note("a", time, _0=time, _1=time)
+        assert timed.wait()[-1] == (time, {0: time, 1: time})
+        assert len(timed.marks) == 1
+
+
+def test_no_room_no_marks(make_service: Make, config: Make) -> None:
+    """They go when there is room; nothing else fails for want of it."""
+    service = make_service(internal_bytes=100)
+    peer = service.peer()
+    peer.call("createScope", new("ScopeInfo", scope="sc"))
+    peer.call("createStream", config("st", 2))
+    timed = Timed(peer)
+    assert timed.note("a", 1, _0=1, _1=1) == 0
+    assert timed.wait() == []
+
+
+def test_a_stream_that_ends(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its writers noted is forgotten, and makes room for others."""
+    monkeypatch.setattr(watermarks, "_NOTED", 4)
+    timed.note("a", 1, _0=1, _1=1)
+    timed.note("b", 1, _0=1, _1=1)
+    request = new(
+        "TimestampFromWriter",
+        writer="c",
+        position={"stream_info": timed.info, "cut": {0: 1}},
+    )
+    told = timed.peer.try_("noteTimestampFromWriter", request)
+    assert "5 offsets noted by writers, limit 4" in told.text
+    timed.peer.call("sealStream", timed.info)
+    timed.wait()
+    assert timed.note("c", 1, _0=1) == INTERNAL
+    other = new("StreamConfig", stream_info={"scope": "sc", "stream": "other"})
+    assert timed.peer.status("createStream", other) == 0
+    timed.info.stream = "other"
+    number = timed.peer.call("getCurrentSegments", timed.info).ranges[0].segment.number
+    assert timed.note("c", 1, **{f"_{number}": 1}) == 0

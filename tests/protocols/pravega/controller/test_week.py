@@ -1,0 +1,469 @@
+"""A week of streams in fast motion, with a clock of its own and files in memory.
+
+Writers, reader groups that come and go, a synchronizer, transactions, scaling, retention of
+each kind, and the gateway is killed between: what the policies keep is read back every
+hour, and what they drop is gone an hour later at the latest.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+
+from gateway.event import Stored
+from gateway.protocols.pravega import records, snapshot
+from gateway.protocols.pravega.reads import Found, Read
+from gateway.testing import ManualJournal
+from pravega_messages import new
+
+STEP = 120
+"""Seconds at a time."""
+HOUR, DAY = 3600, 86400
+LATE = HOUR + 2 * STEP
+"""What a policy drops may stay so long: an hour, and until the gateway looks."""
+TIME, SIZE = 1, 2
+KEPT, OLD, BIG, GROUPS, RATE = "kept", "old", "big", "groups", "rate"
+AGE = 6 * HOUR
+BYTES = 20_000
+MORE = 5_000
+"""By size so much more may stay: what came in an hour, of each segment."""
+SHARED = "s/shared/0.#epoch.0"
+W = b"w" * 16
+
+
+class Files:
+    """What the spool, the archive and `retained/` have, as rows by segment.
+
+    Implements `container.Reader`.
+    """
+
+    def __init__(self) -> None:
+        self.first_lsn = 0
+        self._rows: defaultdict[str, list[tuple[int, int, bytes]]] = defaultdict(list)
+        """Of each segment: offset, lsn, payload."""
+
+    def add(self, stored: Stored) -> None:
+        rows, lsn = records.decode(stored.batch.body), stored.lsn
+        for number, payload in enumerate(rows.each()):
+            channel = rows.channels.get(number, rows.channel)
+            assert channel is not None
+            self._rows[channel].append((rows.seqs[number], lsn + number, payload))
+
+    def expire(self, needed: Callable[[str], int | None]) -> None:
+        """Rows that nobody needs go; a file that has some is written anew."""
+        for channel, rows in list(self._rows.items()):
+            begin = needed(channel)
+            if begin is None:
+                del self._rows[channel]
+            else:
+                self._rows[channel] = [row for row in rows if row[1] >= begin]
+
+    @property
+    def lsns(self) -> set[int]:
+        return {lsn for rows in self._rows.values() for _, lsn, _ in rows}
+
+    def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
+        rows = self._rows[segment]
+        at = bisect_right(rows, (offset, 1 << 62, b"")) - 1
+        begin, row_lsn, payload = rows[at]
+        assert lsn <= row_lsn
+        event = struct.pack(">II", 0, len(payload)) + payload
+        assert begin <= offset < begin + len(event), "a row that is needed is gone"
+        return succeed(event[offset - begin :][:size])
+
+
+@dataclass
+class Written:
+    """What was written to a stream and acknowledged, in order."""
+
+    events: list[tuple[float, int, bytes, int]] = field(default_factory=list)
+    """When, size with its header, payload, lsn."""
+
+    def add(self, now: float, payload: bytes, lsn: int) -> None:
+        self.events.append((now, len(payload) + 8, payload, lsn))
+
+
+class Week:
+    """The gateway, and all who use it."""
+
+    def __init__(self, seed: int, make_service: Callable[..., Any]) -> None:
+        self.random = random.Random(seed)
+        self.make = make_service
+        self.clock = Clock()
+        self.clock.advance(1_700_000_000)
+        self.files = Files()
+        self.all: list[Stored] = []
+        self.saved: bytes | None = None
+        self.written = {name: Written() for name in (KEPT, OLD, BIG, GROUPS, RATE)}
+        self.count = 0
+        self.kills = 0
+        self.scaled_by_rate = False
+        self.shared: list[bytes] = []
+        self.groups: dict[str, int | None] = {}
+        """How many events of `GROUPS` each group that is there has read."""
+        self.released: list[tuple[float, int]] = []
+        """How many of them all groups had read, and when."""
+        self.begin()
+        self.peer.call("createScope", new("ScopeInfo", scope="s"))
+        for name, policy in (
+            (KEPT, {}),
+            (OLD, {"kind": TIME, "param": AGE * 1000}),
+            (BIG, {"kind": SIZE, "param": BYTES}),
+            (GROUPS, {"kind": TIME, "param": 1, "max": 2**63 - 1}),
+            (RATE, {"kind": TIME, "param": AGE * 1000}),
+        ):
+            scaling = {"segments": 1}
+            if name == RATE:
+                scaling |= {"kind": 2, "target_rate": 1, "scale_factor": 3}
+            config = new(
+                "StreamConfig",
+                stream_info=self.info(name),
+                scaling=scaling,
+                retention=policy,
+            )
+            assert self.peer.status("createStream", config) == 0
+        config = new("StreamConfig", stream_info=self.info("shared"))
+        assert self.peer.status("createStream", config) == 0
+        self.join("billing")
+
+    # -- the gateway -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start, from the last checkpoint and what is in the journal."""
+        state = None if self.saved is None else snapshot.restore(self.saved)
+        self.journal = ManualJournal(first_lsn=1 + sum(s.batch.count for s in self.all))
+        self.service = self.make(
+            clock=self.clock,
+            journal=self.journal,
+            state=state,
+            reader=self.files,
+            replayed=self.all,
+        )
+        self.seen = 0
+        self.peer = self.service.peer()
+        self.store()
+
+    def kill(self) -> None:
+        """Some of what is on its way becomes durable, the rest is lost."""
+        for _ in range(self.random.randint(0, len(self.journal.pending))):
+            self.journal.store()
+        self.note()
+        self.clock.calls.clear()
+        self.kills += 1
+        self.begin()
+
+    def store(self) -> list[Stored]:
+        self.service.store()
+        return self.note()
+
+    def note(self) -> list[Stored]:
+        """What has become durable since the last look."""
+        found = self.journal.stored[self.seen :]
+        self.seen += len(found)
+        self.all += found
+        for stored in found:
+            if stored.batch.count:
+                self.files.add(stored)
+        return found
+
+    @property
+    def state(self) -> Any:
+        return self.service.container.state
+
+    # -- its users ---------------------------------------------------------------------
+
+    @staticmethod
+    def info(name: str) -> Any:
+        return new("StreamInfo", scope="s", stream=name)
+
+    def segment(self, name: str, key: float) -> tuple[int, str]:
+        found = self.peer.call("getCurrentSegments", self.info(name)).ranges
+        [id_] = [each.segment.number for each in found if each.low <= key < each.high]
+        return id_, f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+
+    def event(self) -> bytes:
+        self.count += 1
+        return b"%08d" % self.count + bytes(self.random.randint(10, 300))
+
+    def write(self, name: str, count: int = 1) -> None:
+        for _ in range(count):
+            payload = self.event()
+            _, segment = self.segment(name, self.random.random())
+            self.append(segment, payload)
+            [stored] = [each for each in self.store() if each.batch.count]
+            self.written[name].add(self.clock.seconds(), payload, stored.lsn)
+
+    def burst(self, name: str, count: int) -> None:
+        """So many small events, in one append."""
+        payloads = [self.event()[:20] for _ in range(count)]
+        data = b"".join(struct.pack(">II", 0, 18) + each[:18] for each in payloads)
+        _, segment = self.segment(name, self.random.random())
+        self.append(segment, data, count=count)
+        [stored] = [each for each in self.store() if each.batch.count]
+        for number, each in enumerate(payloads):
+            self.written[name].add(self.clock.seconds(), each[:18], stored.lsn + number)
+
+    def append(
+        self, segment: str, payload: bytes, *, count: int = 0, **more: Any
+    ) -> None:
+        """One event; or, framed already, *count* of them."""
+        state = self.state
+        last = state.find(segment).number_of(W)
+        data = payload if count else struct.pack(">II", 0, len(payload)) + payload
+        change = state.append(
+            segment,
+            W,
+            max(last, 0) + (count or 1),
+            data,
+            self.service.container.now,
+            claimed=count or 1,
+            last=last,
+            **more,
+        )
+        self.service.container.submit(change)
+
+    def lose(self, name: str) -> None:
+        """Written, and the gateway is killed before anybody is told."""
+        payload = self.event()
+        _, segment = self.segment(name, self.random.random())
+        self.append(segment, payload)
+        before = len(self.all)
+        self.kill()
+        for stored in self.all[before:]:
+            if stored.batch.count:
+                self.written[name].add(self.clock.seconds(), payload, stored.lsn)
+
+    def transact(self, name: str) -> None:
+        """A transaction, perhaps with a scaling in it."""
+        request = new("CreateTxnRequest", stream_info=self.info(name), lease=600_000)
+        made = self.peer.call("createTransaction", request)
+        payloads = []
+        for each in made.ranges:
+            id_ = each.segment.number
+            parent = f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+            payloads.append(self.event())
+            self.append(
+                f"{parent}#transaction.{made.txn.high:016x}{made.txn.low:016x}",
+                payloads[-1],
+            )
+        self.store()
+        if self.random.random() < 0.5:
+            self.scale(name)
+        request = new("TxnRequest", stream_info=self.info(name), txn=made.txn)
+        if self.random.random() < 0.3:
+            assert self.peer.status("abortTransaction", request) == 0
+            self.store()
+            return
+        before = len(self.all)
+        assert self.peer.status("commitTransaction", request) == 0
+        self.store()
+        [stored] = [each for each in self.all[before:] if each.batch.count]
+        assert stored.batch.count == len(payloads)
+        rows = list(records.decode(stored.batch.body).each())
+        assert sorted(rows) == sorted(payloads)
+        for number, payload in enumerate(rows):
+            self.written[name].add(self.clock.seconds(), payload, stored.lsn + number)
+
+    def scale(self, name: str) -> None:
+        if name == RATE:
+            return
+        config = self.peer.call("getStreamConfiguration", self.info(name))
+        config.scaling.segments = self.random.randint(1, 4)
+        assert self.peer.status("updateStream", config) == 0
+        self.store()
+
+    def join(self, group: str) -> None:
+        begin = new("StreamCut", stream_info=self.info(GROUPS), cut={})
+        made = new(
+            "ReaderGroupConfiguration", scope="s", name=group, retention=2, id=group,
+            begin=[begin],
+        )  # fmt: skip
+        assert self.peer.call("createReaderGroup", made).status == 0
+        self.groups[group] = None
+        self.store()
+        self.release()
+
+    def release(self) -> None:
+        read = min((count or 0 for count in self.groups.values()), default=0)
+        self.released.append((self.clock.seconds(), read))
+
+    def leave(self, group: str) -> None:
+        gone = new("ReaderGroupInfo", scope="s", name=group, id=group)
+        assert self.peer.status("deleteReaderGroup", gone) == 0
+        del self.groups[group]
+        self.store()
+        self.release()
+
+    def has_read(self, group: str) -> None:
+        """All that is there now."""
+        found = self.peer.call("getCurrentSegments", self.info(GROUPS)).ranges
+        cut = {}
+        for each in found:
+            _, name = self.segment(GROUPS, each.low)
+            cut[each.segment.number] = self.state.find(name).length
+        told = new(
+            "SubscriberStreamCut", subscriber=f"s/{group}", id=group,
+            stream_cut={"stream_info": self.info(GROUPS), "cut": cut},
+        )  # fmt: skip
+        assert self.peer.status("updateSubscriberStreamCut", told) == 0
+        self.groups[group] = len(self.written[GROUPS].events)
+        self.store()
+        self.release()
+
+    def synchronize(self) -> None:
+        """An update of what programs share; now and then they compact it."""
+        segment, update = self.state.find(SHARED), self.event()
+        self.append(SHARED, update, offset=segment.length, revisioned=True)
+        self.store()
+        self.shared.append(update)
+        if len(self.shared) > 30:
+            keep = self.shared[-10:]
+            offset = segment.length - sum(8 + len(each) for each in keep)
+            change = self.state.truncate(SHARED, offset, self.service.container.now)
+            self.service.container.submit(change)
+            self.store()
+            self.shared = keep
+
+    # -- what must hold ------------------------------------------------------------------
+
+    def read(self, name: str) -> list[bytes]:
+        """A stream as a reader reads it: from its head, successors behind their
+        predecessors.
+        """
+        info, found = self.info(name), []
+        begin = self.peer.call(
+            "getSegments", new("GetSegmentsRequest", stream_info=info)
+        )
+        left = {each.segment.number: each.offset for each in begin.segments}
+        done: set[int] = set()
+        first = set(left)
+        while left:
+            id_, offset = left.popitem()
+            segment = f"s/{name}/{id_ & 0xFFFFFFFF}.#epoch.{id_ >> 32}"
+            found += list(self.events(segment, offset))
+            done.add(id_)
+            asked = new("SegmentId", stream_info=info, number=id_)
+            next_ = self.peer.call("getSegmentsImmediatelyFollowing", asked).segments
+            for each in next_:
+                number = each.segment.segment.number
+                assert number not in first
+                if done.issuperset(each.value):
+                    left[number] = 0
+        return found
+
+    def events(self, segment: str, offset: int) -> Iterator[bytes]:
+        state = self.state.find(segment)
+        data = b""
+        offset = max(offset, state.start)
+        while offset + len(data) < state.readable:
+            answer = self.answer(Read(segment, offset + len(data), 1 << 20))
+            assert isinstance(answer, Found), answer
+            assert answer.data
+            data += answer.data
+        at = 0
+        while at < len(data):
+            kind, size = struct.unpack_from(">II", data, at)
+            assert kind == 0
+            yield data[at + 8 : at + 8 + size]
+            at += 8 + size
+
+    def answer(self, read: Read) -> Any:
+        got: list[Any] = []
+        self.service.container.read(
+            read, lambda _, answer: got.append(answer), got.append
+        )
+        [answer] = got
+        return answer
+
+    def check(self) -> None:
+        self.files.expire(self.state.needed)
+        lsns, now = self.files.lsns, self.clock.seconds()
+        rate = self.peer.call("getCurrentSegments", self.info(RATE)).ranges
+        self.scaled_by_rate |= len(rate) > 1
+        for name, written in self.written.items():
+            read = self.read(name)
+            assert len(read) == len(set(read))
+            there = set(read)
+            unknown = there - {payload for _, _, payload, _ in written.events}
+            assert not unknown, (name, unknown)
+            for time, payload, lsn, kept, gone in self.judged(name, written, now):
+                if kept:
+                    assert payload in there, (name, now - time)
+                if gone:
+                    assert payload not in there, (name, now - time)
+                # A group's place is between two marks, so some rows before it stay.
+                if gone and name != GROUPS:
+                    assert lsn not in lsns, (name, now - time)
+        assert list(self.events(SHARED, 0)) == self.shared
+
+    def judged(
+        self, name: str, written: Written, now: float
+    ) -> Iterator[tuple[float, bytes, int, bool, bool]]:
+        """Each event, with whether it must be there, and whether it must not."""
+        newer = 0
+        # The furthest that all groups ever were; and where they have been all the while.
+        furthest = max(count for _, count in self.released)
+        since = [count for when, count in self.released if when > now - LATE]
+        before = [count for when, count in self.released if when <= now - LATE]
+        behind = min(since + before[-1:])
+        for place in range(len(written.events) - 1, -1, -1):
+            time, size, payload, lsn = written.events[place]
+            age = now - time
+            if name == KEPT:
+                kept, gone = True, False
+            elif name == BIG:
+                kept, gone = newer < BYTES, newer > BYTES + MORE
+            elif name == GROUPS:
+                kept, gone = place >= furthest, place < behind
+            else:
+                kept, gone = age < AGE, age > AGE + LATE
+            newer += size
+            yield time, payload, lsn, kept, gone
+
+
+# Seeds are found by chance; of what fails the seed is in the test's name.
+@pytest.mark.parametrize("seed", range(1))
+def test_a_week(make_service: Callable[..., Any], seed: int) -> None:
+    """Nothing that the policies keep is lost, and nothing that they drop stays longer
+    than an hour, whoever is killed, scaled, joined or left.
+    """
+    week = Week(seed, make_service)
+    some = week.random
+    for step in range(7 * DAY // STEP):
+        week.clock.advance(STEP)
+        week.store()
+        if some.random() < 0.15:
+            week.write(some.choice((KEPT, OLD, BIG, GROUPS)), some.randint(1, 3))
+        if 300 < step % 1000 < 306:
+            week.burst(RATE, 1000)
+        if some.random() < 0.02:
+            week.scale(some.choice((KEPT, OLD, BIG, GROUPS)))
+        if some.random() < 0.02:
+            week.transact(some.choice((KEPT, OLD, BIG, GROUPS)))
+        if some.random() < 0.03:
+            week.has_read(some.choice(list(week.groups)))
+        if some.random() < 0.01:
+            others = [name for name in week.groups if name != "billing"]
+            if others:
+                week.leave(others[0])
+            else:
+                week.join("audit")
+        if some.random() < 0.05:
+            week.synchronize()
+        if some.random() < 0.01:
+            week.lose(some.choice((KEPT, OLD, BIG, GROUPS)))
+        if some.random() < 0.01:
+            week.saved = snapshot.save(week.state)
+        if step * STEP % (3 * HOUR) == 0:
+            week.check()
+    assert week.kills > 20
+    assert week.scaled_by_rate
