@@ -6,12 +6,14 @@ which clients are known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
+    from gateway.config.listener import Listener
+    from gateway.config.problems import Place
     from gateway.config.section import Section
     from gateway.event import Decode
 
@@ -27,6 +29,11 @@ class _Pomelo(Protocol):
         from gateway.protocols.pomelo.options import Options
 
         return Options
+
+    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+        from gateway.protocols.pomelo.options import misfits
+
+        return misfits(listeners)
 
     def starter(self, host: str) -> Mapping[str, Any]:
         return {"name": "game", "listen": tcp(host, 3010)}

@@ -11,30 +11,34 @@ A service that is slow holds back its own routes and nothing else.
 
 Clients take turns, and none has more requests waiting than there are places left.  What
 one sends may make the service fail a whole post: the others of it have no answer, unless
-they may be put to the service again, each in a post of its own.
+they may be put to the service again, each in a post of its own.  Those whose requests were
+in it are asked about alone for a while (`apart`).
 """
 
 from __future__ import annotations
 
 import base64
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 import msgspec
+from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.apart import Apart
 from gateway.protocols.pomelo.backend import (
     QUIET_SECONDS,
     Backend,
     Reply,
+    Unconnected,
     Unreachable,
 )
 from gateway.protocols.pomelo.fair import FairQueue
 from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
+from gateway.protocols.pomelo.text import text
 
 __all__ = ["OUTCOMES", "Answering", "Question"]
 
@@ -90,13 +94,13 @@ class Question:
     def as_json(self) -> dict[str, Any]:
         """What the service gets; a body that not every JSON library reads, as base64."""
         try:
-            body = wire.text(self.body).encode()
+            body = text(self.body).encode()
             if _is_plain(msgspec.json.decode(body), _DEPTH):
                 return {**self.said, "body": msgspec.Raw(body)}
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
-        text = base64.b64encode(self.body).decode()
-        return {**self.said, "body": None, "base64": text}
+        encoded = base64.b64encode(self.body).decode()
+        return {**self.said, "body": None, "base64": encoded}
 
 
 def _is_plain(value: object, depth: int) -> bool:
@@ -113,37 +117,32 @@ class _Answers(msgspec.Struct):
     groups: list[Asked] = []
 
 
+@define(eq=False, slots=False)
 class Answering:
-    """One service, and the requests that wait for it."""
+    """One service, and the requests that wait for it.
+
+    A request waits for *seconds*; *waiting* of them at most, others not at all.
+    Without a *backend* somebody else answers it (`Questions.answer`).
+
+    *change* is called with each change of groups that the service asks for.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        backend: Backend | None,
-        clock: IReactorTime,
-        *,
-        seconds: float,
-        requests: int,
-        batch: int,
-        waiting: int,
-        change: Callable[[Membership], object],
-    ) -> None:
-        """A request waits for *seconds*; *waiting* of them at most, others not at all.
-        Without a *backend* somebody else answers it (`Questions.answer`).
+    _backend: Backend | None
+    _clock: IReactorTime
+    _seconds: float
+    _requests: int
+    _batch: int
+    _most: int = field(alias="waiting")
+    _change: Callable[[Membership], object]
 
-        *change* is called with each change of groups that the service asks for.
-        """
-        self._change = change
-        self._backend = backend
-        self._clock = clock
-        self._seconds = seconds
-        self._requests = requests
-        self._batch = batch
-        self._most = waiting
+    def __attrs_post_init__(self) -> None:
         self._queue: FairQueue[Question] = FairQueue()
-        self._alone: deque[Question] = deque()
-        """To be put to the service once more, each in a post of its own."""
+        self._alone: FairQueue[Question] = FairQueue()
+        """To be put to the service each in a post of its own."""
+        self._alone_next = False
+        self._apart = Apart()
         self._shares: Counter[str] = Counter()
         """How many requests of each client have no answer."""
         self._open: dict[Question, None] = {}
@@ -193,7 +192,7 @@ class Answering:
         self._open[question] = None
         self._shares[question.client] += 1
         if self._backend is not None:
-            self._queue.put(question.client, question)
+            self._queue_of(question.client).put(question.client, question)
         if self._timer is None:
             self._timer = self._clock.callLater(self._seconds, self._expire)
         self._send_soon()
@@ -241,11 +240,18 @@ class Answering:
             posted.addErrback(lambda why: self._log.failure("answers", why))
         self._send_soon()
 
+    def _queue_of(self, client: str) -> FairQueue[Question]:
+        """Where its next request waits, behind those before it."""
+        now = self._clock.seconds()
+        alone = self._apart.asked_alone(client, now) or client in self._alone
+        return self._alone if alone else self._queue
+
     def _next(self) -> list[Question]:
-        """What goes in one post."""
-        while self._alone:
-            if (question := self._alone.popleft()).open:
-                return [question]
+        """What goes in one post; one of a single request, then a shared one."""
+        if self._alone and (self._alone_next or not self._queue):
+            self._alone_next = False
+            return [self._alone.take()]
+        self._alone_next = True
         batch: list[Question] = []
         size = 0
         while self._queue and len(batch) < self._batch and size < _POST_BYTES:
@@ -283,15 +289,25 @@ class Answering:
             if question.open:
                 self.seconds += now - question.asked_at
             self._close(question, bytes(answer), "answered")
+        for client in {question.client for question in batch}:
+            self._apart.answered(client)
 
     def _failed(self, why: Any, batch: list[Question]) -> None:
         why.trap(Unreachable)
         assert self._backend is not None
-        if self._backend.repeat and len(batch) > 1:
-            self._alone.extend(batch)
-            return
+        again = self._backend.repeat and len(batch) > 1
         for question in batch:
-            self._close(question, None, "failed")
+            if not again:
+                self._close(question, None, "failed")
+            elif question.open:
+                self._alone.put(question.client, question)
+        clients = dict.fromkeys(question.client for question in batch)
+        if len(clients) > 1 and not why.check(Unconnected):
+            self._apart.failed(clients, self._clock.seconds())
+        for client in clients:
+            if self._queue_of(client) is self._alone:
+                for question in self._queue.take_all(client):
+                    self._alone.put(client, question)
 
     def _expire(self) -> None:
         self._timer = None
@@ -313,7 +329,8 @@ class Answering:
             self.outcomes[outcome] += 1
 
     def _let_go(self, question: Question) -> None:
-        self._queue.remove(question.client, question)
+        for queue in (self._queue, self._alone):
+            queue.remove(question.client, question)
         if question in self._open:
             del self._open[question]
             self._shares[question.client] -= 1

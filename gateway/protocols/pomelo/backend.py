@@ -13,10 +13,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.endpoints import UNIXClientEndpoint
-from twisted.internet.error import ConnectingCancelledError
+from twisted.internet.error import (
+    ConnectError,
+    ConnectingCancelledError,
+    DNSLookupError,
+)
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -33,7 +38,7 @@ from zope.interface import implementer
 
 from gateway.protocols.pomelo.fair import FairQueue
 
-__all__ = ["QUIET_SECONDS", "Backend", "Reply", "Unreachable"]
+__all__ = ["QUIET_SECONDS", "Backend", "Reply", "Unconnected", "Unreachable"]
 
 _ANSWER_BYTES = 1 << 16
 _IDLE_SECONDS = 15
@@ -46,6 +51,10 @@ QUIET_SECONDS = 60.0
 
 class Unreachable(Exception):
     """There is no answer, or none of use; str() says why."""
+
+
+class Unconnected(Unreachable):
+    """No connection could be made, so the service has seen nothing of it."""
 
 
 class Reply(msgspec.Struct):
@@ -62,44 +71,35 @@ class Reply(msgspec.Struct):
             raise Unreachable(f"answers {self.code}, and its body: {why}") from None
 
 
+@define(eq=False, slots=False)
 class Backend:
     """One service.  Who waits for it takes turns with the others, by address.
+
+    A request takes *seconds* at most, waiting included; *requests* run at once.  With
+    *repeat* one whose connection ends without an answer is sent once more.  An answer
+    has *answer_bytes* at most.  *agent* is one of Twisted's, if none is to be made.
 
     The log has a line when it is away, once a minute at most, and one when it is back.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        url: str,
-        reactor: Any,
-        *,
-        seconds: float,
-        requests: int,
-        repeat: bool = True,
-        answer_bytes: int = _ANSWER_BYTES,
-        agent: Any = None,
-    ) -> None:
-        """A request takes *seconds* at most, waiting included; *requests* run at once.
+    url: str
+    _reactor: Any
+    _seconds: float
+    _free: int = field(alias="requests")
+    repeat: bool = True
+    """What it was asked may be asked again."""
+    _answer_bytes: int = _ANSWER_BYTES
+    _agent: Any = None
 
-        With *repeat* one whose connection ends without an answer is sent once more.
-        An answer has *answer_bytes* at most.
-        *agent* is one of Twisted's, if none is to be made.
-        """
-        self.url = url
-        self._reactor = reactor
-        self._seconds = seconds
-        self.repeat = repeat
-        """What it was asked may be asked again."""
-        self._answer_bytes = answer_bytes
-        self._free = requests
+    def __attrs_post_init__(self) -> None:
         self._queue: FairQueue[Deferred[None]] = FairQueue()
-        path, self._uri = _target(url)
-        self._pool = HTTPConnectionPool(reactor)
-        self._pool.maxPersistentPerHost = requests
+        path, self._uri = _target(self.url)
+        self._pool = HTTPConnectionPool(self._reactor)
+        self._pool.maxPersistentPerHost = self._free
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
-        self._agent = agent or self._new_agent(path)
+        self._agent = self._agent or self._new_agent(path)
         self._away = False
         self._told_away_at = float("-inf")
         self.waiting = 0
@@ -180,7 +180,8 @@ class Backend:
         if not self._away and now - self._told_away_at >= QUIET_SECONDS:
             self._away, self._told_away_at = True, now
             self._log.error("{url} does not answer: {why}", url=self.url, why=text)
-        return Failure(Unreachable(text))
+        never = why.check(ConnectError, DNSLookupError)
+        return Failure(Unconnected(text) if never else Unreachable(text))
 
 
 @implementer(IBodyProducer)
@@ -235,13 +236,13 @@ class _Collector(Protocol):
 
 
 @implementer(IAgentEndpointFactory)
+@define(eq=False, slots=False)
 class _UnixSocket:
     """Leads everywhere."""
 
-    def __init__(self, reactor: Any, path: str, seconds: float) -> None:
-        self._reactor = reactor
-        self._path = path
-        self._seconds = seconds
+    _reactor: Any
+    _path: str
+    _seconds: float
 
     def endpointForURI(self, uri: object) -> UNIXClientEndpoint:
         """See IAgentEndpointFactory."""

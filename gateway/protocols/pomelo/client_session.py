@@ -22,6 +22,7 @@ from msgspec import Struct
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable, Unusable
+from gateway.protocols.pomelo.text import ascii_json, text
 
 __all__ = [
     "ClientSession",
@@ -104,7 +105,7 @@ class ClientSession:
 
     def handshake(self) -> bytes:
         """The first package."""
-        return wire.package(wire.HANDSHAKE, wire.ascii_json(self._handshake))
+        return wire.package(wire.HANDSHAKE, ascii_json(self._handshake))
 
     def request(self, route: str, body: bytes) -> tuple[int, bytes]:
         """A new request: its id, and its package."""
@@ -186,7 +187,7 @@ class ClientSession:
         route = (
             self._names[message.route]
             if isinstance(message.route, int)
-            else wire.text(message.route)
+            else text(message.route)
         )
         return Push(route, self._decode(route, message.body))
 

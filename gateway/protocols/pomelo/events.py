@@ -24,6 +24,7 @@ import msgspec
 from gateway.event import Rows
 from gateway.protocols.payload import check, flaw_of
 from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.text import cesu8, text
 
 __all__ = [
     "UNDECODABLE_PROTOBUF",
@@ -167,7 +168,7 @@ def _name(route: wire.Route, names: dict[wire.Route, str]) -> str:
     name = names.get(route)
     if name is None:
         assert isinstance(route, bytes), "every code is among the names"
-        name = names[route] = wire.text(route)
+        name = names[route] = text(route)
     return name
 
 
@@ -195,6 +196,6 @@ def _check(rows: Rows, message_bytes: int) -> None:
 
 def _as_utf8(payload: bytes) -> bytes:
     try:
-        return wire.cesu8(payload)
+        return cesu8(payload)
     except UnicodeDecodeError:
         return payload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 __all__ = ["FairQueue"]
@@ -21,6 +21,10 @@ class FairQueue(Generic[_T]):
     def __bool__(self) -> bool:
         return bool(self._clients)
 
+    def __contains__(self, client: str) -> bool:
+        """This client has something in the queue."""
+        return client in self._clients
+
     def put(self, client: str, item: _T) -> None:
         """At the end of what this client has."""
         self._clients.setdefault(client, OrderedDict())[item] = None
@@ -32,6 +36,10 @@ class FairQueue(Generic[_T]):
         if items:
             self._clients[client] = items
         return item
+
+    def take_all(self, client: str) -> Iterable[_T]:
+        """All that this client has, in its order."""
+        return self._clients.pop(client, ())
 
     def remove(self, client: str, item: _T) -> None:
         """Not this one, if it is still there."""

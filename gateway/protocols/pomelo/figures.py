@@ -27,6 +27,8 @@ class Figures:
     """Messages refused, being more than a client may send, by listener."""
     kicked: Counter[str] = field(default_factory=Counter)
     """Clients kicked for that, by listener."""
+    turned_away: Counter[str] = field(default_factory=Counter)
+    """Handshakes refused, being more than an address may begin, by listener."""
 
     @classmethod
     def of(cls, servers: Iterable[Pomelo], before: Self) -> Self:
@@ -37,6 +39,7 @@ class Figures:
             before.answer_seconds,
             Counter(before.too_many),
             Counter(before.kicked),
+            Counter(before.turned_away),
         )
         for one in servers:
             if one.hook is not None:
@@ -46,4 +49,5 @@ class Figures:
                 found.answer_seconds += service.seconds
             found.too_many[one.name] += one.too_many
             found.kicked[one.name] += one.kicked
+            found.turned_away[one.name] += one.turned_away
         return found

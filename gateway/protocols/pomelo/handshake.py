@@ -25,6 +25,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admit, Admitted, Denied
 from gateway.protocols.pomelo.protobuf import Schema, Unencodable
 from gateway.protocols.pomelo.routes import NOT_STORED, STORED, Definitions, Protos
+from gateway.protocols.pomelo.text import ascii_json, ascii_text, text
 from gateway.protocols.pomelo.wire import Route
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
     "refused",
 ]
 
-OK = wire.ascii_json(STORED)
+OK = ascii_json(STORED)
 
 _MOST_NAME = 64
 _NEVER_SECONDS = 3600
@@ -195,7 +196,7 @@ class Terms:
         )
         reply = self._replies.get(cached)
         if reply is None:
-            body = wire.ascii_json({"code": 200, "sys": self._sys(cached)})
+            body = ascii_json({"code": 200, "sys": self._sys(cached)})
             reply = wire.package(wire.HANDSHAKE, body)
             self._replies[cached] = reply
         return reply
@@ -241,7 +242,7 @@ class Terms:
         if answers is not None and route in answers:
             encoded = answers.encode(route, msgspec.json.decode(body))
         else:
-            encoded = wire.ascii_text(body)
+            encoded = ascii_text(body)
         return wire.response(number, encoded)
 
     def late(self, number: int, route: str, value: Mapping[str, Any]) -> bytes:
@@ -251,7 +252,7 @@ class Terms:
         answers = self._answers if self.profile.encoded_responses else None
         if answers is not None and route in answers:
             return wire.response(number, self._answer(route, value))
-        return wire.response(number, wire.ascii_json(value))
+        return wire.response(number, ascii_json(value))
 
     def is_mute(self, route: str) -> bool:
         """Responses on this route, which has a definition, do not say "not stored"."""
@@ -262,11 +263,11 @@ class Terms:
     ) -> bytes:
         """The package of a response that says "not stored"."""
         if self.profile.pitaya:
-            body = wire.ascii_json({"code": f"PIT-{code}", "msg": why})
+            body = ascii_json({"code": f"PIT-{code}", "msg": why})
             return wire.response(number, body, error=True)
         value = {"code": code, "msg": why}
         if route is None:
-            return wire.response(number, wire.ascii_json(value))
+            return wire.response(number, ascii_json(value))
         return wire.response(number, self._answer(route, value))
 
     def _answer(self, route: str, value: Mapping[str, Any]) -> bytes:
@@ -286,7 +287,7 @@ class Terms:
         if self._answers is not None and route in self._answers:
             encoded = self._answers.encode(route, msgspec.json.decode(body))
         else:
-            encoded = wire.ascii_text(body)
+            encoded = ascii_text(body)
         by = self._codes.get(route) if self.profile.coded_pushes else None
         return wire.push(route if by is None else by, encoded)
 
@@ -402,7 +403,7 @@ class Handshaker:
 
 def _said(body: bytes) -> bytes:
     try:
-        return wire.text(body).encode()
+        return text(body).encode()
     except UnicodeDecodeError:
         raise refused(500, "handshake is not JSON") from None
 
@@ -428,7 +429,7 @@ def refused(
     key: str | None = None,
 ) -> Refusal:
     """A `Refusal` whose reply is a handshake's answer: *code*, and *why*."""
-    reply = wire.package(wire.HANDSHAKE, wire.ascii_json({"code": code, "msg": why}))
+    reply = wire.package(wire.HANDSHAKE, ascii_json({"code": code, "msg": why}))
     return Refusal(rule or why, limit=limit, key=key, reply=reply)
 
 

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from gateway.interfaces import Connection, Journal
+from gateway.event import Origin
+from gateway.feeds.shares import client_of
+from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
 from gateway.protocols.pomelo import routes, wire
 from gateway.protocols.pomelo.answering import Answering
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.backend import Backend
-from gateway.protocols.pomelo.handshake import Handshaker
+from gateway.protocols.pomelo.handshake import Handshaker, refused
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Rate as RateOptions
-from gateway.protocols.pomelo.questions import Client, Questions
-from gateway.protocols.pomelo.rates import Rate, UserBuckets
-from gateway.protocols.pomelo.registry import Registry
+from gateway.protocols.pomelo.questions import Questions
+from gateway.protocols.pomelo.rates import Buckets, Meter, Rate
+from gateway.protocols.pomelo.registry import Client, Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
 from gateway.protocols.pomelo.sessions import SessionEvents
@@ -37,6 +39,10 @@ _ANSWERS = 4096
 """That one connection may be owed: when all are due together, nobody waits for long."""
 _ANSWERS_BYTES = 4 << 20
 """Of a backend's answers to one post."""
+_SHARED = 256
+"""Attributes that are looked for when another client comes."""
+_TICKED_AT_ONCE = 256
+"""Connections whose time is looked at before others have their turn."""
 
 
 def _answer_bytes(limit: int) -> int:
@@ -78,10 +84,17 @@ class Pomelo:
         self.rate = _rate(rates.connection, rates.burst, "options.rates.connection")
         """What one connection may send; None: as much as there is."""
         rate = _rate(rates.uid, rates.burst, "options.rates.uid")
-        self.users = None if rate is None else UserBuckets(rate)
+        self.users = None if rate is None else Buckets(rate)
         """What users may send; None: as much as there is."""
-        self.too_many = self.kicked = 0
-        """Messages that were more than may come, and clients that were kicked for them."""
+        self.addresses: Buckets | None = None
+        """How many sessions addresses may begin; None: any number."""
+        if rates.sessions is not None:
+            key = "options.rates.sessions"
+            sessions = Rate(rates.sessions, None, rates.burst, key, "sessions")
+            self.addresses = Buckets(sessions)
+        self.too_many = self.kicked = self.turned_away = 0
+        """Messages that were more than may come, clients that were kicked for them, and
+        handshakes that were more than an address may begin sessions with."""
         self.turn = Turn()
         """Of the connection that is being served."""
         self.options = options
@@ -100,6 +113,7 @@ class Pomelo:
         )
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
+        self._no_meter = Meter(None, None)
         self.services: dict[str, Answering] = {}
         """What answers the requests of some routes, by route."""
         self.late: dict[str, dict[str, Any]] = {}
@@ -112,7 +126,11 @@ class Pomelo:
         self.registry.judges.append(self.handshaker.judge)
         self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
+        self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        """What some of the clients of late are told by."""
         self._servers: dict[PomeloServer, None] = {}
+        self._to_tick: list[PomeloServer] = []
+        """Those that this tick has not reached yet, the last one first."""
         self._ticking = False
         self._due = 0.0
         self._looked = self._began = clock.seconds()
@@ -135,6 +153,27 @@ class Pomelo:
         if not self.services:
             return self._no_questions
         return Questions(client, self.journal, self.services, self.late, tell)
+
+    def meter(self) -> Meter:
+        """What a new connection may send; one for all where nothing is limited."""
+        if self.rate is None and self.users is None:
+            return self._no_meter
+        return Meter(self.rate, self.users)
+
+    def shared(self, attributes: dict[str, str]) -> Mapping[str, str]:
+        """The same attributes; one object for clients that have the same."""
+        if len(self._attributes) >= _SHARED:
+            self._attributes.clear()
+        return self._attributes.setdefault(tuple(attributes.items()), attributes)
+
+    def turn_away(self, origin: Origin) -> Refusal | None:
+        """Why its address may begin no more sessions now; None: it begins one."""
+        addresses = self.addresses
+        if addresses is None or addresses.take(client_of(origin), self.age):
+            return None
+        self.turned_away += 1
+        rate, rule = addresses.rate, "too many sessions of one address"
+        return refused(500, rule, limit=str(rate), key=rate.key)
 
     @property
     def age(self) -> float:
@@ -180,9 +219,15 @@ class Pomelo:
                 self.reload()
 
     def _tick(self) -> None:
-        now = self.wall_clock()
-        for server in list(self._servers):
-            server.tick(now)
+        """Look at all connections, and let others have their turn in between."""
+        now, due = self.wall_clock(), self._to_tick
+        if not due:
+            due.extend(reversed(self._servers))
+        for _ in range(min(len(due), _TICKED_AT_ONCE)):
+            due.pop().tick(now)
+        if due:
+            self.clock.callLater(0, self._tick)
+            return
         self._reload_if_changed()
         self._ticking = bool(self._servers)
         if self._ticking:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from gateway.config.fields import (
+    SHARED_BY_LISTENERS,
     ByteCount,
     Definition,
     FolderName,
@@ -20,7 +22,10 @@ from gateway.config.problems import Place
 from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.config.units import Size, Time
 
-__all__ = ["Backend", "Jwt", "Options", "Outbox", "Rate", "Rates"]
+if TYPE_CHECKING:
+    from gateway.config.listener import Listener
+
+__all__ = ["Backend", "Jwt", "Options", "Outbox", "Rate", "Rates", "misfits"]
 
 KiB = 2**10
 MiB = 2**20
@@ -74,7 +79,7 @@ class Jwt(Section):
 class Outbox(Section):
     """Files of pushes, as a Spark job writes them."""
 
-    directory: FolderName = Field(
+    directory: Annotated[FolderName, SHARED_BY_LISTENERS] = Field(
         description="Below data_dir; pushes are read from its files"
     )
     retention: Annotated[float, Time("0s", "365d")] = Field(
@@ -91,6 +96,10 @@ class Outbox(Section):
     remember_files: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         default=100_000, description="Names to remember; the oldest is forgotten first"
     )
+
+    def agrees(self, other: Outbox) -> bool:
+        """Whether one outbox can serve both."""
+        return self.model_copy(update={"directory": other.directory}) == other
 
 
 class Backend(Section):
@@ -140,6 +149,10 @@ class Rates(Section):
     uid: Rate = Field(
         default=Rate(),
         description="All connections of a user that pushes to his uid reach",
+    )
+    sessions: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=None,
+        description="Sessions that one address may begin in a second; absent = any number",
     )
     burst: Annotated[float, Time("100ms", "1h")] = Field(
         default=5.0, description="So much of it may come at once (time)"
@@ -239,3 +252,18 @@ class Options(Section):
                     place: Place = ("backends", number, "routes", at)
                     yield place, f"{route!r} has a backend already"
                 seen.add(route)
+
+
+def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+    """Those that name the same directory share one outbox, and its settings."""
+    first: dict[Path, tuple[int, Outbox]] = {}
+    for index, listener in listeners.items():
+        assert isinstance(listener.options, Options)
+        if (outbox := listener.options.outbox) is None:
+            continue
+        at, other = first.setdefault(outbox.directory, (index, outbox))
+        if not outbox.agrees(other):
+            yield (
+                ("listeners", index, "options", "outbox"),
+                f"must be as in listeners[{at}]: {outbox.directory} is one outbox",
+            )

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.protocols.pomelo.wire import text
+from gateway.protocols.pomelo.text import text
 from gateway.protocols.varint import varint
 
 __all__ = ["Schema", "Undecodable", "Unencodable", "Unusable", "parse"]

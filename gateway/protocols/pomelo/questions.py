@@ -4,64 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from gateway.event import Origin, Stored
+from attrs import define, field
+
+from gateway.event import Stored
 from gateway.feeds.shares import client_of
 from gateway.interfaces import Journal
 from gateway.protocols.pomelo.answering import Answering, Question
-from gateway.protocols.pomelo.handshake import Terms
-from gateway.protocols.pomelo.session import Asked
+from gateway.protocols.pomelo.ready import Asked, Ready
+from gateway.protocols.pomelo.registry import Client
 
-__all__ = ["Client", "Questions"]
+__all__ = ["Questions"]
 
 _ANSWER_BYTES = 512
 """What an answer that is owed counts."""
 
 
-class Client(Protocol):
-    """Whose requests they are."""
-
-    @property
-    def origin(self) -> Origin:
-        """The origin of its events."""
-
-    @property
-    def terms(self) -> Terms:
-        """What it was sent in its handshake."""
-
-    @property
-    def uid(self) -> str | None:
-        """The user that it belongs to; None if it named none."""
-
-
+@define(eq=False)
 class Questions:
-    """Those that have no answer yet; what is kept of them is memory of the journal's."""
+    """Those that have no answer yet; what is kept of them is memory of the journal's.
 
-    __slots__ = ("_client", "_journal", "_late", "_open", "_services", "_tell", "bytes")
+    *services* answer the requests of their routes, *late* is said if they do not; *tell*
+    is called with the package of each answer.
+    """
 
-    def __init__(
-        self,
-        client: Client,
-        journal: Journal,
-        services: Mapping[str, Answering],
-        late: Mapping[str, Mapping[str, Any]],
-        tell: Callable[[bytes], None],
-    ) -> None:
-        """*services* answer the requests of their routes, *late* is said if they do not;
-        *tell* is called with the package of each answer.
-        """
-        self._client = client
-        self._journal = journal
-        self._services = services
-        self._late = late
-        self._tell = tell
-        self._open: dict[Question, int] = {}
-        self.bytes = 0
-        """What they, and the answers that are owed, count."""
+    _client: Client
+    _journal: Journal
+    _services: Mapping[str, Answering]
+    _late: Mapping[str, Mapping[str, Any]]
+    _tell: Callable[[bytes], None]
+    _open: dict[Question, int] = field(factory=dict, init=False)
+    held_bytes: int = field(default=0, init=False)
+    """What they, and the answers that are owed, count."""
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def keep(self, ready: Ready) -> int:
+        """Reserve what is kept of its requests until they are put; returns the bytes.
+
+        If there is no room for them, nothing is kept, and services answer none.
+        """
+        journal, size = self._journal, ready.asked_bytes
+        if not journal.reserve(size):
+            journal.reserve(-size)
+            ready.drop_asked()
+            return 0
+        return size
 
     def put(
         self, stored: Stored, ids: list[int], requests: Mapping[int, Asked]
@@ -81,7 +71,7 @@ class Questions:
             tell = partial(self._answered, number)
             question = Question(said, body, tell, share)
             self._open[question] = len(body)
-            self.bytes += len(body) + _ANSWER_BYTES
+            self.held_bytes += len(body) + _ANSWER_BYTES
             self._journal.reserve(len(body))
             service = self._services[asked.route]
             if asked.body is None:
@@ -114,7 +104,7 @@ class Questions:
 
     def _let_go(self, question: Question) -> None:
         size = self._open.pop(question)
-        self.bytes -= size + _ANSWER_BYTES
+        self.held_bytes -= size + _ANSWER_BYTES
         self._journal.reserve(-size)
 
     def _answered(self, number: int, question: Question, answer: bytes | None) -> None:

@@ -1,4 +1,5 @@
-"""How many messages and bytes a second a connection, and a user, may send.
+"""How many messages and bytes a second a connection, and a user, may send; and how many
+sessions an address may begin.
 
 A bucket holds `burst` seconds of its rate and fills up again in so many.  It may be
 overdrawn by what arrives at once, which is then paid back before anything else is taken.
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-__all__ = ["Bucket", "Meter", "Rate", "UserBuckets", "Verdict", "judge"]
+__all__ = ["Bucket", "Buckets", "Meter", "Rate", "Verdict", "judge"]
 
 _ROUNDING = 1e-6
 """Seconds: twenty tenths are two."""
-_MOST_USERS = 1 << 16
+_MOST = 1 << 16
 _LOOK_AGAIN = 1024
 
 
@@ -46,11 +47,13 @@ class Rate:
     """Seconds."""
     key: str
     """Where that is configured."""
+    what: str = "messages"
+    """What these are."""
 
     def __str__(self) -> str:
         parts = []
         if self.messages is not None:
-            parts.append(f"{self.messages:g} messages")
+            parts.append(f"{self.messages:g} {self.what}")
         if self.bytes is not None:
             parts.append(f"{self.bytes:g} bytes")
         return f"{' and '.join(parts)} a second"
@@ -122,11 +125,11 @@ def judge(
     return Verdict.KICKED, empty[patient.index(False)].rate
 
 
-class UserBuckets:
-    """Those of the users of one listener, whether they are connected or not."""
+class Buckets:
+    """Those of a listener's users, or addresses, whether they are connected or not."""
 
-    def __init__(self, rate: Rate, most: int = _MOST_USERS) -> None:
-        self._rate = rate
+    def __init__(self, rate: Rate, most: int = _MOST) -> None:
+        self.rate = rate
         self._most = most
         self._buckets: dict[str, Bucket] = {}
         self._look_at = _LOOK_AGAIN
@@ -135,23 +138,31 @@ class UserBuckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def of(self, uid: str, now: float) -> Bucket:
-        """That of a user."""
-        bucket = self._buckets.get(uid)
+    def of(self, name: str, now: float) -> Bucket:
+        """That of one of them."""
+        bucket = self._buckets.get(name)
         if bucket is None:
             if len(self._buckets) >= self._look_at:
                 self._sort_out(now)
-            bucket = self._buckets[uid] = Bucket(self._rate)
+            bucket = self._buckets[name] = Bucket(self.rate)
         return bucket
+
+    def take(self, name: str, now: float) -> bool:
+        """One more of his; False if it is too many."""
+        bucket = self.of(name, now)
+        if bucket.is_empty(now):
+            return False
+        bucket.take(now, 1, 0)
+        return True
 
     def _sort_out(self, now: float) -> None:
         """Forget those that are full; and the oldest, if there are too many.
 
         Some go at once, so that this does not happen for each that comes.
         """
-        kept = {uid: one for uid, one in self._buckets.items() if not one.is_full(now)}
-        for uid in list(islice(kept, max(0, len(kept) - self._most * 7 // 8))):
-            del kept[uid]
+        kept = {who: one for who, one in self._buckets.items() if not one.is_full(now)}
+        for who in list(islice(kept, max(0, len(kept) - self._most * 7 // 8))):
+            del kept[who]
         self._buckets = kept
         self._look_at = min(max(2 * len(kept), _LOOK_AGAIN), self._most)
 
@@ -161,7 +172,7 @@ class Meter:
 
     __slots__ = ("_own", "_users", "paused_at")
 
-    def __init__(self, rate: Rate | None, users: UserBuckets | None) -> None:
+    def __init__(self, rate: Rate | None, users: Buckets | None) -> None:
         self._own = [] if rate is None else [Bucket(rate)]
         self._users = users
         self.paused_at = 0.0

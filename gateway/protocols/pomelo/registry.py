@@ -20,7 +20,15 @@ from gateway.protocols.pomelo.groups import Groups
 from gateway.protocols.pomelo.handshake import Terms
 from gateway.protocols.pomelo.index import AttributeIndex
 
-__all__ = ["OUTCOMES", "PRIORITIES", "Delivery", "Member", "Pushed", "Registry"]
+__all__ = [
+    "OUTCOMES",
+    "PRIORITIES",
+    "Client",
+    "Delivery",
+    "Member",
+    "Pushed",
+    "Registry",
+]
 
 #: For one client, a message was sent, or dropped, or not sent because its uid is only
 #: claimed.  A push as a whole was for nobody who is connected, or was refused, because it
@@ -34,8 +42,8 @@ PRIORITIES: Mapping[str, float] = {"low": 0.25, "normal": 1.0, "high": 2.0}
 _MOST_ROUTE_BYTES = 255
 
 
-class Member(Protocol):
-    """A client that finished its handshake."""
+class Client(Protocol):
+    """One that has sent its handshake."""
 
     @property
     def origin(self) -> Origin:
@@ -48,6 +56,10 @@ class Member(Protocol):
     @property
     def uid(self) -> str | None:
         """The user that it belongs to; None if it named none."""
+
+
+class Member(Client, Protocol):
+    """One whose handshake is finished, so that it may be pushed to."""
 
     @property
     def reachable(self) -> bool:

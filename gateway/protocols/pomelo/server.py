@@ -19,17 +19,14 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Connection, Refusal
+from gateway.protocols.closing import Closing
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
-from gateway.protocols.pomelo.rates import Meter, Verdict
-from gateway.protocols.pomelo.session import (
-    HEARTBEAT,
-    Opened,
-    Ready,
-    Session,
-)
+from gateway.protocols.pomelo.rates import Verdict
+from gateway.protocols.pomelo.ready import Ready
+from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
 from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN
 
@@ -45,21 +42,23 @@ _GIVE_UP_SECONDS = 7.0
 then is answered as not stored, while there is time to say so."""
 
 _NOBODY = Admitted()
+_NONE: dict[Ready, tuple[Batch, int]] = {}
+"""What is pending of those that send nothing; never changed."""
 _TOO_MANY = "too many messages"
 
 
-class PomeloServer:
+class PomeloServer(Closing):
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
-    __slots__ = ("_admitted", "_asking", "_closed", "_connection", "_ending", "_giving_up", "_left", "_listener",
-                 "_meter", "_pending", "_questions", "_reason", "_refusal", "_session", "_unacknowledged", "_valve",
-                 "number", "since")  # fmt: skip
+    __slots__ = ("_admitted", "_asking", "_ending", "_giving_up", "_left", "_listener",
+                 "_meter", "_pending", "_questions", "_reason", "_session",
+                 "_unacknowledged", "_valve", "number", "since")  # fmt: skip
 
     _log = Logger()
 
     def __init__(self, listener: Pomelo, connection: Connection) -> None:
+        super().__init__(connection)
         self._listener = listener
-        self._connection = connection
         self._session = Session(
             listener.handshaker,
             message_bytes=listener.message_bytes,
@@ -70,18 +69,16 @@ class PomeloServer:
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
-        self._meter = Meter(listener.rate, listener.users)
-        self._pending: dict[Ready, tuple[Batch, int]] = {}
+        self._meter = listener.meter()
+        self._pending = _NONE
         """Batches that are not durable yet, and what they count."""
         self._questions = listener.questions(self, self._reply)
         """Requests that a service is to answer."""
         self._giving_up: IDelayedCall | None = None
         self._unacknowledged = 0
-        self._valve = Valve(
-            connection, listener.journal, listener.unacknowledged_bytes, self._regulate
-        )
-        self._ending = self._closed = False
-        self._refusal: Refusal | None = None
+        self._valve: Valve | None = None
+        """None: there was no reason to pause yet."""
+        self._ending = False
         self._reason: str | None = None
         self._left = False
         """The client said that it leaves."""
@@ -120,13 +117,13 @@ class PomeloServer:
     @property
     def unacknowledged_bytes(self) -> int:
         """Bytes of messages that wait to become durable, or to be answered."""
-        return self._unacknowledged + self._questions.bytes
+        return self._unacknowledged + self._questions.held_bytes
 
     # What the network tells
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
-        if self._ending or self._closed or (not data and self._valve.paused):
+        if self._ending or self._closed or (not data and self._paused):
             return
         turn = self._listener.turn
         turn.left = TURN
@@ -188,7 +185,7 @@ class PomeloServer:
             self.kick("token expired")
             return
         try:
-            if self._session.tick(paused=self._valve.paused or self._ending):
+            if self._session.tick(paused=self._paused or self._ending):
                 self._write(HEARTBEAT)
         except Refusal as why:
             self._overdue(why)
@@ -237,11 +234,13 @@ class PomeloServer:
     # Messages
 
     def _ask_or_accept(self, handshake: Handshake) -> None:
-        hook = self._listener.hook
+        origin, hook = self._connection.origin, self._listener.hook
+        if why := self._listener.turn_away(origin):
+            self.give_up(why)
+            return
         if hook is None:
             self._accepted(handshake)
             return
-        origin = self._connection.origin
         self._asking = Deferred.fromCoroutine(hook.ask(origin, handshake.said))
         self._asking.addCallbacks(self._admit, self._do_not_admit, (handshake,))
         self._asking.addErrback(self._broken)
@@ -279,22 +278,19 @@ class PomeloServer:
 
     def _accepted(self, handshake: Handshake) -> None:
         origin = self._connection.origin
-        origin.attributes = {**origin.attributes, **handshake.attributes}
+        attributes = {**origin.attributes, **handshake.attributes}
+        origin.attributes = self._listener.shared(attributes)
         self._admitted = admitted = handshake.admitted
         origin.principal = admitted.principal or origin.principal
         self._write(handshake.reply)
 
     def _opened(self) -> None:
-        listener, admitted = self._listener, self._admitted
+        listener = self._listener
         self.since = listener.clock.seconds()
         self.number = listener.registry.join(self)
         if listener.sessions is None:
             return
-        told: list[dict[str, object]] = [{"event": "opened"}]
-        if admitted.uid is not None:
-            proven = admitted.principal is not None
-            told.append({"event": "bound", "uid": admitted.uid, "proven": proven})
-        listener.sessions.opened(self._connection, *told)
+        listener.sessions.opened(self._connection, self._admitted)
 
     @property
     def _payer(self) -> str | None:
@@ -326,9 +322,10 @@ class PomeloServer:
         held = len(body) + ready.count * _MESSAGE_BYTES
         held += len(ready.ids) * listener.answer_bytes
         if ready.asked is not None:
-            held += self._keep_asked(ready)
+            held += self._questions.keep(ready)
         self._unacknowledged += held
         if not self._pending:
+            self._pending = {}
             self._connection.busy(True)
         batch = Batch(
             self._connection.origin,
@@ -336,20 +333,12 @@ class PomeloServer:
             ready.count,
             body,
             ready.payload_bytes,
+            answers=len(ready.ids),
         )
         self._pending[ready] = batch, held
         listener.journal.submit(batch).addCallbacks(
             self._stored, self._lost, callbackArgs=(ready,), errbackArgs=(ready,)
         )
-
-    def _keep_asked(self, ready: Ready) -> int:
-        """Bytes that are kept for services; none if there is no room for them."""
-        journal, size = self._listener.journal, ready.asked_bytes
-        if not journal.reserve(size):
-            journal.reserve(-size)
-            ready.drop_asked()
-            return 0
-        return size
 
     def _stored(self, stored: Stored, ready: Ready) -> None:
         self._connection.count(events=ready.count)
@@ -392,6 +381,7 @@ class PomeloServer:
         if responses:
             self._write_each(responses)
         _, held = self._pending.pop(ready)
+        self._pending = self._pending or _NONE
         self._unacknowledged -= held
         if ready.asked is not None:
             self._listener.journal.reserve(-ready.asked_bytes)
@@ -420,17 +410,26 @@ class PomeloServer:
         """Pause or resume reading, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
-        unacknowledged = self._unacknowledged + self._questions.bytes
+        unacknowledged = self._unacknowledged + self._questions.held_bytes
+        listener, most = self._listener, self._listener.unacknowledged_bytes
         if self._session.waits:  # somebody is asked who the client is: it is not read
-            unacknowledged = self._listener.unacknowledged_bytes
-        was_paused = self._valve.paused
-        if was_paused and self._meter:
-            self._meter.unread(self._payer, self._listener.age)
-        self._valve.regulate(unacknowledged)
-        if self._valve.paused and not was_paused:
-            self._meter.paused_at = self._listener.age
-        if self._session.more and not (self._valve.paused or self._ending):
+            unacknowledged = most
+        if self._valve is None and (listener.journal.full or unacknowledged >= most):
+            connection, journal = self._connection, listener.journal
+            self._valve = Valve(connection, journal, most, self._regulate)
+        if self._valve is not None:
+            was_paused = self._valve.paused
+            if was_paused and self._meter:
+                self._meter.unread(self._payer, listener.age)
+            self._valve.regulate(unacknowledged)
+            if self._valve.paused and not was_paused:
+                self._meter.paused_at = listener.age
+        if self._session.more and not (self._paused or self._ending):
             self._connection.again()
+
+    @property
+    def _paused(self) -> bool:
+        return self._valve is not None and self._valve.paused
 
     # The end
 
@@ -449,22 +448,16 @@ class PomeloServer:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        if self._closed:
-            return
-        refusal, connection = self._refusal, self._connection
-        if refusal is None and self._reason is not None:
-            connection.write(wire.kick(self._reason))
-        self._forget()
-        if refusal is None:
-            connection.close()
-        else:
-            connection.refuse(refusal)
+        if not self._closed and self._refusal is None and self._reason is not None:
+            self._connection.write(wire.kick(self._reason))
+        super()._hang_up()
 
     def _forget(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._valve.close()
+        if self._valve is not None:
+            self._valve.close()
         self._session.discard()
         self._connection.hold(0)
         self._listener.registry.leave(self)
@@ -486,7 +479,7 @@ class PomeloServer:
         self._questions.forget()
         for ready in self._pending:
             self._listener.journal.reserve(-ready.asked_bytes)
-        self._pending = {}
+        self._pending = _NONE
         self._unacknowledged = 0
 
     @property

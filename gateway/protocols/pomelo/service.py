@@ -38,7 +38,7 @@ from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.admin.site import Get, Post
-    from gateway.config.model import Listener
+    from gateway.config.listener import Listener
 
 __all__ = ["PomeloService"]
 
@@ -57,20 +57,17 @@ class PomeloService(Service):
         self._retired = Figures()
         """Of servers that are there no more."""
         self._outboxes: list[Outbox] = []
-        directories: dict[Path, OutboxOptions] = {}
+        known: dict[Path, OutboxOptions] = {}
         for listener in context.listeners:
             assert isinstance(listener.options, Options)
             if (outbox := listener.options.outbox) is None:
                 continue
             path = (context.data_dir / outbox.directory).resolve()
-            known = directories.setdefault(path, outbox)
-            if known is outbox:
+            if why := _conflict(path, outbox, known):
+                raise Unusable(f"listener {listener.name}: options.outbox: {why}")
+            if path not in known:
+                known[path] = outbox
                 self._open_outbox(path, outbox)
-            elif known.model_copy(update={"directory": outbox.directory}) != outbox:
-                raise Unusable(
-                    f"listener {listener.name}: options.outbox: another listener has "
-                    f"{outbox.directory} with other settings"
-                )
 
     def _open_outbox(self, path: Path, options: OutboxOptions) -> None:
         context, disk = self._context, RealDisk()
@@ -159,8 +156,8 @@ class PomeloService(Service):
         figures = Figures.of(self._servers, self._retired)
         files = {
             "pushed": sum(one.files for one in self._outboxes),
-            "set_aside": sum(one.set_aside for one in self._outboxes),
-            "repeated": sum(one.repeated for one in self._outboxes),
+            "set_aside": sum(one.folder.set_aside for one in self._outboxes),
+            "repeated": sum(one.folder.repeated for one in self._outboxes),
         }
         yield Statistics(
             "pushes",
@@ -186,13 +183,11 @@ class PomeloService(Service):
                     self.registry.groups.memberships,
                     "gateway_pomelo_group_members",
                 ),
-                Statistic(
+                Statistic.outcomes(
                     "authentications",
                     "Handshakes that the authentication hook decided about.",
                     {name: figures.authentications[name] for name in OUTCOMES},
                     "gateway_pomelo_authentications_total",
-                    label="outcome",
-                    counter=True,
                 ),
                 Statistic(
                     "authenticating",
@@ -217,12 +212,18 @@ class PomeloService(Service):
                     counter=True,
                 ),
                 Statistic(
+                    "turned_away",
+                    "Handshakes refused, being more than an address may begin sessions.",
+                    dict(figures.turned_away),
+                    "gateway_pomelo_sessions_over_rate_total",
+                    label="listener",
+                    counter=True,
+                ),
+                Statistic.outcomes(
                     "backend_answers",
                     "Requests that backends were to answer.",
                     {name: figures.answers[name] for name in ANSWERS},
                     "gateway_pomelo_backend_answers_total",
-                    label="outcome",
-                    counter=True,
                 ),
                 Statistic(
                     "backend_seconds",
@@ -237,25 +238,21 @@ class PomeloService(Service):
                     sum(one.waiting for one in services),
                     "gateway_pomelo_backend_waiting",
                 ),
-                Statistic(
+                Statistic.outcomes(
                     "pushes",
                     "Pushed messages sent, dropped; pushes for nobody, refused, expired.",
                     dict(outcomes),
                     "gateway_pushes_total",
-                    label="outcome",
-                    counter=True,
                     card="pushes",
                 ),
-                Statistic(
+                Statistic.outcomes(
                     "outbox_files",
                     "Files of the outbox: pushed, set aside, or pushed before.",
                     files,
                     "gateway_outbox_files_total",
-                    label="outcome",
-                    counter=True,
                     card="outbox files",
                 ),
-                Statistic(
+                Statistic.outcomes(
                     "outbox_rows",
                     "Rows of the files that were pushed; no pushes; too late.",
                     {
@@ -264,14 +261,30 @@ class PomeloService(Service):
                         "expired": expired,
                     },
                     "gateway_outbox_rows_total",
-                    label="outcome",
-                    counter=True,
                 ),
                 Statistic(
                     "outbox_remembered",
                     "Names of files that are not pushed again.",
-                    sum(one.remembered for one in self._outboxes),
+                    sum(one.folder.remembered for one in self._outboxes),
                     "gateway_outbox_remembered_files",
                 ),
             ],
         )
+
+
+def _conflict(
+    path: Path, outbox: OutboxOptions, known: Mapping[Path, OutboxOptions]
+) -> str | None:
+    """Why there can not be this outbox beside those that are known.
+
+    The configuration says the same of what it can see: not of symbolic links.
+    """
+    for other, settings in known.items():
+        if other == path and not outbox.agrees(settings):
+            return f"another listener has {outbox.directory} with other settings"
+        if other in path.parents or path in other.parents:
+            return (
+                f"{outbox.directory} overlaps with {settings.directory}, another "
+                "listener's: files would be taken by both"
+            )
+    return None

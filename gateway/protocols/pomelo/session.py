@@ -8,8 +8,6 @@ are one batch, unless they are more than a turn of the event loop has time for.
 
 Time comes as ticks, `TICKS` to a heartbeat interval.  A client that sent nothing for two
 intervals is cut off; one that was sent nothing for more than one gets a heartbeat.
-
-No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Container, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -30,11 +27,14 @@ from gateway.protocols.pomelo.handshake import (
     KnownRoute,
     Terms,
 )
+from gateway.protocols.pomelo.inflation import MOST_GROWTH, Inflation
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable
+from gateway.protocols.pomelo.ready import Ready
+from gateway.protocols.pomelo.text import text
 from gateway.protocols.pomelo.wire import Messages, Package, Route
-from gateway.protocols.turn import EVENT, FRAME, REPLY, Turn, inflating
+from gateway.protocols.turn import EVENT, FRAME, REPLY, Turn
 
-__all__ = ["HEARTBEAT", "TICKS", "Asked", "Left", "Opened", "Ready", "Session"]
+__all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Session"]
 
 TICKS = 4
 """To one heartbeat interval."""
@@ -44,9 +44,6 @@ _BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answe
 HEARTBEAT = wire.package(wire.HEARTBEAT)
 _RESPONSES = [wire.response(number, OK) for number in range(0x80)]
 _NOTIFY_COST, _ANSWER_COST = 2 * EVENT, EVENT  # many at once
-#: It is inflated here to see what it comes to, and once more for the spool.
-_ZLIB = 1.4
-"""Times as much as `turn` has for another inflater."""
 _PROTOBUF_COST = 0.3
 """Decoding a byte to JSON."""
 _PROTOBUF_MESSAGE_COST = 8.0
@@ -55,14 +52,6 @@ _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 decoded."""
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
-_DEFLATED_STEP = 1 << 14
-_INFLATE_STEP = 1 << 16
-_SMALL = 4096
-"""A batch up to this size is not worth compressing."""
-_MOST_KEPT = 1 << 16
-"""Of a compressed body's JSON for a service, or `_MOST_GROWTH` times what came."""
-_MOST_GROWTH = 16
-"""How much longer than a compressed body its JSON may be."""
 #: A body that JSON would make longer than this is kept in protobuf.
 _MOST_JSON = wire.MOST_BYTES - 300
 
@@ -73,147 +62,6 @@ class Opened:
 
 class Left:
     """The client sent a kick: it is about to leave."""
-
-
-class Asked(NamedTuple):
-    """A request that is put to a service of the game's."""
-
-    route: str
-    body: bytes | None
-    """Its payload; None if it inflates to too much to be kept."""
-    row: int
-    """Its place in the batch."""
-
-
-class Ready:
-    """Messages that arrived at once: store `body()`, then answer the requests."""
-
-    __slots__ = (
-        "asked",
-        "codes",
-        "count",
-        "encoded",
-        "flawed",
-        "ids",
-        "payload_bytes",
-        "pieces",
-        "taken_bytes",
-        "zipped",
-    )
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.payload_bytes = 0
-        self.ids: list[int] = []
-        """Of the requests among them."""
-        self.asked: dict[int, Asked] | None = None
-        """By their positions in `ids`: requests that a service of the game's answers."""
-        self.encoded: dict[int, str] | None = None
-        """Positions in `ids` of requests that are answered in protobuf, and routes."""
-        self.pieces: list[bytes] = []
-        self.codes: dict[Route, str] | None = None
-        self.flawed: list[tuple[int, int]] | None = None
-        self.taken_bytes = 0
-        """What its packages took when they arrived."""
-        self.zipped = False
-        """Some of its bodies are compressed."""
-
-    def name(self, code: Route, known: KnownRoute) -> None:
-        """A message uses *code* for this route."""
-        if self.codes is None:
-            self.codes = {}
-        self.codes[code] = known.name
-
-    def encode(self, known: KnownRoute) -> None:
-        """The next request is answered in protobuf."""
-        if self.encoded is None:
-            self.encoded = {}
-        self.encoded[len(self.ids)] = known.name
-
-    def ask(self, known: KnownRoute, body: bytes | None, row: int) -> None:
-        """The next request, whose event is in this *row*, is put to a service."""
-        if self.asked is None:
-            self.asked = {}
-        self.asked[len(self.ids)] = Asked(known.name, body, row)
-
-    @property
-    def asked_bytes(self) -> int:
-        """What is kept for services, beside the batch."""
-        if self.asked is None:
-            return 0
-        return sum(len(one.body) for one in self.asked.values() if one.body is not None)
-
-    def drop_asked(self) -> None:
-        """There is no room to keep it."""
-        if self.asked is not None:
-            self.asked = {at: one._replace(body=None) for at, one in self.asked.items()}
-
-    def flaw(self, row: int, flaw: int) -> None:
-        """The event of this row has this flaw (`events.UNDECODABLE_…`)."""
-        if self.flawed is None:
-            self.flawed = []
-        self.flawed.append((row, flaw))
-
-    def body(self, message_bytes: int) -> bytes:
-        """The body of the batch, for `events.decode`."""
-        if self.codes is None and self.flawed is None and not self.zipped:
-            head = events.plain_head(message_bytes)
-        else:
-            head = events.head(
-                message_bytes,
-                self.codes or {},
-                self.flawed or (),
-                zipped=self.zipped,
-            )
-        body = b"".join((head, *self.pieces))
-        if len(body) > 2 * self.taken_bytes + _SMALL:
-            body = events.packed(body)
-        return body
-
-
-class _Inflation:
-    """A message whose body is being inflated, a bit in each turn."""
-
-    __slots__ = ("at", "body", "inflater", "kept", "known", "most_kept", "rest", "run",
-                 "size")  # fmt: skip
-
-    def __init__(self, run: Messages, known: KnownRoute | None, body: bytes) -> None:
-        self.run = run
-        self.known = known
-        self.body = body
-        self.at = 0
-        self.rest = b""
-        self.inflater = events.inflater()
-        self.size = 0
-        """Bytes that it has inflated to so far."""
-        self.kept: list[bytes] | None = None
-        """Those bytes, if they are to be decoded."""
-        self.most_kept: float = math.inf
-        if known is not None and (known.request is not None or known.backed):
-            self.kept = []
-            if known.request is None:
-                self.most_kept = max(_MOST_KEPT, _MOST_GROWTH * len(body))
-
-    def step(self) -> float:
-        """Inflate some more; returns what it cost.  Raises zlib.error."""
-        if not self.rest:
-            self.rest = self.body[self.at : self.at + _DEFLATED_STEP]
-            self.at += _DEFLATED_STEP
-        given = len(self.rest)
-        out = self.inflater.decompress(self.rest, _INFLATE_STEP)
-        self.rest = self.inflater.unconsumed_tail
-        self.size += len(out)
-        if self.kept is not None:
-            self.kept.append(out)
-            if self.size > self.most_kept:
-                self.kept = None
-        return _ZLIB * inflating(given - len(self.rest), len(out))
-
-    @property
-    def over(self) -> bool:
-        """Nothing more comes out of it."""
-        left = self.rest or self.at < len(self.body)
-        return self.inflater.eof or not left
 
 
 class Session:
@@ -253,7 +101,7 @@ class Session:
         self._ticks = 0
         self._control_packages = control_packages
         self._control = 0  # in this interval, less those that waited to be read
-        self._inflation: _Inflation | None = None
+        self._inflation: Inflation | None = None
         self.opened = False
         """The handshake was acknowledged."""
         self.heard = False
@@ -431,7 +279,7 @@ class Session:
             _check(route)
         run.buffer, run.start = run.buffer[run.start : stop], 0
         if body[:1] == b"\x78" or body[:2] == b"\x1f\x8b":
-            self._inflation = _Inflation(run, known, body)
+            self._inflation = Inflation(run, known, body)
             return
         request = None if known is None else known.request
         if request is not None:
@@ -448,7 +296,7 @@ class Session:
         if known is not None and known.backed and run.found[0][0]:
             ready.ask(known, body, ready.count)
 
-    def _inflate(self, ready: Ready, turn: Turn, zipped: _Inflation) -> None:
+    def _inflate(self, ready: Ready, turn: Turn, zipped: Inflation) -> None:
         """Go on with a compressed body, until it is over or the turn is."""
         most = self._message_bytes
         try:
@@ -461,7 +309,7 @@ class Session:
                         key="limits.message_bytes",
                     )
         except zlib.error:
-            turn.charge(_ZLIB * inflating(len(zipped.rest), 0))
+            turn.charge(zipped.failed_cost)
             whole = False
         else:
             if not zipped.over:
@@ -471,7 +319,7 @@ class Session:
         self._inflated(ready, turn, zipped, whole=whole)
 
     def _inflated(
-        self, ready: Ready, turn: Turn, zipped: _Inflation, *, whole: bool
+        self, ready: Ready, turn: Turn, zipped: Inflation, *, whole: bool
     ) -> None:
         run, known = zipped.run, zipped.known
         if not whole:
@@ -482,7 +330,7 @@ class Session:
         if known is not None and known.request is not None:
             body = b"".join(zipped.kept or ())
             turn.charge(len(body) * _PROTOBUF_COST)
-            most = _MOST_GROWTH * len(run.buffer)
+            most = MOST_GROWTH * len(run.buffer)
             flaws = len(ready.flawed or ())
             body = self._json(ready, ready.count, known.request, known.name, body, most)
             self._ask(ready, run, known, body)
@@ -636,7 +484,7 @@ def _check(route: Route) -> None:
         )
     if not route.isascii():
         try:
-            wire.text(route)
+            text(route)
         except UnicodeDecodeError:
             raise wire.refusal("route is not UTF-8") from None
 
@@ -647,4 +495,4 @@ def _spelled(ready: Ready, route: Route, known: KnownRoute | None) -> int | str:
         assert known is not None
         ready.name(route, known)
         return route
-    return wire.text(route) if known is None else known.name
+    return text(route) if known is None else known.name

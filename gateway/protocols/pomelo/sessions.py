@@ -21,6 +21,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocols.pomelo import events
+from gateway.protocols.pomelo.auth import Admitted
 
 __all__ = ["SessionEvents"]
 
@@ -38,8 +39,12 @@ class SessionEvents:
     def __attrs_post_init__(self) -> None:
         self._late: list[tuple[Batch, Connection]] = []
 
-    def opened(self, connection: Connection, *told: Told) -> None:
+    def opened(self, connection: Connection, admitted: Admitted) -> None:
         """The session is there; what it sends is stored behind this."""
+        told: tuple[Told, ...] = ({"event": "opened"},)
+        if admitted.uid is not None:
+            proven = admitted.principal is not None
+            told += ({"event": "bound", "uid": admitted.uid, "proven": proven},)
         self._submit(self._batch(connection, told), connection)
 
     def closed(self, connection: Connection, reason: str, seconds: float) -> None:

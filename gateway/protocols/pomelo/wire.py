@@ -22,13 +22,11 @@ Everything is refused on its declared size, before it is buffered.
 
 from __future__ import annotations
 
-import json
-import re
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 from gateway.interfaces import Refusal
+from gateway.protocols.pomelo.text import ascii_json
 from gateway.protocols.varint import varint
 
 __all__ = [
@@ -45,9 +43,6 @@ __all__ = [
     "Package",
     "Packages",
     "Route",
-    "ascii_json",
-    "ascii_text",
-    "cesu8",
     "kick",
     "message",
     "notify",
@@ -57,7 +52,6 @@ __all__ = [
     "request",
     "response",
     "scan",
-    "text",
     "zipped",
 ]
 
@@ -72,7 +66,6 @@ _BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
 _MOST_ID = 0xFFFFFFFF
 _U32 = struct.Struct(">I")
 _DATA_HEAD = DATA << 24
-_NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 Route = int | bytes
 """As on the wire: a code of the dictionary, or a name in UTF-8."""
@@ -113,42 +106,6 @@ class Message:
     body: bytes
     error: bool
     """Pitaya's error bit."""
-
-
-# Text
-
-
-def cesu8(data: bytes) -> bytes:
-    """CESU-8 as UTF-8: browsers' Pomelo clients encode each half of a surrogate pair.
-
-    Raises UnicodeDecodeError if it is neither.
-    """
-    pairs = data.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass")
-    return pairs.decode("utf-16-be").encode()
-
-
-def text(data: bytes) -> str:
-    """UTF-8, or CESU-8 as browsers' clients write it.  Raises UnicodeDecodeError."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return cesu8(data).decode()
-
-
-def ascii_json(value: Any) -> bytes:
-    """JSON in ASCII: browsers' Pomelo clients do not decode four-byte UTF-8."""
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def ascii_text(found: bytes) -> bytes:
-    """A JSON text with everything beyond ASCII escaped, and no other change."""
-    if found.isascii():
-        return found
-    return _NOT_ASCII.sub(_escaped, found.decode()).encode()
-
-
-def _escaped(char: re.Match[str]) -> str:
-    return json.dumps(char[0])[1:-1]
 
 
 # To bytes

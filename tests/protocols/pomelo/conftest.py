@@ -21,8 +21,9 @@ from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Handshake, Handshaker
 from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.routes import load
-from gateway.protocols.pomelo.session import Ready, Session
+from gateway.protocols.pomelo.session import Session
 from gateway.testing import FakeConnection
 from gateway.testing.settings import settings as settings_of
 
@@ -42,6 +43,16 @@ SERVER_PROTOS = {
     "area.player.move": {"required uInt32 code": 1, "optional string msg": 2},
     "onMove": {"required uInt32 id": 1, "optional string name": 2},
 }
+
+ALICE = {
+    "client": "js-websocket",
+    "client_version": "0.0.1",
+    "profile": "js",
+    "uid": "alice",
+    "uid_unproven": "true",
+    "user.uid": "alice",
+}
+"""Attributes of a browser's connection that says it is hers."""
 
 Event = tuple[str, int, str | None, bytes, str | None, str]
 """Kind, sequence, channel, payload, flaw, content type."""

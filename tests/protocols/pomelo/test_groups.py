@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +95,22 @@ def test_who_is_gone_is_in_no_group(rooms: Rooms) -> None:
     assert rooms.groups() == {"groups": [], "total": 0}
     assert rooms.registry.groups.memberships == 0
     assert rooms.registry.groups._of == {}
+
+
+def test_joining_and_leaving_in_any_order(rooms: Rooms) -> None:
+    """The groups have those who joined and have not left, whatever came between."""
+    chance, groups = random.Random(7), rooms.registry.groups
+    members, inside = rooms.registry.all(), set[tuple[int, str]]()
+    for _ in range(500):
+        at, name = chance.randrange(4), chance.choice("abc")
+        change = chance.choice((groups.join, groups.leave))
+        joins = change == groups.join
+        assert change(members[at], name) == (((at, name) in inside) != joins)
+        (inside.add if joins else inside.discard)((at, name))
+        found = {(members.index(one), n) for n in "abc" for one in groups.members(n)}
+        assert found == inside
+        assert groups.memberships == len(inside)
+    assert dict(groups.sizes()) == Counter(name for _, name in inside)
 
 
 def test_sessions_of_a_group(rooms: Rooms) -> None:

@@ -13,6 +13,8 @@ from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.handshake import PROFILES, Handshake, Handshaker
 from gateway.protocols.pomelo.routes import Definitions, load
 
+from .conftest import ALICE
+
 NODE = {"type": "js-websocket", "version": "0.0.1"}
 BROWSER = NODE | {"rsa": {}, "protoVersion": 0}
 C = {"type": "c", "version": "0.3.4"}
@@ -311,13 +313,7 @@ def test_attributes(handshaker: Handshaker) -> None:
         "none": None,
         "at": {"x": 1.5, "token": "fine", "deep": {"er": {"still": [1, {}]}}},
     }
-    assert _answer(handshaker, BROWSER, user).attributes == {
-        "client": "js-websocket",
-        "client_version": "0.0.1",
-        "profile": "js",
-        "uid": "alice",
-        "uid_unproven": "true",
-        "user.uid": "alice",
+    assert _answer(handshaker, BROWSER, user).attributes == ALICE | {
         "user.level": "7",
         "user.vip": "true",
         "user.at.x": "1.5",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from doubles import FakeAgent
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.options import Rate as RateOptions
 from gateway.protocols.pomelo.options import Rates
-from gateway.protocols.pomelo.rates import Bucket, Rate, UserBuckets, Verdict, judge
+from gateway.protocols.pomelo.rates import Bucket, Buckets, Rate, Verdict, judge
 
 Make = Callable[..., Any]
 OK = b'{"code":200}'
@@ -105,7 +107,7 @@ def test_what_is_refused_costs_nobody_else() -> None:
 
 def test_ten_thousand_users() -> None:
     """Those who have sent nothing of late are forgotten; there is an end to the others."""
-    users = UserBuckets(TEN, most=5000)
+    users = Buckets(TEN, most=5000)
     for n in range(20_000):
         users.of(f"u{n}", 1000 + n / 1000).take(1000 + n / 1000, 1, 0)
         assert len(users) <= 1024
@@ -252,3 +254,65 @@ def test_without_rates(make_reader: Make) -> None:
         reader.deliver(ask(number + 1))
     reader.journal.store_all()
     assert reader.sent.count(OK) == 500
+
+
+# Sessions
+
+
+SESSIONS = {"rates": Rates(sessions=2, burst="5s"), "heartbeat": 0}
+NO_SESSION = b'{"code":500,"msg":"too many sessions of one address"}'
+
+
+def _begins(reader: Any, pomelo: Any, peer: str) -> bool:
+    """Whether one more client from there gets a session."""
+    connection, _ = reader.connect()
+    connection.origin.peer = peer
+    connection.deliver(pomelo.hello())
+    if connection.refused is None:
+        connection.lose()
+        return True
+    assert connection.closed
+    assert connection.sent == wire.package(wire.HANDSHAKE, NO_SESSION)
+    assert connection.refused.key == "options.rates.sessions"
+    assert connection.refused.limit == "2 sessions a second"
+    return False
+
+
+def test_who_connects_again_and_again(make_reader: Make, pomelo: Any) -> None:
+    """Ten at once and then two a second of an address get a session, and write its rows;
+    who gets none is told why, and leaves no row.
+    """
+    reader = make_reader(session_events=True, **SESSIONS)
+    begun = [_begins(reader, pomelo, f"198.51.100.7:{n}") for n in range(100)]
+    assert begun == [True] * 10 + [False] * 90
+    assert reader.listener.turned_away == 90
+    told = [json.loads(event[3])["event"] for event in reader.events()]
+    assert told == ["opened", "closed"] * 10
+    reader.wait(10)
+    begun = [_begins(reader, pomelo, "198.51.100.7:1") for _ in range(100)]
+    assert sum(begun) == 10
+
+
+def test_addresses_count_apart(make_reader: Make, pomelo: Any) -> None:
+    """One that is over its rate takes nothing from others; a /64 is one address."""
+    reader = make_reader(**SESSIONS)
+    while _begins(reader, pomelo, "198.51.100.7:1"):
+        pass
+    while _begins(reader, pomelo, "[2001:db8::1]:1"):
+        pass
+    assert not _begins(reader, pomelo, "[2001:db8::ffff:2]:1")
+    assert _begins(reader, pomelo, "[2001:db8:0:1::1]:1")
+    assert _begins(reader, pomelo, "198.51.100.8:1")
+
+
+def test_nobody_is_asked_about_who_is_turned_away(
+    make_reader: Make, pomelo: Any
+) -> None:
+    """A service that authenticates hears of those only who may begin a session."""
+    reader = make_reader(authenticate="http://login.test/", **SESSIONS)
+    agent = FakeAgent()
+    reader.listener.hook._backend._agent = agent
+    for _ in range(30):
+        connection, _ = reader.connect()
+        connection.deliver(pomelo.hello())
+    assert len(agent.asked) == 10

@@ -13,6 +13,8 @@ import pytest
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.session import HEARTBEAT
 
+from .conftest import ALICE
+
 OK = b'{"code":200}'
 STREAM = (
     wire.request(1, "a", b"{}") + wire.notify("b", b"[]") + wire.request(2, "a", b"{}")
@@ -220,14 +222,8 @@ def test_the_origin_knows_the_client(reader: Any) -> None:
     reader.connection.origin.attributes = {"tls": "1.3"}
     reader.connection.origin.principal = "CN=device"
     reader.greet(None, {"uid": "alice", "team": "red"})
-    assert reader.connection.origin.attributes == {
+    assert reader.connection.origin.attributes == ALICE | {
         "tls": "1.3",
-        "client": "js-websocket",
-        "client_version": "0.0.1",
-        "profile": "js",
-        "uid": "alice",
-        "uid_unproven": "true",
-        "user.uid": "alice",
         "user.team": "red",
     }
     assert reader.connection.origin.principal == "CN=device"
@@ -497,3 +493,42 @@ def test_mistakes_are_found_at_the_start(make_reader: Callable[..., Any]) -> Non
     """Definitions that can not be used prevent the listener."""
     with pytest.raises(ValueError, match=r"options\.routes"):
         make_reader(routes=["a", "a"])
+
+
+def test_many_are_ticked_in_turns(make_reader: Callable[..., Any], pomelo: Any) -> None:
+    """Others are served between two parts of a tick; everybody gets one heartbeat."""
+    reader = make_reader(heartbeat=3)
+    clients = [reader.connect() for _ in range(600)]
+    for connection, server in clients:
+        server.received(pomelo.hello())
+        connection.clear()
+    for _ in range(5):
+        reader.clock.advance(0.75)
+    assert not any(one.sent for one, _ in clients)
+    reader.clock.rightNow += 0.75
+    beaten = []
+    for _ in range(3):
+        reader.clock.calls.pop(0).func()
+        beaten.append(sum(bool(one.sent) for one, _ in clients))
+    assert beaten == [255, 511, 600]  # the first one has not greeted
+    assert {one.sent for one, _ in clients} == {HEARTBEAT}
+
+
+def test_clients_of_one_kind_share_what_is_kept(
+    make_reader: Callable[..., Any], pomelo: Any
+) -> None:
+    """… with each of their events, and nobody else has it."""
+    reader = make_reader()
+    origins = []
+    for user in ({}, {"uid": "alice"}, {}, {"uid": "alice"}, {"uid": "bob"}):
+        connection, server = reader.connect()
+        server.received(pomelo.hello(user=user))
+        origins.append(connection.origin)
+    one, alice, two, again, bob = origins
+    assert one.attributes is two.attributes
+    assert alice.attributes is again.attributes
+    assert [each.attributes.get("uid") for each in (one, alice, bob)] == [
+        None,
+        "alice",
+        "bob",
+    ]

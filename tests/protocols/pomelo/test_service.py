@@ -37,3 +37,13 @@ def test_listeners_that_share_it_and_disagree(tmp_path: Path) -> None:
         service(
             tmp_path, {"directory": "outbox"}, {"directory": "outbox", "remember": "1d"}
         )
+
+
+@pytest.mark.parametrize("inside", ["outbox/team", "link"])
+def test_an_outbox_inside_another(tmp_path: Path, inside: str) -> None:
+    """Both would take its files: the gateway does not start, a link or not."""
+    (tmp_path / "outbox" / "team").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("outbox/team", target_is_directory=True)
+    for first, second in (("outbox", inside), (inside, "outbox")):
+        with pytest.raises(Unusable, match=r"overlaps with .*: files would be taken"):
+            service(tmp_path, {"directory": first}, {"directory": second})

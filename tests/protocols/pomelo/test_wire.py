@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo import text, wire
 
 Vectors = Callable[[str], list[dict[str, Any]]]
 
@@ -73,7 +73,7 @@ def test_messages_from_clients(vectors: Vectors) -> None:
         package = wire.package(wire.DATA, bytes.fromhex(vector["hex"]))
         if vector["kind"] in ("request", "notify"):
             [(number, route, body)] = _messages(package)
-            name = wire.text(route) if isinstance(route, bytes) else route
+            name = text.text(route) if isinstance(route, bytes) else route
             assert (number, name) == (vector["id"], vector["route"])
             assert body.hex() == vector["body"]
         else:
@@ -87,7 +87,7 @@ def test_messages_from_servers(vectors: Vectors) -> None:
         if vector["kind"] in ("response", "push"):
             message = wire.message(found)
             route = message.route
-            name = wire.text(route) if isinstance(route, bytes) else route
+            name = text.text(route) if isinstance(route, bytes) else route
             assert (message.id, name) == (vector["id"], vector["route"])
             assert message.body.hex() == vector["body"]
             assert not message.error
@@ -222,20 +222,20 @@ def test_garbage_from_servers(body: bytes) -> None:
 
 def test_text_of_browsers() -> None:
     """Halves of surrogate pairs, each encoded for itself, become the character."""
-    assert wire.text("a😀ü".encode()) == "a😀ü"
-    assert wire.text(b"a\xed\xa0\xbd\xed\xb8\x80\xc3\xbc") == "a😀ü"
+    assert text.text("a😀ü".encode()) == "a😀ü"
+    assert text.text(b"a\xed\xa0\xbd\xed\xb8\x80\xc3\xbc") == "a😀ü"
     for broken in (b"\xff", b"\xed\xa0\xbd", b"\xed\xb8\x80\xed\xa0\xbd"):
         with pytest.raises(UnicodeDecodeError):
-            wire.text(broken)
+            text.text(broken)
 
 
 def test_ascii() -> None:
     """JSON for clients is ASCII, and otherwise as it was."""
     found = '{ "a": 1.0, "b":"ü😀\\n" }'
-    assert wire.ascii_text(found.encode()) == (
+    assert text.ascii_text(found.encode()) == (
         b'{ "a": 1.0, "b":"\\u00fc\\ud83d\\ude00\\n" }'
     )
-    assert wire.ascii_json({"ü": 1}) == b'{"\\u00fc":1}'
+    assert text.ascii_json({"ü": 1}) == b'{"\\u00fc":1}'
 
 
 def test_what_does_not_fit() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
 __all__ = ["AnswerRow", "answer_row"]
@@ -15,7 +16,7 @@ _MOST_ID = 0xFFFFFFFF
 
 
 @dataclass(slots=True, frozen=True)
-class AnswerRow:
+class AnswerRow(Row):
     """One answer."""
 
     session: str
@@ -23,7 +24,11 @@ class AnswerRow:
     """Of the request, as its client counts."""
     body: bytes
     """JSON."""
-    ttl: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.body)
 
     def begin(self, registry: Registry) -> Delivery:
         """Answer the request; there is nothing else to deliver.
@@ -43,4 +48,4 @@ def answer_row(
     whole = isinstance(number, int) and not isinstance(number, bool)
     if not whole or not 0 < number <= _MOST_ID:  # type: ignore[operator]
         raise ValueError(f"id: must be a number from 1 to {_MOST_ID}")
-    return AnswerRow(session, number, body, ttl)  # type: ignore[arg-type]
+    return AnswerRow(session, number, body, ttl=ttl)  # type: ignore[arg-type]

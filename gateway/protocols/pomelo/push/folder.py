@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
+from attrs import define
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
@@ -53,17 +54,15 @@ class _NotNoted(Exception):
     """The name of a file can not be noted; it stays where it is, and waits."""
 
 
+@define(eq=False)
 class File:
     """A file that was taken; its methods block."""
 
-    def __init__(
-        self, name: str, file: BinaryIO, rows: Iterator[Row], written_at: float
-    ) -> None:
-        self.name = name
-        self.written_at = written_at
-        """Seconds since the epoch: when its pushes began to age."""
-        self._file = file
-        self._rows = rows
+    name: str
+    _file: BinaryIO
+    _rows: Iterator[Row]
+    written_at: float
+    """Seconds since the epoch: when its pushes began to age."""
 
     def chunk(self) -> list[Row]:
         """The next rows, of about 1 MiB together; none when all were read.
@@ -74,7 +73,7 @@ class File:
         size = 0
         for row in islice(self._rows, _CHUNK_ROWS):
             chunk.append(row)
-            size += len(row.body)
+            size += row.size
             if size >= _CHUNK_BYTES:
                 break
         return chunk
@@ -84,27 +83,23 @@ class File:
         self._file.close()
 
 
+@define(eq=False, slots=False)
 class Folder:
-    """The outbox directory; its methods block, and belong in a thread."""
+    """The outbox directory; its methods block, and belong in a thread.
+
+    *retention* is in seconds, 0 to keep nothing; *file_bytes* is the limit.
+    """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        path: Path,
-        pushed: PushedNames,
-        disk: Disk,
-        *,
-        retention: float,
-        file_bytes: int,
-    ) -> None:
-        """*retention* is in seconds, 0 to keep nothing; *file_bytes* is the limit."""
-        self._path = path
-        self._pushed = pushed
-        self._disk = disk
-        self._done = path / ".done"
-        self._retention = retention
-        self._file_bytes = file_bytes
+    _path: Path
+    _pushed: PushedNames
+    _disk: Disk
+    _retention: float
+    _file_bytes: int
+
+    def __attrs_post_init__(self) -> None:
+        self._done = self._path / ".done"
         self._sinks: set[Path] = set()
         self._stuck: set[tuple[Path, int]] = set()
         """Paths and inodes of what could not even be set aside."""

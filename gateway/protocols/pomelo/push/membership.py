@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.protocols.pomelo.groups import checked_name
 from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
+from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
 __all__ = ["Asked", "Membership", "membership", "membership_of"]
@@ -26,14 +27,12 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True, frozen=True)
-class Membership:
+class Membership(Row):
     """One change."""
 
     group: str
     joins: bool
     to: Addressee
-    ttl: float | None = None
-    body = b""
 
     def apply(self, registry: Registry) -> int:
         """Change it for those who are connected now; returns for how many it did."""
@@ -63,4 +62,4 @@ def membership(
     given = leave if join is None else join
     if given is None or (join is not None and leave is not None):
         raise ValueError("must have one of join, leave")
-    return Membership(checked_name(given), join is not None, addressee(to), ttl)
+    return Membership(checked_name(given), join is not None, addressee(to), ttl=ttl)

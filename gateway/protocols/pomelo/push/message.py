@@ -7,23 +7,27 @@ from decimal import Decimal
 from math import isfinite
 
 from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import PRIORITIES, Delivery, Registry
 
 __all__ = ["Push", "Rejected", "push", "seconds_of"]
 
 
 @dataclass(slots=True, frozen=True)
-class Push:
+class Push(Row):
     """One message."""
 
     route: str
     body: bytes
     """JSON."""
     to: Addressee
-    ttl: float | None = None
-    """Seconds, from when its file was written, after which nobody wants it any more."""
     priority: str = "normal"
     """One of `registry.PRIORITIES`."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return len(self.body)
 
     def begin(self, registry: Registry) -> Delivery:
         """Encode it for whoever is connected now.
@@ -36,12 +40,10 @@ class Push:
 
 
 @dataclass(slots=True, frozen=True)
-class Rejected:
+class Rejected(Row):
     """A row of an outbox file that is for nobody."""
 
     why: str
-    body = b""
-    ttl = None
 
     def begin(self, registry: Registry) -> Delivery:
         """Raises ValueError, always: there is nobody to send it to."""
@@ -57,7 +59,7 @@ def push(route: str, body: bytes, to: Addressee, ttl: object, priority: object) 
         priority = "normal"
     if not isinstance(priority, str) or priority not in PRIORITIES:
         raise ValueError(f"priority: must be one of {', '.join(PRIORITIES)}")
-    return Push(route, body, to, seconds_of(ttl), priority)
+    return Push(route, body, to, priority, ttl=seconds_of(ttl))
 
 
 def seconds_of(ttl: object) -> float | None:

@@ -39,7 +39,8 @@ class Outbox:
 
     _log = Logger()
 
-    _folder: Folder
+    folder: Folder
+    """Where they appear."""
     _registry: Registry
     _journal: Journal
     _reactor: Any
@@ -55,21 +56,6 @@ class Outbox:
         self.files = self.rows = self.refused = self.expired = 0
         """Files that were pushed, their rows, and how many of those were refused, or had
         waited longer than their time to live."""
-
-    @property
-    def set_aside(self) -> int:
-        """Files that could not be taken."""
-        return self._folder.set_aside
-
-    @property
-    def repeated(self) -> int:
-        """Files that were not taken, because one of their name was pushed before."""
-        return self._folder.repeated
-
-    @property
-    def remembered(self) -> int:
-        """Names of files that are not pushed again."""
-        return self._folder.remembered
 
     def start(self) -> None:
         """Look for files every 200 ms, until `stop`."""
@@ -88,7 +74,7 @@ class Outbox:
 
     async def _push_all(self) -> None:
         try:
-            while (file := await self._thread(self._folder.take)) is not None:
+            while (file := await self._thread(self.folder.take)) is not None:
                 try:
                     await self._push_file(file)
                 finally:
@@ -98,7 +84,7 @@ class Outbox:
             now = self._reactor.seconds()
             if now - self._swept >= _SWEEP_SECONDS:
                 self._swept = now
-                await self._thread(self._folder.sweep)
+                await self._thread(self.folder.sweep)
         except OSError as why:
             self._log.error("outbox: {why}", why=str(why))
         except Exception:  # it looks again: one file must not stop all others
@@ -112,7 +98,7 @@ class Outbox:
         tally = _Tally()
         try:
             while rows := await self._thread(file.chunk):
-                size = sum(len(row.body) for row in rows)
+                size = sum(row.size for row in rows)
                 self._journal.reserve(size)
                 try:
                     await self._push(rows, file.written_at, tally)

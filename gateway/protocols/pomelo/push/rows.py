@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.protocols.pomelo.push.addressee import Given, addressee
-from gateway.protocols.pomelo.push.answer import AnswerRow, answer_row
-from gateway.protocols.pomelo.push.membership import Membership, membership
-from gateway.protocols.pomelo.push.message import Push, Rejected, push, seconds_of
+from gateway.protocols.pomelo.push.answer import answer_row
+from gateway.protocols.pomelo.push.membership import membership
+from gateway.protocols.pomelo.push.message import Rejected, push, seconds_of
+from gateway.protocols.pomelo.push.row import Row
 
 __all__ = ["Row", "Unreadable", "read"]
 
@@ -32,8 +33,6 @@ _NOTHING = msgspec.Raw(b"")
 _BATCH_ROWS = 256
 _INFLATES = 4
 """A row group may be so many times `options.outbox.file_bytes`, uncompressed."""
-
-Row = Push | Rejected | Membership | AnswerRow
 
 
 class Unreadable(Exception):

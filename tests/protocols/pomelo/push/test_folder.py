@@ -139,7 +139,7 @@ def test_a_small_file_of_many_rows(folder: Folder, tmp_path: Path) -> None:
     assert file is not None
     sizes = []
     while chunk := file.chunk():
-        sizes.append((len(chunk), sum(len(row.body) for row in chunk)))
+        sizes.append((len(chunk), sum(row.size for row in chunk)))
     file.close()
     assert sum(count for count, _ in sizes) == rows
     assert max(size for _, size in sizes) < (1 << 20) + len(body)

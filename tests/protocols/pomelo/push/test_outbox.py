@@ -47,7 +47,7 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     running.stop()
     outcomes = {"sent": 0, "dropped": 0, "nobody": 301, "refused": 1, "expired": 0}
     assert registry.outcomes == {**outcomes, "unproven": 0}
-    assert (running.files, running.set_aside) == (2, 1)
+    assert (running.files, running.folder.set_aside) == (2, 1)
     assert (running.rows, running.refused) == (302, 1)
     assert reactor.getDelayedCalls() == []
 
@@ -115,7 +115,11 @@ def test_a_file_that_is_written_again(folder: Folder, put: Any) -> None:
         reactor.pump([0.2, 0])
     running.stop()
     assert clients.pushed == 1
-    assert (running.files, running.repeated, running.remembered) == (1, 1, 1)
+    assert (running.files, running.folder.repeated, running.folder.remembered) == (
+        1,
+        1,
+        1,
+    )
 
 
 class Stepwise(OneThread):
@@ -151,13 +155,15 @@ class Clients:
         self.terms = Terms(PROFILES["pinus"], Definitions(), 3)
         for number in range(count):
             origin = SimpleNamespace(session=f"s{number}", attributes={})
-            registry.join(Client(self, origin))  # type: ignore[arg-type]
+            client = Client(self, origin)
+            client.number = registry.join(client)  # type: ignore[arg-type]
 
 
 class Client:
     """One of them."""
 
     uid = None
+    number = 0
 
     def __init__(self, all_: Clients, origin: Any) -> None:
         self.terms = all_.terms

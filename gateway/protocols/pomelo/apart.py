@@ -1,0 +1,64 @@
+"""Clients whose requests are put to a service alone, because posts with theirs failed.
+
+What one client sends may make a service fail a whole post, and with it the requests of
+others.  So all whose requests were in it are *apart*, until a post of theirs is answered:
+one after the first such failure, two after the next, then four, up to 128, and at most for
+ten minutes after the last one.  Whoever fails posts on purpose reaches others seldom, and a
+service that was away for a moment is soon asked as before.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Apart"]
+
+_MOST_CLIENTS = 4096
+"""Beyond that the one whose last failure is longest ago is forgotten."""
+_MOST_FAILURES = 7
+_FORGIVEN_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Record:
+    failures: int = 0
+    owed: int = 0
+    """Posts that are to be answered before it shares posts again."""
+    at: float = 0.0
+    """When the last one failed."""
+
+
+class Apart:
+    """Those of one service."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, _Record] = {}
+
+    def asked_alone(self, client: str, now: float) -> bool:
+        """Whether its requests share no post."""
+        known = self._clients.get(client)
+        if known is None or now - known.at > _FORGIVEN_SECONDS:
+            return False
+        return known.owed > 0
+
+    def failed(self, clients: Iterable[str], now: float) -> None:
+        """A post with requests of these clients, several of them, had no answer."""
+        for client in clients:
+            known = self._clients.pop(client, None)
+            if known is None or now - known.at > _FORGIVEN_SECONDS:
+                known = _Record()
+            known.owed = 1 << known.failures
+            known.failures = min(known.failures + 1, _MOST_FAILURES)
+            known.at = now
+            self._clients[client] = known
+        while len(self._clients) > _MOST_CLIENTS:
+            del self._clients[next(iter(self._clients))]
+
+    def answered(self, client: str) -> None:
+        """A post with requests of this client was answered."""
+        known = self._clients.get(client)
+        if known is not None and known.owed:
+            known.owed -= 1

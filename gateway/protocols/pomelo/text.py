@@ -1,0 +1,44 @@
+"""JSON and text as Pomelo's clients write and read them: CESU-8 comes in, ASCII goes out."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+__all__ = ["ascii_json", "ascii_text", "cesu8", "text"]
+
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+
+
+def cesu8(data: bytes) -> bytes:
+    """CESU-8 as UTF-8: browsers' Pomelo clients encode each half of a surrogate pair.
+
+    Raises UnicodeDecodeError if it is neither.
+    """
+    pairs = data.decode("utf-8", "surrogatepass").encode("utf-16-be", "surrogatepass")
+    return pairs.decode("utf-16-be").encode()
+
+
+def text(data: bytes) -> str:
+    """UTF-8, or CESU-8 as browsers' clients write it.  Raises UnicodeDecodeError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return cesu8(data).decode()
+
+
+def ascii_json(value: Any) -> bytes:
+    """JSON in ASCII: browsers' Pomelo clients do not decode four-byte UTF-8."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def ascii_text(found: bytes) -> bytes:
+    """A JSON text with everything beyond ASCII escaped, and no other change."""
+    if found.isascii():
+        return found
+    return _NOT_ASCII.sub(_escaped, found.decode()).encode()
+
+
+def _escaped(char: re.Match[str]) -> str:
+    return json.dumps(char[0])[1:-1]
