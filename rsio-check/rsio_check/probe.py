@@ -333,6 +333,15 @@ class Probe:
             if heard == wire.Cancel(asked.subscriber):
                 return
 
+    def gives_up(self, asked: Asked, why: str) -> None:
+        """The target has cancelled this stream, and the conversation goes on.
+
+        *why* says what it does if it has not.
+        """
+        self.settled()
+        require(asked.cancelled, why)
+        self.alive()
+
     def _spell(self, heard: Heard | None) -> str:
         if heard is None:
             return "the end" if self.over else "nothing"

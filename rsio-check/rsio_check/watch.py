@@ -113,6 +113,10 @@ class Watch:
         self.hello: wire.ServerHello | None = None
         self.left = False
         """The target has sent its last message."""
+        self.longest_run: dict[int, int] = {}
+        """Octets of elements that came of a stream, by Id, with none of another stream
+        between them: the most so far."""
+        self._run: tuple[int | None, int] = None, 0
         self._greeted: wire.ClientHello | None = None
         self._served: dict[int, _Served] = {}
         self._pings: deque[bytes] = deque()
@@ -195,6 +199,7 @@ class Watch:
                 return
             case wire.OnNext(number, element):
                 self._charge(number)
+                self._ran(number, len(element))
                 yield Element(number, element)
                 return
             case wire.OnNextPacked(number, count, data):
@@ -296,8 +301,16 @@ class Watch:
             raise Violation(f"more elements of {number} than were requested (1.1)")
         return served
 
+    def _ran(self, number: int, octets: int) -> None:
+        """These octets are of elements of one stream."""
+        last, size = self._run
+        size = octets + (size if last == number else 0)
+        self._run = number, size
+        self.longest_run[number] = max(size, self.longest_run.get(number, 0))
+
     def _packed(self, number: int, count: int, data: bytes) -> Iterator[Element]:
         size = self._charge(number, count).size
+        self._ran(number, len(data))
         for at in range(0, len(data), size):
             yield Element(number, data[at : at + size], Form.PACKED)
 
@@ -306,6 +319,7 @@ class Watch:
         served = self._stream(number, "a part")
         if part.element not in served.parts:
             self._charge(number)
+        self._ran(number, len(part.data))
         joined = served.parts.get(part.element, b"") + part.data
         if isinstance(part, wire.OnNextPart):
             served.parts[part.element] = joined

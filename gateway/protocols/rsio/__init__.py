@@ -23,7 +23,8 @@ from gateway.protocol import (
 )
 
 if TYPE_CHECKING:
-    from gateway.config.model import Config, Listener
+    from gateway.config.listener import Listener
+    from gateway.config.model import Config
     from gateway.config.section import Section
     from gateway.event import Decode
     from gateway.protocols.rsio.options import Options
@@ -56,10 +57,19 @@ class _Rsio(Protocol):
             yield f"publishes {' and '.join(options.publish)}"
 
     def cautions(self, config: Config) -> Iterator[str]:
-        from gateway.protocols.rsio.options import unproved_names
+        from gateway.protocols.rsio.options import names, unproved_names
 
         for listener in config.listeners:
-            if listener.protocol == self.name and unproved_names(listener):
+            if listener.protocol != self.name:
+                continue
+            if listener.reuse_port and names(listener):
+                yield (
+                    f"{listener.name}: RS.io senders with a name go on where they were "
+                    "only with the gateway that knows them; behind a shared port "
+                    "(reuse_port) they may meet another one, which then stores twice what "
+                    "they send again"
+                )
+            if unproved_names(listener):
                 yield (
                     f"{listener.name}: without tokens, whoever may connect can say the "
                     "name of an RS.io sender, which is then refused for good (E412); "

@@ -228,6 +228,7 @@ class Ingest:
             count=sum(found.values()),
             body=body,
             payload_bytes=octets,
+            answers=len(found),
         )
         self._submitted[id(batch)] = batch, found
         self.unacknowledged += len(body) + _BATCH_BYTES

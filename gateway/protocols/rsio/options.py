@@ -12,9 +12,9 @@ from gateway.config.section import NEW_CONNECTIONS, Section
 from gateway.config.units import Number, Time
 
 if TYPE_CHECKING:
-    from gateway.config.model import Listener
+    from gateway.config.listener import Listener
 
-__all__ = ["Options", "unproved_names"]
+__all__ = ["Options", "names", "unproved_names"]
 
 _NAME_BYTES = 255
 """Of a publisher's name: docs/rsio-v0.md."""
@@ -89,10 +89,16 @@ class Options(Section):
         return names
 
 
+def names(listener: Listener) -> bool:
+    """Whether it knows senders by their names."""
+    options = listener.options
+    assert isinstance(options, Options)
+    return bool(options.offsets and options.subscribe)
+
+
 def unproved_names(listener: Listener) -> bool:
     """Whether a stranger may say the name of a sender, and so take it from that."""
     options, tls = listener.options, listener.tls
     assert isinstance(options, Options)
     proved = options.tokens or (tls is not None and tls.client_auth == "required")
-    named = options.offsets and options.subscribe
-    return bool(named) and not proved and not isinstance(listener.listen, Unix)
+    return names(listener) and not proved and not isinstance(listener.listen, Unix)

@@ -116,18 +116,23 @@ class Producer:
 
         If one is large, it and those behind it are left to `parts`.
         """
-        if stream.size > 0 and any(len(each) != stream.size for each in elements):
-            raise ValueError(f"an element is not of {stream.size} octets")
-        self._take(stream, len(elements))
         if stream.unsent or max(map(len, elements), default=0) > PART_BYTES:
-            self.parts.add(stream, elements)
+            self.send_in_turns(stream, elements)
             return
+        self._check_sizes(stream, elements)
+        self._take(stream, len(elements))
         most = _MESSAGE_BYTES // PART_BYTES
         if sum(map(len, elements)) <= _MESSAGE_BYTES:
             most = len(elements) or 1
         for at in range(0, len(elements), most):
             some, fixed = elements[at : at + most], stream.size > 0
             self._outbound.send_encoded(wire.on_next(stream.id, some, fixed=fixed))
+
+    def send_in_turns(self, stream: Served, elements: Sequence[bytes]) -> None:
+        """Publish *elements*, all of them left to `parts`; ValueError as with `send`."""
+        self._check_sizes(stream, elements)
+        self._take(stream, len(elements))
+        self.parts.add(stream, elements)
 
     def send_packed(self, stream: Served, octets: bytes) -> None:
         """Publish elements of the fixed size, joined; ValueError beyond the demand."""
@@ -183,6 +188,10 @@ class Producer:
         del self.streams[stream.id]
         self.parts.drop(stream)
         return True
+
+    def _check_sizes(self, stream: Served, elements: Sequence[bytes]) -> None:
+        if stream.size > 0 and any(len(each) != stream.size for each in elements):
+            raise ValueError(f"an element is not of {stream.size} octets")
 
     def _take(self, stream: Served, count: int) -> None:
         if not stream.live:

@@ -2,9 +2,10 @@
 
 Elements are sent while there is demand, while the transport is writable, and at most
 `_TURN_BYTES` in one turn of the reactor, so that no connection keeps it busy.  The
-streams of a connection take turns; large elements go out in parts, between which others
-have theirs.  While large elements of `BEGUN_BYTES` wait to be sent in parts, no source
-is asked for more, unless its latest elements were small: those have as much again.
+streams of a connection take turns of some KiB: what a source gives beyond that, one large
+element or many small ones, leaves in parts, between which each other stream that is ready
+has its turn.  While `BEGUN_BYTES` wait to be sent in parts, no source is asked for more,
+unless its latest elements were few and small: those have as much again.
 
 `request`, `take` and `wake` never recurse into each other (3.3): they queue the stream,
 and `pump` feeds what is queued.
@@ -60,6 +61,8 @@ class Publishing:
     _ready: deque[Served] = field(factory=deque, init=False)
     _held_back: deque[Served] = field(factory=deque, init=False)
     """Streams that are ready, and wait until fewer large elements do."""
+    _round: int = field(default=0, init=False)
+    """So many streams that are ready have their turn before the next part."""
     _writable: bool = field(default=True, init=False)
     _pumping: bool = field(default=False, init=False)
     _again: bool = field(default=False, init=False)
@@ -125,8 +128,8 @@ class Publishing:
         try:
             while self._may_send(left, parts):
                 if left > 0:
-                    left -= self._feed_next()
-                if parts > 0 and (left > 0 or self._mixed or not self._ready):
+                    left -= self._feed_each(left)
+                if parts > 0 and not self._round:
                     parts -= self._send_part()
                 self._flush()
         finally:
@@ -150,10 +153,12 @@ class Publishing:
         if not self._writable or self._closed:
             return False
         self._let_in()
+        if self._producer.parts and parts <= 0:
+            return False  # nor do others go on, while those wait
         if left > 0:
-            return bool(self._ready or (parts > 0 and self._producer.parts))
+            return bool(self._ready or self._producer.parts)
         others = self._mixed or self._ready  # they have their turn first
-        return parts > 0 and bool(self._producer.parts) and not others
+        return bool(self._producer.parts) and not others
 
     @property
     def _waits(self) -> bool:
@@ -165,6 +170,19 @@ class Publishing:
         if self._held_back and self._producer.parts.octets < BEGUN_BYTES:
             self._ready.extend(self._held_back)
             self._held_back.clear()
+
+    def _feed_each(self, most: int) -> int:
+        """Feed each stream that is ready once, or go on with that, up to *most* bytes or
+        little more; returns the bytes.
+        """
+        fed = 0
+        self._round = self._round or len(self._ready)
+        while self._round and fed < most and self._writable and not self._closed:
+            if fed:
+                self._flush()
+            self._round -= 1
+            fed += self._feed_next()
+        return fed
 
     def _feed_next(self) -> int:
         if not self._ready:
@@ -196,6 +214,8 @@ class Publishing:
         if stream.unsent:
             return 0
         most = min(stream.demand.left, _TURN_ELEMENTS)
+        if stream.size and not self._alone:
+            most = min(most, max(1, PART_BYTES // stream.size))
         try:
             # Even without demand: a source may end before more is requested (2.9).
             elements = state.take(most)
@@ -221,11 +241,16 @@ class Publishing:
     def _send(self, stream: Served, elements: Elements) -> None:
         if stream.size:
             self._producer.send_packed(stream, b"".join(elements.elements))
-        elif elements.largest <= PART_BYTES:
+        elif (elements.largest if self._alone else elements.octets) <= PART_BYTES:
             encoded = elements.encoded(stream.id, wire.on_next)
             self._producer.send_encoded(stream, encoded, len(elements))
         else:
-            self._producer.send(stream, elements.elements)
+            self._producer.send_in_turns(stream, elements.elements)
+
+    @property
+    def _alone(self) -> bool:
+        """There is no other stream whose turn it could be."""
+        return len(self._streams) == 1
 
 
 class _Feed:
@@ -239,7 +264,7 @@ class _Feed:
         self.source: Source | None = None
         self.queued = False
         self.large = True
-        """Of its latest elements one was large; a new stream's may be."""
+        """Its latest elements were too much for one turn; a new stream's may be."""
 
     @property
     def most_unsent(self) -> int:

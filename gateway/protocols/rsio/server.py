@@ -60,16 +60,9 @@ _COSTLY = frozenset((SubscribeReceived, Announced))
 class RsioListener(Shared):
     """A listener: makes the server of each of its connections."""
 
-    def __init__(
-        self,
-        settings: Settings[Options],
-        journal: Journal,
-        clock: IReactorTime,
-        publishers: Publishers,
-        offsets: Offsets,
-    ) -> None:
-        super().__init__(settings, journal, clock, publishers, offsets)
-        options = self.options
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        clock, options = self.clock, self.options
         self.greetings: Deadlines[RsioServer] = Deadlines(
             clock, options.hello_timeout, RsioServer.never_greeted
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 
+from attrs import define
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -21,20 +22,20 @@ _FORGOTTEN_SECONDS = 60.0
 """Between two lines of the log about names that are forgotten."""
 
 
+@define(eq=False, slots=False)
 class Shared:
     """See the module's text; the limits are those in force for this listener."""
 
     _log = Logger()
 
-    def __init__(
-        self,
-        settings: Settings[Options],
-        journal: Journal,
-        clock: IReactorTime,
-        publishers: Publishers,
-        offsets: Offsets,
-    ) -> None:
-        limits, options = settings.limits, settings.options
+    _settings: Settings[Options]
+    journal: Journal
+    clock: IReactorTime
+    publishers: Publishers
+    offsets: Offsets
+
+    def __attrs_post_init__(self) -> None:
+        limits, options = self._settings.limits, self._settings.options
         self.limits = Limits(
             declared_bytes=limits.message_bytes,
             element_bytes=min(options.element_bytes, limits.message_bytes),
@@ -43,10 +44,6 @@ class Shared:
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.control_messages = limits.control_messages
         self.options = options
-        self.journal = journal
-        self.clock = clock
-        self.publishers = publishers
-        self.offsets = offsets
         self._logged_at = float("-inf")
 
     def most_names(self, key: Key) -> tuple[int, str]:

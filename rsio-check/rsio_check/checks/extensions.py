@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rsio_check import wire
-from rsio_check.probe import NotJudged, Target, require
+from rsio_check.probe import NotJudged, Probe, Target, require
 from rsio_check.registry import Needs, Role, test
 from rsio_check.wire import Ping, Pong, Token
 
@@ -61,24 +61,28 @@ def codes_begin_errors_and_reasons(target: Target) -> None:
     require(bool(coded.match(reason)), f"the reason is {reason!r}")
 
 
-def _before_the_token(target: Target) -> None:
-    """NotJudged unless the target has extension 4."""
+def _before_the_token(target: Target, *more: int) -> Probe:
+    """A connection whose hello lists extension 4, and that has shown no token.
+
+    NotJudged unless the target has extension 4.
+    """
     if 4 not in target.offers:
         raise NotJudged("the target does not have extension 4")
+    probe = target.connect()
+    probe.say(wire.ClientHello(0, tuple(sorted((4, *more)))))
+    probe.expect(wire.ServerHello)
+    return probe
 
 
 @test(_C)
 def token_comes_before_subscriptions(target: Target) -> None:
     """A subscribe, subscribeFrom or announce before the token ends it, with E401."""
-    _before_the_token(target)
     for early in (
         wire.Subscribe("check/count?n=1", 1, 1),
         wire.SubscribeFrom("check/count?n=1", 1, 1, 0),
         wire.Announce("events", b"x", 0),
     ):
-        probe = target.connect()
-        probe.say(wire.ClientHello(0, (2, 4, 7)))
-        probe.expect(wire.ServerHello)
+        probe = _before_the_token(target, 2, 7)
         needs = {wire.SubscribeFrom: 2, wire.Announce: 7}.get(type(early), 4)
         if needs not in probe.watch.extensions:
             continue
@@ -93,10 +97,7 @@ def token_comes_before_subscriptions(target: Target) -> None:
 @test(_C)
 def pings_may_come_before_the_token(target: Target) -> None:
     """What is no subscription is taken before the token: a ping is answered."""
-    _before_the_token(target)
-    probe = target.connect()
-    probe.say(wire.ClientHello(0, (1, 4)))
-    probe.expect(wire.ServerHello)
+    probe = _before_the_token(target, 1)
     if 1 not in probe.watch.extensions:
         raise NotJudged("the target does not have extension 1")
     probe.say(Ping(b"early"))
@@ -108,10 +109,7 @@ def pings_may_come_before_the_token(target: Target) -> None:
 @test(Role.SUBSCRIBER)
 def token_is_awaited_before_subscribing(target: Target) -> None:
     """The target subscribes to a client's publishers when it knows who that is."""
-    _before_the_token(target)
-    probe = target.connect()
-    probe.say(wire.ClientHello(0, (4,)))
-    probe.expect(wire.ServerHello)
+    probe = _before_the_token(target)
     idle = target.greeted()
     idle.asked()
     idle.settled()
@@ -123,10 +121,7 @@ def token_is_awaited_before_subscribing(target: Target) -> None:
 @test(_C)
 def token_times_out(target: Target) -> None:
     """A client that lists extension 4 and sends no token is ended after hello_timeout."""
-    _before_the_token(target)
-    probe = target.connect()
-    probe.say(wire.ClientHello(0, (4,)))
-    probe.expect(wire.ServerHello)
+    probe = _before_the_token(target)
     patience = target.patience
     target.patience = target.hello_seconds + patience
     try:
@@ -138,10 +133,7 @@ def token_times_out(target: Target) -> None:
 @test(_C)
 def second_token_ends(target: Target) -> None:
     """A second token ends the conversation."""
-    _before_the_token(target)
-    probe = target.connect()
-    probe.say(wire.ClientHello(0, (4,)))
-    probe.expect(wire.ServerHello)
+    probe = _before_the_token(target)
     identity = target.identity or _NAME
     probe.say(identity, identity)
     probe.ends()
@@ -150,10 +142,7 @@ def second_token_ends(target: Target) -> None:
 @test(_C)
 def unknown_scheme_is_refused(target: Target) -> None:
     """A token of a scheme that the server does not know is refused with E401."""
-    _before_the_token(target)
-    probe = target.connect()
-    probe.say(wire.ClientHello(0, (4,)))
-    probe.expect(wire.ServerHello)
+    probe = _before_the_token(target)
     probe.say(Token("rsio-check", b"x"))
     reason = probe.ends().reason
     require(reason.startswith("E401"), f"the reason is {reason!r}")
@@ -162,14 +151,11 @@ def unknown_scheme_is_refused(target: Target) -> None:
 @test(_C)
 def tokens_are_limited(target: Target) -> None:
     """A token of more than 4096 octets, or a scheme of more than 255, ends it."""
-    _before_the_token(target)
     for octets in (
         b"\x44\x04name" + wire.varint(4097), b"\x44" + wire.varint(256),
         b"\x44\x01\xff\x00",
     ):  # fmt: skip
-        probe = target.connect()
-        probe.say(wire.ClientHello(0, (4,)))
-        probe.expect(wire.ServerHello)
+        probe = _before_the_token(target)
         probe.octets(octets)
         probe.ends()
 
@@ -177,13 +163,10 @@ def tokens_are_limited(target: Target) -> None:
 @test(_C, Needs.TOKEN)
 def wrong_token_is_refused(target: Target) -> None:
     """Who needs a token and shows a wrong one is refused with E401."""
-    _before_the_token(target)
     identity = target.identity
     assert identity is not None
     for wrong in (identity.data + b"x", identity.data[:-1], b""):
-        probe = target.connect()
-        probe.say(wire.ClientHello(0, (4,)))
-        probe.expect(wire.ServerHello)
+        probe = _before_the_token(target)
         probe.say(Token("bearer", wrong))
         reason = probe.ends().reason
         require(reason.startswith("E401"), f"the reason is {reason!r}")

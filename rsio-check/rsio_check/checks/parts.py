@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rsio_check import wire
-from rsio_check.probe import NotJudged, Target
+from rsio_check.probe import NotJudged, Probe, Target
 from rsio_check.registry import Role, test
+from rsio_check.watch import Asked
 from rsio_check.wire import OnComplete, OnError, OnNext, OnNextLastPart, OnNextPart
 
 __all__: list[str] = []
@@ -12,13 +13,19 @@ __all__: list[str] = []
 _S = Role.SUBSCRIBER
 
 
+def _published(target: Target, least: int, words: str) -> tuple[Probe, Asked]:
+    """A stream of which the target asks for *least* elements, in *words*, or more."""
+    probe, asked = target.published()
+    if asked.demand < least:
+        raise NotJudged(f"the target asks for less than {words} elements")
+    return probe, asked
+
+
 @test(_S)
 def parts_of_elements_may_interleave(target: Target) -> None:
     """Parts of two elements may interleave; each element takes one unit."""
-    probe, asked = target.published()
+    probe, asked = _published(target, 2, "two")
     number, window = asked.subscriber, asked.demand
-    if window < 2:
-        raise NotJudged("the target asks for less than two elements")
     probe.say(OnNextPart(number, 1, b'{"a"'), OnNextPart(number, 2, b'{"b"'))
     probe.say(OnNextLastPart(number, 2, b":2}"), OnNextLastPart(number, 1, b":1}"))
     probe.say(*[OnNext(number, b"{}")] * (window - 2))
@@ -28,10 +35,8 @@ def parts_of_elements_may_interleave(target: Target) -> None:
 @test(_S)
 def parts_may_be_empty(target: Target) -> None:
     """Parts may be empty, and an element may be its last part alone."""
-    probe, asked = target.published()
+    probe, asked = _published(target, 2, "two")
     number, window = asked.subscriber, asked.demand
-    if window < 2:
-        raise NotJudged("the target asks for less than two elements")
     probe.say(OnNextPart(number, 1, b""), OnNextPart(number, 1, b"{}"))
     probe.say(OnNextLastPart(number, 1, b""), OnNextLastPart(number, 2, b"{}"))
     probe.granted(asked, window)
@@ -51,10 +56,8 @@ def element_ids_may_be_used_again(target: Target) -> None:
 @test(_S)
 def whole_elements_may_come_between_parts(target: Target) -> None:
     """Whole elements may come between the parts of another."""
-    probe, asked = target.published()
+    probe, asked = _published(target, 3, "three")
     number, window = asked.subscriber, asked.demand
-    if window < 3:
-        raise NotJudged("the target asks for less than three elements")
     probe.say(OnNextPart(number, 1, b"{"), OnNext(number, b"{}"))
     probe.say(OnNextPart(number, 1, b" "), OnNext(number, b"{}"))
     probe.say(OnNextLastPart(number, 1, b"}"))

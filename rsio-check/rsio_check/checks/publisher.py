@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from rsio_check import wire
-from rsio_check.probe import Target, require
+from rsio_check.probe import Failed, Target, require
 from rsio_check.registry import Role, test
 from rsio_check.watch import Element
-from rsio_check.wire import Cancel, OnComplete, OnError, OnSubscribe, Request, Subscribe
+from rsio_check.wire import (
+    Cancel,
+    OnComplete,
+    OnError,
+    OnSubscribe,
+    Request,
+    Subscribe,
+    spell,
+)
 
 __all__: list[str] = []
 
 _P = Role.PUBLISHER
 _LARGE = 200_000
+_MANY = 1_000_000
+_TURN = 1 << 14
+_PATIENT = 4_000_000
+"""Numbers, within which so many octets of another stream have come."""
 
 
 @test(_P)
@@ -215,6 +227,36 @@ def cancel_within_large_elements(target: Target) -> None:
     probe.numbers(0, 3, stream=2)
     probe.completes(2)
     probe.silent()
+
+
+@test(_P)
+def large_elements_leave_others_their_turns(target: Target) -> None:
+    """Of an element of 1 MB no more than 16 KiB come between two of a stream of numbers."""
+    _takes_turns(target, count=1, octets=_MANY)
+
+
+@test(_P)
+def many_elements_leave_others_their_turns(target: Target) -> None:
+    """The same of 1 MB in small elements, which a publisher may have all at once."""
+    _takes_turns(target, count=_MANY // 4000, octets=4000)
+
+
+def _takes_turns(target: Target, count: int, octets: int) -> None:
+    probe = target.subscribed("check/endless", _PATIENT)
+    probe.elements(1)
+    probe.say(Subscribe(f"check/large?n={count}&octets={octets}", 2, count))
+    numbers = 1
+    while not isinstance(heard := probe.hear(), OnComplete):
+        if isinstance(heard, Element) and heard.subscriber == 1:
+            numbers += 1
+            what = f"{numbers} elements of another, and the large stream is not over"
+            require(numbers < _PATIENT, what)
+        elif isinstance(heard, Element):
+            require(len(heard.data) == octets, f"{len(heard.data)} octets")
+        elif heard != OnSubscribe(2, 0):
+            raise Failed(f"expected an element, got {heard and spell(heard)}")
+    run = probe.watch.longest_run.get(2, 0)
+    require(run <= _TURN, f"{run} octets of one stream, and another had elements")
 
 
 @test(_P)

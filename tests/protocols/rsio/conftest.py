@@ -20,7 +20,7 @@ from gateway.protocols.rsio.streams import Consumed
 from gateway.testing.settings import settings as settings_of
 from rsio_check import Target
 
-HELLO = wire.encode(messages.ClientHello(0, ()))
+HELLO = messages.ClientHello(0, ())
 
 
 def settings(**changes: Any) -> Any:
@@ -52,6 +52,17 @@ class Gate(OneConnection):
             self.connection.deliver(one if isinstance(one, bytes) else wire.encode(one))
         if self.connection.failure is not None:
             raise self.connection.failure
+
+    def greet(self) -> list[Any]:
+        """The smallest hello arrives; what is answered."""
+        self.say(HELLO)
+        return self.heard()
+
+    def turns(self) -> bytes:
+        """What is written from now on, as long as there is something to do at once."""
+        self.connection.clear()
+        self.clock.advance(0)
+        return self.connection.sent
 
     def heard(self) -> list[Any]:
         """What was written since the last call; runs as (Id, elements)."""

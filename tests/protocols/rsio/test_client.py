@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from typing import Any
 
@@ -13,7 +14,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
 
 from gateway.protocols.rsio import wire
-from gateway.protocols.rsio.client import Disconnected, Outbox, StreamFailed, on_asyncio
+from gateway.protocols.rsio.client import (
+    Disconnected,
+    Fenced,
+    Outbox,
+    StreamFailed,
+    on_asyncio,
+)
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.client.sender import Sender
@@ -373,7 +380,8 @@ class Server(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.connection.deliver(data)
+        if not self.connection.closed:
+            self.connection.deliver(data)
         self.settle()
 
     def settle(self) -> None:
@@ -407,6 +415,115 @@ def test_asyncio(gate: Any) -> None:
 
     assert asyncio.run(run()) == [b"%d" % n for n in range(5000)]
     assert sum(batch.count for batch in gate.journal.submitted) == 5000
+
+
+def test_a_sender_on_asyncio(gate: Any) -> None:
+    """It connects again and again, and each element is stored once, in order."""
+    servers: list[Server] = []
+
+    def serve() -> Server:
+        servers.append(Server(gate))
+        return servers[-1]
+
+    async def run() -> int:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+
+        def again() -> Any:
+            return on_asyncio.connect(host, port, name="meter")
+
+        async with on_asyncio.Sender(again) as sender:
+            for life in range(3):
+                ids = range(life * 200, life * 200 + 200)
+                sending = asyncio.ensure_future(
+                    sender.send([b'{"n":%d}' % n for n in ids])
+                )
+                if life:
+                    servers[-1].transport.abort()
+                await sending
+            connections = sender.connections
+        server.close()
+        return connections
+
+    assert asyncio.run(run()) == len(servers) == 3
+    found = [
+        json.loads(one)["n"]
+        for batch in gate.journal.submitted
+        if batch.count
+        for one in decode(batch.body).each()
+    ]
+    assert found == list(range(600))
+
+
+def test_a_sender_on_asyncio_that_is_stopped() -> None:
+    """While nobody answers it ends at once, and says what was not acknowledged."""
+
+    async def run() -> str:
+        def refused() -> Any:
+            return on_asyncio.connect("127.0.0.1", 1)
+
+        sender = on_asyncio.Sender(refused)
+        async with sender:
+            sending = asyncio.ensure_future(sender.send([b"{}"]))
+            while not sender.trouble:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0)
+        with pytest.raises(Unacknowledged):
+            await sending
+        return sender.trouble
+
+    assert "127" in asyncio.run(run())
+
+
+def test_a_sender_on_asyncio_that_can_not_connect_at_all() -> None:
+    """A mistake of the program is no outage: `send` raises it, now and later."""
+
+    async def run() -> str:
+        async with on_asyncio.Sender(lambda: on_asyncio.connect("::1", 70000)) as one:
+            with pytest.raises(OverflowError):
+                await one.send([b"{}"])
+            with pytest.raises(OverflowError):
+                await one.send([b"{}"])
+        return one.trouble
+
+    assert "65535" in asyncio.run(run())
+
+
+def test_a_sender_that_can_not_connect_at_all() -> None:
+    """The same on Twisted, which also logs it."""
+
+    def mistaken() -> Any:
+        raise ValueError("no such option")
+
+    sender = Sender(mistaken, clock=Clock())
+    whys: list[Any] = []
+    sender.start()
+    Deferred.fromCoroutine(sender.send([b"1"])).addErrback(whys.append)
+    assert whys[0].check(ValueError)
+    assert sender.trouble == "no such option"
+
+
+def test_a_sender_on_asyncio_that_is_fenced(gate: Any) -> None:
+    """Another one of its name began later: it ends by itself, with an error."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Server(gate), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+
+        def again() -> Any:
+            return on_asyncio.connect(host, port, name="meter")
+
+        async with on_asyncio.Sender(again) as old:
+            await old.send([b"1"])
+            async with on_asyncio.Sender(again) as new:
+                await new.send([b"2"])
+                with pytest.raises(Fenced):
+                    await old.send([b"3"])
+                await new.send([b"4"])
+        server.close()
+
+    asyncio.run(run())
 
 
 def test_asyncio_no_one_there() -> None:

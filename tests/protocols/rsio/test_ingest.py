@@ -30,7 +30,7 @@ from gateway.protocols.rsio.messages import (
     Token,
 )
 
-HELLO = ClientHello(0, ())
+from .conftest import HELLO
 
 
 def test_the_smallest_connection(make_gate: Any) -> None:

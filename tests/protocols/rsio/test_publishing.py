@@ -17,7 +17,6 @@ from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import (
     Cancel,
-    ClientHello,
     CompressAck,
     Goodbye,
     OnComplete,
@@ -29,7 +28,7 @@ from gateway.protocols.rsio.messages import (
     Subscribe,
 )
 
-HELLO = ClientHello(0, ())
+from .conftest import HELLO
 
 
 class Tap:
@@ -65,8 +64,7 @@ def tap(gate: Any) -> Tap:
     """A publisher `tap`, on a connection that was greeted."""
     tap = Tap()
     gate.publishers.add("tap", tap)
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     return tap
 
 
@@ -85,8 +83,7 @@ def test_the_request_reaches_the_publisher(gate: Any, tap: Tap) -> None:
 )
 def test_names_that_lead_nowhere(gate: Any, name: str, number: int) -> None:
     """onSubscribe and onError, with a number."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     gate.say(Subscribe(name, 1, 1))
     started, failed = gate.heard()
     assert started == OnSubscribe(1, 0)
@@ -125,8 +122,7 @@ def test_an_unwritable_transport(gate: Any, tap: Tap) -> None:
 
 def test_a_transport_that_fills_up_while_we_write(gate: Any) -> None:
     """As soon as it says so we stop, in the middle of a turn."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     write = gate.connection.write
 
     def full(data: bytes) -> None:
@@ -158,8 +154,7 @@ def _next_turn(gate: Any) -> bool:
 
 def test_turns(gate: Any) -> None:
     """An endless stream with endless demand leaves the reactor its time."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     gate.say(
         Subscribe("check/endless", 1, 2**63 - 1), Subscribe("check/count?n=2", 2, 2)
     )
@@ -207,8 +202,7 @@ def test_a_source_that_is_broken(
 
 def test_large_elements_leave_in_parts(gate: Any) -> None:
     """No message keeps the connection from others for long."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     gate.say(Subscribe("check/large?n=1&octets=200000", 1, 1))
     parts = [part for part in gate.heard() if hasattr(part, "data")]
     assert [len(part.data) for part in parts] == [8128] * 24 + [200_000 - 24 * 8128]
@@ -298,18 +292,17 @@ def _gaps(data: bytes, read: Any, number: int) -> list[int]:
     return gaps
 
 
+def _beside_a_counter(gate: Any, *others: Subscribe) -> bytes:
+    """What leaves in turns, with a stream 3 that counts beside these others."""
+    gate.greet()
+    gate.say(Subscribe("check/endless", 3, 200_000), *others)
+    return gate.turns()
+
+
 def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
     """No more than 16 KiB of others lie between two of its elements, on the wire."""
-    gate.say(HELLO)
-    gate.heard()
-    gate.say(
-        Subscribe("check/endless", 3, 150_000),
-        Subscribe("check/large?n=1&octets=1000000", 1, 3),
-        Subscribe("check/large?n=1&octets=1000000", 2, 3),
-    )
-    gate.connection.clear()
-    gate.clock.advance(0)
-    data = gate.connection.sent
+    large = "check/large?n=1&octets=1000000"
+    data = _beside_a_counter(gate, Subscribe(large, 1, 3), Subscribe(large, 2, 3))
     gaps = _gaps(data, read, 3)
     assert len(gaps) > 10
     assert max(gaps) <= 16_384
@@ -322,6 +315,65 @@ def test_a_counter_beside_large_elements(gate: Any, read: Any) -> None:
         (1, 1): 0,
         (2, 1): 0,
     }
+
+
+def test_streams_of_many_small_elements_take_turns(gate: Any, read: Any) -> None:
+    """What sources give at once, 100 KB of small elements, leaves in turns as well."""
+    for number in (1, 2):
+        tap = Tap()
+        tap.there = [b"%04d" % n + b"x" * 96 for n in range(3000)]
+        gate.publishers.add(f"tap{number}", tap)
+    data = _beside_a_counter(
+        gate, Subscribe("tap1", 1, 3000), Subscribe("tap2", 2, 3000)
+    )
+    gaps = _gaps(data, read, 3)
+    assert len(gaps) > 10
+    assert max(gaps) <= 2 * 8192, "a turn of each of the others"
+    found: dict[int, list[bytes]] = {1: [], 2: [], 3: []}
+    for number, elements in read(data):
+        found[number] += elements
+    for number in (1, 2):
+        numbers = [int(element[:4]) for element in found[number]]
+        assert numbers == list(range(3000 - len(numbers), 3000)), "in order, to the end"
+
+
+def test_a_stream_of_a_fixed_size_takes_turns(gate: Any, read: Any) -> None:
+    """Packed elements of 1 KiB leave in onNextPacked of 8 KiB, if others are there."""
+    packed = Tap()
+    packed.size = 1024
+    packed.there = [b"x" * 1024] * 500
+    gate.publishers.add("packed", packed)
+    data = _beside_a_counter(gate, Subscribe("packed", 1, 500))
+    assert packed.there == []
+    runs = [
+        sum(map(len, elements))
+        for number, elements in read(data, {1: 1024})
+        if number == 1
+    ]
+    assert max(runs) <= 8192
+
+
+def test_each_stream_has_its_turn_between_two_parts(gate: Any, read: Any) -> None:
+    """However many streams have small elements, a part waits for one turn of each; and
+    none of them goes on for long while a part waits.
+    """
+    gate.greet()
+    gate.say(
+        *(Subscribe("check/endless", n, 10**6) for n in range(10)),
+        Subscribe("check/large?n=1&octets=200000", 99, 1),
+    )
+    gate.connection.clear()
+    while b"\x26\x63" not in gate.connection.sent:  # the last part
+        assert _next_turn(gate)
+    between: list[list[int]] = [[]]
+    for message in read(gate.connection.sent):
+        if isinstance(message, tuple):
+            between[-1].append(message[0])
+        else:
+            between.append([])
+    assert len(between) > 20
+    for turns in between[2:-1]:
+        assert sorted(turns) == list(range(10))
 
 
 def test_large_elements_of_many_streams(make_gate: Any) -> None:

@@ -24,15 +24,14 @@ from gateway.protocols.rsio.messages import (
     Token,
 )
 
-HELLO = ClientHello(0, ())
+from .conftest import HELLO
 
 
 def test_hello_and_what_it_offers(make_gate: Any) -> None:
     """The server answers a hello with its own, and subscribes."""
     gate = make_gate(subscribe=("a", "b"), window=7)
     assert gate.heard() == []
-    gate.say(HELLO)
-    assert gate.heard() == [
+    assert gate.greet() == [
         ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
         Subscribe("a", 1, 7),
         Subscribe("b", 2, 7),
@@ -42,8 +41,7 @@ def test_hello_and_what_it_offers(make_gate: Any) -> None:
 def test_what_is_switched_off_is_not_offered(make_gate: Any) -> None:
     """Options decide."""
     gate = make_gate(offsets=False, compression=False, subscribe=())
-    gate.say(HELLO)
-    assert gate.heard() == [ServerHello(0, (1, 3, 5))]
+    assert gate.greet() == [ServerHello(0, (1, 3, 5))]
 
 
 def test_no_hello(gate: Any) -> None:
@@ -78,8 +76,7 @@ def test_another_language(gate: Any) -> None:
 def test_a_token_is_required(make_gate: Any) -> None:
     """Who has none gets a goodbye, and no subscription."""
     gate = make_gate(tokens={"ann": "s3cret"})
-    gate.say(HELLO)
-    assert gate.heard() == [
+    assert gate.greet() == [
         ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
         Goodbye("E401 a token is required"),
     ]
@@ -119,8 +116,7 @@ def test_a_certificate_is_enough(make_gate: Any) -> None:
     """A peer that TLS has identified needs no token."""
     gate = make_gate(tokens={"ann": "s3cret"})
     gate.connection.origin.principal = "meter-1"
-    gate.say(HELLO)
-    assert gate.heard()[-1] == Subscribe("events", 1, 1024)
+    assert gate.greet()[-1] == Subscribe("events", 1, 1024)
 
 
 @pytest.mark.parametrize("name", [b"", b"\xff", b"a\nb", b"x" * 300])
@@ -154,8 +150,7 @@ def test_silence_is_asked_about(gate: Any) -> None:
 
 def test_pings_are_only_for_who_knows_them(gate: Any) -> None:
     """Without the extension nothing is sent."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     gate.clock.advance(300)
     assert gate.heard() == []
 
@@ -272,8 +267,7 @@ def test_what_is_published_keeps_a_connection_alive(gate: Any) -> None:
 
 def test_crossing_goodbyes(gate: Any) -> None:
     """Each takes the other's for the answer."""
-    gate.say(HELLO)
-    gate.heard()
+    gate.greet()
     gate.server.drain()
     assert gate.heard() == [Goodbye("E503 stopping")]
     gate.say(Goodbye("my idea, too"))

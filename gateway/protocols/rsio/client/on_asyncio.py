@@ -1,4 +1,8 @@
-"""Connects an RS.io client on asyncio."""
+"""Connects an RS.io client on asyncio; a publisher that reconnects.
+
+async with Sender(lambda: connect("gw.example", 7400, name="meter-17")) as sender:
+    await sender.send([b'{"kWh": 17.5}'])       # returns when it is on disk
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
 from gateway.protocols.rsio.client.peer import Peer, connected
+from gateway.protocols.rsio.client.reconnecting import Reconnecting
 from gateway.protocols.rsio.client.runtime import Waiter
 
-__all__ = ["connect"]
+__all__ = ["Sender", "connect"]
 
 
 class _Runtime:
@@ -92,3 +97,35 @@ def connect(
         return protocol.peer
 
     return connected(connecting)
+
+
+class Sender(Reconnecting):
+    """Stays connected within `async with`; see `Reconnecting`.
+
+    At its end it says goodbye; what is not acknowledged fails with `Unacknowledged`.
+    """
+
+    cancelled: ClassVar = asyncio.CancelledError
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Peer]],
+        publisher: str = "events",
+        *,
+        size: int = 0,
+    ) -> None:
+        """*connect* makes a connection; *size* is in bytes, 0 if elements differ."""
+        runtime = _Runtime(asyncio.get_running_loop())
+        super().__init__(connect, publisher, runtime, size)
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.create_task(self._keep_connected())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop()
+        if self._running is not None:
+            self._running.cancel()
+            # What ended it by itself `send` has raised.
+            await asyncio.gather(self._running, return_exceptions=True)

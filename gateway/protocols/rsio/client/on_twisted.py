@@ -15,16 +15,17 @@ from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 from gateway.protocols.rsio.messages import SUBPROTOCOL
 
-__all__ = ["connect"]
+__all__ = ["TwistedRuntime", "connect"]
 
 
-class _Runtime:
+class TwistedRuntime:
     """Implements `Runtime`."""
 
     def __init__(self, clock: interfaces.IReactorTime) -> None:
         self._clock = clock
 
     def waiter(self) -> Waiter:
+        """See `Runtime`."""
         waiting: Deferred[None] = Deferred()
 
         def wake() -> None:
@@ -34,9 +35,11 @@ class _Runtime:
         return waiting, wake
 
     def soon(self, call: Callable[[], None]) -> None:
+        """See `Runtime`."""
         self._clock.callLater(0, call)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        """See `Runtime`."""
         delayed = self._clock.callLater(seconds, call)
 
         def cancel() -> None:
@@ -70,7 +73,9 @@ class _Connecting:
 
     def opened(self) -> None:
         assert self._stream is not None, "connected comes first"
-        peer = Peer(_Transport(self._stream), _Runtime(self._clock), **self._options)
+        peer = Peer(
+            _Transport(self._stream), TwistedRuntime(self._clock), **self._options
+        )
         self._stream.when_choked(peer.writable)
         self._peer = peer
         self.opening.callback(peer)

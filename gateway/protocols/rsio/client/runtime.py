@@ -14,6 +14,7 @@ __all__ = [
     "StreamFailed",
     "Transport",
     "Waiter",
+    "sleep",
 ]
 
 
@@ -53,6 +54,16 @@ class Runtime(Protocol):
 
     def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
         """Call it after so many seconds; returns a call that cancels it."""
+
+
+async def sleep(runtime: Runtime, seconds: float) -> None:
+    """Wait for so long."""
+    awaitable, wake = runtime.waiter()
+    cancel = runtime.later(seconds, wake)
+    try:
+        await awaitable
+    finally:
+        cancel()
 
 
 class Transport(Protocol):

@@ -1,0 +1,142 @@
+"""Publishes on one connection after the other, until the gateway has everything on disk.
+
+`sender.Sender` is this on Twisted, `on_asyncio.Sender` on asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import ClassVar
+
+from twisted.logger import Logger
+
+from gateway.protocols.backoff import Backoff
+from gateway.protocols.rsio.client.outbox import Outbox
+from gateway.protocols.rsio.client.peer import Peer
+from gateway.protocols.rsio.client.publishing import Publishing
+from gateway.protocols.rsio.client.runtime import (
+    CanNotResume,
+    Condition,
+    Disconnected,
+    Runtime,
+    StreamFailed,
+    sleep,
+)
+from gateway.protocols.sender import Unacknowledged
+
+__all__ = ["Reconnecting"]
+
+
+class Reconnecting:
+    """What is not acknowledged is sent again on the next connection.
+
+    With a name, elements are stored exactly once; without one, at least once.  It stops
+    for good, and `send` raises `CanNotResume`, once another sender has its name.
+    """
+
+    failures: ClassVar[tuple[type[BaseException], ...]] = (OSError, StreamFailed)
+    """What ends a connection, or prevents one; the next attempt follows."""
+    cancelled: ClassVar[type[BaseException]]
+    """What a coroutine of this event loop raises when it is cancelled."""
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Peer]],
+        publisher: str,
+        runtime: Runtime,
+        size: int,
+    ) -> None:
+        """*connect* makes a connection; *size* is in bytes, 0 if elements differ."""
+        self.connections = 0
+        """How many were opened so far."""
+        self.trouble = ""
+        """Why the last connection ended or none could be made; "" while publishing."""
+        self._connect = connect
+        self._publisher = publisher
+        self._runtime = runtime
+        self._size = size
+        self._outbox = Outbox()
+        self._publishing: Publishing | None = None
+        self._changed = Condition(runtime)
+        self._stopping = False
+        self._over: Exception | None = None
+        self._backoff = Backoff()
+
+    @property
+    def resent(self) -> int:
+        """How many elements were sent more than once."""
+        return self._outbox.resent
+
+    async def send(self, elements: Sequence[bytes]) -> None:
+        """Returns when all of them are on disk.
+
+        Raises `Unacknowledged` after `stop`, `CanNotResume` when another has its name, and
+        what `connect` raised if that is no failure of a connection (a port of 70000).
+        """
+        outbox = self._outbox
+        for element in elements:
+            outbox.add(element)
+        last = outbox.confirmed + len(outbox)
+        while outbox.confirmed < last:
+            publishing = self._publishing
+            if self._over is not None:
+                raise self._over
+            if self._stopping:
+                raise Unacknowledged
+            if publishing is None:
+                await self._changed.wait()
+                continue
+            try:
+                await publishing.settled(last)
+            except (Disconnected, StreamFailed):
+                if self._publishing is publishing:
+                    self._publishing = None
+
+    def _stop(self) -> None:
+        """Whoever waits hears of it; what connects is still to be cancelled."""
+        self._stopping = True
+        self._changed.notify_all()
+
+    async def _keep_connected(self) -> None:
+        while not self._stopping and self._over is None:
+            try:
+                async with self._connect() as peer:
+                    self.connections += 1
+                    await self._publish(peer)
+            except self.failures as why:
+                self.trouble = str(why) or type(why).__name__
+                self._log.debug("disconnected: {why}", why=self.trouble)
+                if isinstance(why, CanNotResume):
+                    self._over = why
+            except self.cancelled:
+                raise
+            except Exception as why:
+                self._over = why
+                self.trouble = str(why) or type(why).__name__
+                self._changed.notify_all()
+                raise
+            self._publishing = None
+            if self._over is not None:
+                self._changed.notify_all()
+            elif not self._stopping:
+                await sleep(self._runtime, self._backoff.pause())
+
+    async def _publish(self, peer: Peer) -> None:
+        """Let `send` publish for as long as the connection lasts."""
+        self.trouble = f"nobody subscribes to {self._publisher!r}"
+        publishing = peer.publisher(
+            self._publisher, size=self._size, outbox=self._outbox
+        )
+        async with publishing:
+            self.trouble = ""
+            self._backoff.succeeded()
+            self._publishing = publishing
+            self._changed.notify_all()
+            try:
+                await publishing.ended()
+            except self.cancelled:
+                if len(self._outbox):
+                    peer.abandon()
