@@ -13,13 +13,18 @@
  */
 package gateway.spark;
 
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Payload to row: the text, null if it is not UTF-8, then a value for each path. */
+/**
+ * Payload to row: the text, null if it is not UTF-8, then a value for each path, then
+ * for each path that is an instant its microseconds since 1970, null if it is not
+ * written as most write it.
+ */
 public final class Fields implements UDF1 {
 
     /** Of each character: 1 ends what a string may hold as it is. */
@@ -31,12 +36,26 @@ public final class Fields implements UDF1 {
         STOPS['\\'] = 1;
     }
 
+    /** The highest bit of each of eight bytes, the lowest, and some characters. */
+    private static final long HIGH = 0x8080808080808080L;
+    private static final long LOW = 0x0101010101010101L;
+    private static final long BLANKS = LOW * ' ';
+    private static final long QUOTES = LOW * '"';
+    private static final long BACKSLASHES = LOW * '\\';
+    private static final boolean LITTLE =
+        ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+
     private final String[] paths;
+    private final int[] instants;
     private transient Keys root;
 
-    /** Asks for a value by each path: keys joined by dots, nested or as one flat key. */
-    public Fields(String[] paths) {
+    /**
+     * Asks for a value by each path: keys joined by dots, nested or as one flat key.
+     * The paths with the numbers *instants* are of instants.
+     */
+    public Fields(String[] paths, int[] instants) {
         this.paths = paths;
+        this.instants = instants;
     }
 
     public Object call(Object payload) {
@@ -44,7 +63,7 @@ public final class Fields implements UDF1 {
             return null;
         }
         byte[] bytes = (byte[]) payload;
-        Object[] row = new Object[1 + paths.length];
+        Object[] row = new Object[1 + paths.length + instants.length];
         if (isText(bytes)) {
             row[0] = UTF8String.fromBytes(bytes);
             find(bytes, row);
@@ -69,17 +88,20 @@ public final class Fields implements UDF1 {
             Object nested = found[2 * n];
             row[1 + n] = nested != null ? nested : found[2 * n + 1];
         }
+        for (int n = 0; n < instants.length; n++) {
+            Object text = row[1 + instants[n]];
+            row[1 + paths.length + n] = text == null ? null : Instants.micros((UTF8String) text);
+        }
     }
 
     private static boolean isText(byte[] bytes) {
         int at = 0;
         int length = bytes.length;
-        while (at + 8 <= length) {
-            long eight = Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + at);
-            if ((eight & 0x8080808080808080L) != 0) {
+        while (at + 16 <= length) {
+            if (((eight(bytes, at) | eight(bytes, at + 8)) & HIGH) != 0) {
                 return UTF8String.fromBytes(bytes).isValid();
             }
-            at += 8;
+            at += 16;
         }
         while (at < length) {
             if (bytes[at] < 0) {
@@ -88,6 +110,22 @@ public final class Fields implements UDF1 {
             at++;
         }
         return true;
+    }
+
+    /** Eight bytes from there on, the first one lowest. */
+    private static long eight(byte[] bytes, int at) {
+        long found = Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + at);
+        return LITTLE ? found : Long.reverseBytes(found);
+    }
+
+    /** The highest bits of bytes that are 0; above the lowest one others may be set. */
+    private static long zeros(long eight) {
+        return (eight - LOW) & ~eight & HIGH;
+    }
+
+    /** Where the first byte is whose highest bit is set. */
+    private static int first(long bits) {
+        return Long.numberOfTrailingZeros(bits) >>> 3;
     }
 
     /** Slot 2n is for path n written nested, 2n + 1 for the same as one flat key. */
@@ -110,75 +148,6 @@ public final class Fields implements UDF1 {
         }
         all.close();
         return all;
-    }
-
-    /** The keys of an object that are asked for. */
-    private static final class Keys {
-
-        byte[][] names = new byte[0][];
-        Keys[] below = new Keys[0];
-        /** Where the value goes; -1: only what is below is asked for. */
-        int slot = -1;
-        /** All slots from here on, which a key that comes again clears. */
-        int[] slots;
-
-        Keys add(String name) {
-            byte[] bytes = UTF8String.fromString(name).getBytes();
-            Keys old = get(bytes, 0, bytes.length);
-            if (old != null) {
-                return old;
-            }
-            int count = names.length;
-            byte[][] moreNames = new byte[count + 1][];
-            Keys[] moreBelow = new Keys[count + 1];
-            System.arraycopy(names, 0, moreNames, 0, count);
-            System.arraycopy(below, 0, moreBelow, 0, count);
-            moreNames[count] = bytes;
-            moreBelow[count] = new Keys();
-            names = moreNames;
-            below = moreBelow;
-            return moreBelow[count];
-        }
-
-        /** What is asked for below a key; null: nothing. */
-        Keys get(byte[] bytes, int from, int to) {
-            int length = to - from;
-            for (int n = 0; n < names.length; n++) {
-                byte[] name = names[n];
-                if (name.length == length && same(name, bytes, from, length)) {
-                    return below[n];
-                }
-            }
-            return null;
-        }
-
-        private static boolean same(byte[] name, byte[] bytes, int from, int length) {
-            // The last one first: keys that are as long often begin alike.
-            for (int n = length - 1; n >= 0; n--) {
-                if (name[n] != bytes[from + n]) {
-                    return false;
-                }
-            }
-            return true;
-        }
-
-        void close() {
-            int count = slot < 0 ? 0 : 1;
-            for (int n = 0; n < below.length; n++) {
-                below[n].close();
-                count += below[n].slots.length;
-            }
-            slots = new int[count];
-            int at = 0;
-            if (slot >= 0) {
-                slots[at++] = slot;
-            }
-            for (int n = 0; n < below.length; n++) {
-                int[] some = below[n].slots;
-                System.arraycopy(some, 0, slots, at, some.length);
-                at += some.length;
-            }
-        }
     }
 
     /**
@@ -248,7 +217,9 @@ public final class Fields implements UDF1 {
         private void value(Keys asked) {
             int[] slots = asked.slots;
             for (int n = 0; n < slots.length; n++) {
-                found[slots[n]] = null; // of one key twice the last one counts
+                if (found[slots[n]] != null) {
+                    found[slots[n]] = null; // of one key twice the last one counts
+                }
             }
             byte first = bytes[at];
             if (first == '{' && asked.names.length > 0) {
@@ -294,38 +265,58 @@ public final class Fields implements UDF1 {
         }
 
         private void scalar() {
-            byte one = bytes[at];
+            int n = at;
+            byte one = bytes[n];
             while (one != ',' && one != '}' && one != ']' && one > ' ') {
-                at++;
-                one = bytes[at];
+                one = bytes[++n];
             }
+            at = n;
         }
 
         /** From behind one quote to behind the next; whether it has no escapes. */
         private boolean string() {
             boolean plain = true;
+            int n = at;
+            int last = bytes.length - 8;
             while (true) {
-                while (STOPS[bytes[at] & 255] == 0) {
-                    at++;
+                while (n <= last) {
+                    long some = eight(bytes, n);
+                    long stops = zeros(some ^ QUOTES) | zeros(some ^ BACKSLASHES)
+                        | (some - BLANKS) & ~some & HIGH;
+                    if (stops != 0) {
+                        n += first(stops);
+                        if (bytes[n] == '"') {
+                            at = n + 1;
+                            return plain;
+                        }
+                        break;
+                    }
+                    n += 8;
                 }
-                byte stop = bytes[at++];
+                while (STOPS[bytes[n] & 255] == 0) {
+                    n++;
+                }
+                byte stop = bytes[n++];
                 if (stop == '"') {
+                    at = n;
                     return plain;
                 }
                 if (stop != '\\') {
                     throw new IllegalArgumentException();
                 }
                 plain = false;
-                at++;
+                n++;
             }
         }
 
         private void blanks() {
-            byte one = bytes[at];
-            while (one == ' ' || one == '\n' || one == '\t' || one == '\r') {
-                at++;
-                one = bytes[at];
+            int n = at;
+            byte one = bytes[n];
+            while (one <= ' '
+                    && (one == ' ' || one == '\n' || one == '\t' || one == '\r')) {
+                one = bytes[++n];
             }
+            at = n;
         }
 
         private void expect(char wanted) {
@@ -364,12 +355,14 @@ public final class Fields implements UDF1 {
             int count = 0;
             int n = from;
             while (n < to) {
-                byte one = bytes[n++];
-                if (one != '\\') {
-                    said[count++] = one;
-                    continue;
+                int run = backslash(n, to);
+                System.arraycopy(bytes, n, said, count, run - n);
+                count += run - n;
+                if (run == to) {
+                    break;
                 }
-                one = bytes[n++];
+                n = run + 1;
+                byte one = bytes[n++];
                 if (one != 'u') {
                     said[count++] = escaped(one);
                     continue;
@@ -387,6 +380,22 @@ public final class Fields implements UDF1 {
                 count = put(point, said, count);
             }
             return UTF8String.fromBytes(said, 0, count);
+        }
+
+        /** Where the next backslash is, or the end. */
+        private int backslash(int from, int to) {
+            int n = from;
+            while (n + 8 <= to) {
+                long found = zeros(eight(bytes, n) ^ BACKSLASHES);
+                if (found != 0) {
+                    return n + first(found);
+                }
+                n += 8;
+            }
+            while (n < to && bytes[n] != '\\') {
+                n++;
+            }
+            return n;
         }
 
         private static byte escaped(byte one) {

@@ -88,6 +88,18 @@ class Checkpoint:
         """The files that *batch* takes from the spool."""
         return self.files(self.offset(batch - 1), self.offset(batch))
 
+    def names(self) -> set[str]:
+        """The files in its source log, whatever became of their batches."""
+        found: set[str] = set()
+        if not self._disk.exists(self._log):
+            return found
+        for name in self._disk.names(self._log):
+            if name.removesuffix(".compact").isdecimal():
+                for line in self._lines(self._log / name):
+                    entry = _parsed(self._log / name, line)
+                    found.add(entry["path"].rpartition("/")[2])
+        return found
+
     def log_bytes(self) -> int:
         """How much Spark reads and writes again every tenth batch: its longest log."""
         if not self._disk.exists(self._log):

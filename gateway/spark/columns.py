@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.spark.fields import field
+from gateway.spark.fields import field, micros
 from gateway.spark.times import bounded, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
@@ -139,6 +139,16 @@ class Columns:
             )
         )
         """Which values of the JSON are wanted."""
+        self.instants = [
+            number
+            for number, path in enumerate(self.paths)
+            if any(
+                path in source.paths and source.type == "timestamp"
+                for sources in self._sources.values()
+                for source in sources
+            )
+        ]
+        """Numbers of the paths that lead to instants."""
         self._lookups = {
             path: f"j.{field(number)}" for number, path in enumerate(self.paths)
         }
@@ -178,7 +188,7 @@ class Columns:
         """Expressions over the `raw_NAME`: `NAME` in its type."""
         return {
             name: self._first(
-                sources, lambda source, name=name: _cast(source, f"raw_{name}")
+                sources, lambda source, name=name: self._cast(source, f"raw_{name}")
             )
             for name, sources in self._sources.items()
         }
@@ -234,6 +244,32 @@ class Columns:
     def _text(self, source: Source) -> str:
         return f"coalesce({', '.join(self._lookups[path] for path in source.paths)})"
 
+    def _cast(self, source: Source, raw: str) -> str:
+        kind = _TYPES[source.type]
+        if kind == "timestamp":
+            value = self._instant(source, raw)
+        elif kind == "string":
+            value = raw
+        else:
+            value = f"try_cast({raw} AS {kind})"
+        if source.default is None:
+            return value
+        default = f"cast({literal(source.default)} AS {kind})"
+        return f"CASE WHEN {raw} IS NULL THEN {default} ELSE {value} END"
+
+    def _instant(self, source: Source, raw: str) -> str:
+        """That of the path which has the value; most are known without a cast."""
+        cases = " ".join(
+            f"WHEN {self._lookups[path]} IS NOT NULL"
+            f" THEN j.{micros(self.paths.index(path))}"
+            for path in source.paths
+        )
+        known = f"(CASE {cases} END)"
+        return (
+            f"CASE WHEN {known} IS NOT NULL THEN timestamp_micros({known})"
+            f" ELSE {instant(raw)} END"
+        )
+
     @staticmethod
     def _guarded(source: Source, test: str) -> str:
         return f"{source.condition} AND {test}" if source.condition else test
@@ -266,17 +302,3 @@ def source_of(given: Any) -> Source:
 
 def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
-
-
-def _cast(source: Source, raw: str) -> str:
-    kind = _TYPES[source.type]
-    if kind == "timestamp":
-        value = instant(raw)
-    elif kind == "string":
-        value = raw
-    else:
-        value = f"try_cast({raw} AS {kind})"
-    if source.default is None:
-        return value
-    default = f"cast({literal(source.default)} AS {kind})"
-    return f"CASE WHEN {raw} IS NULL THEN {default} ELSE {value} END"

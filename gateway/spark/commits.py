@@ -100,13 +100,23 @@ def taken(name: str, ledger: Ledger) -> Broken:
     )
 
 
-def opened(table: Table) -> Ledger:
-    """The ledger of *table*; made of its rows where it is lost."""
+def opened(table: Table, kept: Ledger | None = None) -> Ledger:
+    """The ledger of *table*; made of its rows where it is lost.
+
+    What rows do not say, *kept* does, an earlier copy: what was moved aside.
+    """
     try:
         return table.open()
     except Lost as why:
-        committed = tables.ranges(table.rows())
-        return Ledger(committed=committed, sequence=why.sequence)
+        kept = kept or Ledger()
+        rows = table.rows()
+        committed = tables.ranges(rows)
+        types = {field.name: field.dataType.simpleString() for field in rows.schema}
+        return replace(
+            Ledger(committed=committed, sequence=why.sequence),
+            holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
+            types={**types, **kept.types},
+        )
 
 
 @define(eq=False, slots=False)
@@ -137,7 +147,7 @@ class CommitSink(Sink):
     def recover(self) -> None:
         """See `Sink`."""
         self._disk.make_directory(self._path.parent)
-        self.ledger = opened(self._events)
+        self.ledger = opened(self._events, self._kept())
         self._counted = self._open_stats()
         if self._counted.committed.minus(self.ledger.committed):
             raise Broken(
@@ -152,6 +162,13 @@ class CommitSink(Sink):
         self._tell()
         self.failure = None
         check_behind(self._events.name, self._checkpoint, self.ledger)
+
+    def _kept(self) -> Ledger | None:
+        """The copy here, if it is one."""
+        try:
+            return Ledger.load(self._disk, self._path)
+        except Broken:
+            return None
 
     def _open_stats(self) -> Ledger:
         """Its rows do not say which events they count; only how many."""
@@ -189,7 +206,6 @@ class CommitSink(Sink):
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._read(plan), fresh)
             self._point("counted")
-            self._tell()
         self.seconds = time.monotonic() - begun
         self._done(Committed(batch, len(fresh), len(files)))
 
@@ -197,8 +213,7 @@ class CommitSink(Sink):
         self._events.append(rows, ledger, count)
         self._point("committed")
         self.ledger = ledger
-        # A copy for the daemon and the audit; the table's own is the one that counts.
-        ledger.save(self._disk, self._path)
+        self._tell()
 
     def _add_counts(self, rows: Any, added: Ranges) -> None:
         query, batch = self.ledger.query, self.ledger.batch
@@ -207,5 +222,6 @@ class CommitSink(Sink):
         self._counted = after
 
     def _tell(self) -> None:
+        """Daemon and audit, by a copy; the table's own ledger is the one that counts."""
         self.ledger.save(self._disk, self._path)
         self._settle(self._events.state())

@@ -9,10 +9,15 @@ ledger one gets through.
 The ledger is the commit's `userMetadata`.  The log keeps the last version of each writer
 for ever, also where old commits are gone: it tells whether the ledger that was found is
 the newest.
+
+Somebody may set the table back (RESTORE), which that number does not follow.  So a ledger
+says up to which version of the table its writer had looked, and counts only if no RESTORE
+came after that; else the rows do.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +39,7 @@ _WORDS = "spark.databricks.delta.commitInfo.userMetadata"
 #: Delta refuses to remove files that readers of the last week may be at.
 _LEAST_DAYS = 7
 _FEW = 50
+_SET_BACK = "RESTORE"
 
 
 class DeltaTable:
@@ -42,13 +48,15 @@ class DeltaTable:
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
         self._spark = spark
+        self._seen = -1
+        """Up to this version nobody has set the table back unnoticed."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
-        number = self._number()
+        self._seen, number = self._state()
         if number is None:
             return Ledger()
-        found = self._ledger(number)
+        found, _ = self._ledger(number)
         if found is None or found.sequence < number:
             raise Lost(number)
         return found
@@ -58,6 +66,8 @@ class DeltaTable:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        version, _ = self._state()
+        self._check_set_back(version)
         sessions = {rows.sparkSession, type(self._spark).active()}
         for session in sessions:
             session.conf.unset(_VERSION)
@@ -67,7 +77,7 @@ class DeltaTable:
             .partitionBy("protocol", "date")
             .option("txnAppId", APP)
             .option("txnVersion", str(ledger.sequence))
-            .option("userMetadata", ledger.text())
+            .option("userMetadata", ledger.text(seen=version))
             .option("mergeSchema", "true")
         )
         try:
@@ -76,9 +86,15 @@ class DeltaTable:
             if "ConcurrentTransactionException" in str(why):
                 raise taken(self.name, ledger) from why
             raise
+        made = [
+            int(text)
+            for session in sessions
+            if (text := session.conf.get(_VERSION, None)) is not None
+        ]
         # A write that Delta has skipped looks like any other.
-        if all(session.conf.get(_VERSION, None) is None for session in sessions):
+        if not made:
             raise taken(self.name, ledger)
+        self._seen = version + 1 if version + 1 in made else version
 
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
@@ -90,13 +106,13 @@ class DeltaTable:
 
     def maintain(self, *, days: float) -> Iterator[str]:
         """See `commits.Table`."""
-        number = self._number()
+        _, number = self._state()
         if number is None:
             return
-        found = self._ledger(number)
+        _, words = self._ledger(number)
         conf = self._spark.conf
-        if found is not None:
-            conf.set(_WORDS, found.text())
+        if words is not None:
+            conf.set(_WORDS, words)
         # Or ten thousand tasks list a handful of folders.
         conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
         try:
@@ -113,34 +129,66 @@ class DeltaTable:
             conf.unset(_WORDS)
             conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
 
-    def _number(self) -> int | None:
-        """The last `txnVersion` of ours; None if there is none, or no table."""
+    def _state(self) -> tuple[int, int | None]:
+        """Its version, -1 where there is no table; and the last `txnVersion` of ours."""
         log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
         pair = log.forTableWithSnapshot(
             self._spark._jsparkSession,  # noqa: SLF001
             self.name,
         )
         snapshot = pair._2()  # noqa: SLF001 - Scala's second of two
-        if snapshot.version() < 0:
-            return None
-        version: Any = snapshot.transactions().get(APP)
-        return int(version.get()) if version.isDefined() else None
+        version = int(snapshot.version())
+        if version < 0:
+            return version, None
+        number: Any = snapshot.transactions().get(APP)
+        return version, int(number.get()) if number.isDefined() else None
 
-    def _ledger(self, number: int) -> Ledger | None:
-        """The newest that the log still has; *number* is that of the newest ever.
+    def _check_set_back(self, version: int) -> None:
+        """Raise `Broken` if that was done up to *version*, since we have looked last."""
+        if version <= self._seen:
+            return
+        for row in self._history(version - max(self._seen, 0)):
+            if row.operation == _SET_BACK and row.version > self._seen:
+                raise Broken(
+                    f"{self.name} was set back ({_SET_BACK}, version {row.version}), so"
+                    " this batch is not committed: the next start counts what the table"
+                    " has, and says what it lacks"
+                )
+        self._seen = version
+
+    def _history(self, most: int | None) -> list[Any]:
+        """The last commits, the newest first."""
+        limit = "" if most is None else f"LIMIT {max(1, most)}"
+        found = self._spark.sql(f"DESCRIBE HISTORY delta.`{self.name}` {limit}")
+        return found.select("version", "operation", "userMetadata").collect()
+
+    def _ledger(self, number: int) -> tuple[Ledger | None, str | None]:
+        """The newest that the log still has, and its words; *number* is that of the
+        newest ever.
 
         A compaction beside the job carries one that is older than the job's next.
         """
         newest: Ledger | None = None
-        for limit in (f"LIMIT {_FEW}", ""):
-            history = self._spark.sql(f"DESCRIBE HISTORY delta.`{self.name}` {limit}")
-            for row in history.select("userMetadata").collect():
+        words: str | None = None
+        for most in (_FEW, None):
+            rows = self._history(most)
+            set_back = max(
+                (row.version for row in rows if row.operation == _SET_BACK), default=-1
+            )
+            for row in rows:
                 try:
-                    found = Ledger.parse(row[0] or "", self.name)
+                    found = Ledger.parse(row.userMetadata or "", self.name)
                 except Broken:
                     continue
+                if _seen(row) < set_back:
+                    continue
                 if newest is None or found.sequence > newest.sequence:
-                    newest = found
+                    newest, words = found, row.userMetadata
             if newest is not None and newest.sequence >= number:
                 break
-        return newest
+        return newest, words
+
+
+def _seen(row: Any) -> int:
+    """Up to which version the writer of a ledger had looked."""
+    return int(json.loads(row.userMetadata).get("seen", row.version - 1))

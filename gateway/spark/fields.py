@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from pyspark import SparkFiles
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TEXT", "field", "function"]
+__all__ = ["TEXT", "field", "function", "micros"]
 
 #: The field of the result that holds the whole payload, null if it is not UTF-8.
 TEXT = "text"
 
-_SOURCE = Path(__file__).with_name("Fields.java")
+#: Each uses those before it.
+_SOURCES = [
+    Path(__file__).with_name(f"{n}.java") for n in ("Instants", "Keys", "Fields")
+]
 _CLASS = "gateway.spark.Fields"
 
 
@@ -33,39 +36,62 @@ def field(number: int) -> str:
     return f"p{number}"
 
 
-def function(spark: SparkSession, paths: Sequence[str]) -> str:
-    """A function's name in SQL: a payload to a struct of `TEXT` and a `field` per path.
+def micros(number: int) -> str:
+    """The field of the result that holds microseconds since 1970, for that path."""
+    return f"i{number}"
+
+
+def function(
+    spark: SparkSession, paths: Sequence[str], instants: Sequence[int] = ()
+) -> str:
+    """A function's name in SQL: a payload to a struct of `TEXT`, a `field` per path, and
+    `micros` for the paths with the numbers *instants*.
 
     A path is keys joined by dots.  It leads to a value in an object in an object, or to
     one under a key with dots in it; the first counts before the second.  Values are the
     text that they have in the JSON, lists and objects without blanks; an object that
-    another path leads through is no value.
+    another path leads through is no value.  `micros` are those of a date with a time of
+    day, to the second or better, and its offset, as RFC 3339 has them; a comma may stand
+    for the point.  They are null for whatever else the value is.
     """
-    code = _SOURCE.read_bytes()
-    name = f"gateway_fields_{crc32(repr((code, paths)).encode()):08x}"
+    code = [source.read_text("utf-8") for source in _SOURCES]
+    name = f"gateway_fields_{crc32(repr((code, paths, instants)).encode()):08x}"
     if not spark.catalog.functionExists(name):
-        _register(spark, name, code.decode(), paths)
+        _register(spark, name, code, paths, instants)
     return name
 
 
-def _register(spark: SparkSession, name: str, code: str, paths: Sequence[str]) -> None:
+def _register(
+    spark: SparkSession,
+    name: str,
+    code: Sequence[str],
+    paths: Sequence[str],
+    instants: Sequence[int],
+) -> None:
     java: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
-    compiler = java.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session.getClass().getClassLoader())
-    compiler.cook(code)
+    loader = session.getClass().getClassLoader()
     jar = Path(SparkFiles.getRootDirectory()) / "gateway" / f"{name}.jar"
     jar.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(jar, "w") as classes:
-        for one, content in compiler.getBytecodes().items():
-            classes.writestr(f"{one.replace('.', '/')}.class", bytes(content))
+        for source in code:
+            compiler = java.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            compiler.cook(source)
+            for one, content in compiler.getBytecodes().items():
+                classes.writestr(f"{one.replace('.', '/')}.class", bytes(content))
+            loader = compiler.getClassLoader()
     spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
     # By reflection: Py4J takes classes of the same name, from two sessions, for one.
-    (constructor,) = compiler.getClassLoader().loadClass(_CLASS).getConstructors()
+    (constructor,) = loader.loadClass(_CLASS).getConstructors()
     asked = _array(spark, java.String, paths)
-    made = constructor.newInstance(_array(spark, java.Object, [asked]))
+    timed = _array(spark, java.int, instants)
+    made = constructor.newInstance(_array(spark, java.Object, [asked, timed]))
     columns = [TEXT, *map(field, range(len(paths)))]
-    result = StructType([StructField(column, StringType()) for column in columns])
+    result = StructType(
+        [StructField(column, StringType()) for column in columns]
+        + [StructField(micros(number), LongType()) for number in instants]
+    )
     kind = session.parseDataType(result.json())
     session.udf().register(name, made, kind)
 

@@ -7,14 +7,22 @@ Jars come from Maven Central, pinned, or from a folder where there is no network
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gateway.spark.ledger import Broken
 
-__all__ = ["CATALOG", "FORMATS", "Format", "check", "merged", "settings"]
+__all__ = [
+    "CATALOG",
+    "FORMATS",
+    "Format",
+    "check",
+    "jars_in",
+    "merged",
+    "settings",
+]
 
 #: Iceberg's catalog where `spark.conf` names none: folders below the lake.
 CATALOG = "lake"
@@ -124,14 +132,19 @@ def settings(spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         if kind.excludes:
             found["spark.jars.excludes"] = ",".join(kind.excludes)
     else:
-        found["spark.jars"] = _jars_of(kind, coordinate, Path(spark.jars_directory))
+        folder = Path(spark.jars_directory)
+        found["spark.jars"] = jars_in(folder, coordinate, kind.beside)
     if kind.name == "iceberg":
         found |= _catalog(spark, data_dir)
     return found
 
 
-def _jars_of(kind: Format, coordinate: str, folder: Path) -> str:
-    """All jars of *folder*; those that the format needs must be among them."""
+def jars_in(folder: Path, coordinate: str, beside: Sequence[str] = ()) -> str:
+    """All jars of *folder*, as `spark.jars` has them.
+
+    That of *coordinate* must be among them, and one for each name in *beside*, up to its
+    version.  Raises `Broken`.
+    """
     _, artifact, number = coordinate.split(":")
     wanted = f"{artifact}-{number}.jar"
     jars = sorted(folder.glob("*.jar"))
@@ -139,7 +152,7 @@ def _jars_of(kind: Format, coordinate: str, folder: Path) -> str:
     names = [path.name for path in jars]
     if not any(name == wanted or name.endswith(f"_{wanted}") for name in names):
         raise Broken(f"spark.jars_directory: {folder} has no {wanted} ({coordinate})")
-    for start in kind.beside:
+    for start in beside:
         if not any(start in name for name in names):
             raise Broken(f"spark.jars_directory: {folder} has no {start}….jar")
     return ",".join(path.absolute().as_uri() for path in jars)

@@ -10,6 +10,11 @@ rows under the same number, whatever became of the checkpoint, and `repeated` is
 
 So each event is handed over at least once, and a function that writes the rows of a
 number in one step, and does nothing where it has that number, has each exactly once.
+
+One of its files may be unreadable by then, and moved aside.  If every call
+for this batch has raised, its target has nothing of that number, which then names the
+rest.  After a crash in between only the target knows: the job stops and asks, and
+`settle` takes the answer.
 """
 
 from __future__ import annotations
@@ -38,7 +43,9 @@ from gateway.spark.sink import (
 )
 from gateway.store.lake import INTERNAL
 
-__all__ = ["Context", "HandOver", "HandOverFailed", "function_of"]
+__all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "settle"]
+
+_INTENT = "handover.json"
 
 
 class HandOverFailed(Exception):
@@ -108,7 +115,9 @@ class HandOver(Sink):
     def __attrs_post_init__(self) -> None:
         super().__init__()
         self._path = self._lake / INTERNAL / f"{self.name}.json"
-        self._intent = self._lake / INTERNAL / "handover.json"
+        self._intent = self._lake / INTERNAL / _INTENT
+        self._refused = 0
+        """The batch that it has certainly not: every call for it has raised, in this life."""
 
     def recover(self) -> None:
         """See `Sink`; raises what the user's function raises, too."""
@@ -129,20 +138,21 @@ class HandOver(Sink):
         self.ledger.save(self._disk, self._path)
 
     def _again(self, told: dict[str, Any]) -> None:
-        aside = {hole.file for hole in self.ledger.holes}
-        files = [
-            file
+        noted = {hole.file for hole in self.ledger.holes}
+        aside = [
+            name
             for name in told["files"]
-            if name not in aside and (file := SpoolFile.parse(name)) is not None
+            if name in noted and not self._disk.exists(self._spool / name)
         ]
-        if files:
-            self.batch_files = files
+        if aside:
+            if self._refused != told["sequence"]:
+                raise _undecided(told, aside)
+            _leave_out(self._disk, self._intent, told, aside)
+        self.batch_files = _files(told)
+        if self.batch_files:
             self.types = told["types"]
-            plan = Plan(files, without=Ranges(told["without"]))
+            plan = Plan(self.batch_files, without=Ranges(told["without"]))
             self._hand(plan, told["query"], told["batch"], repeated=True)
-        else:  # all are aside: the number may be in the user's tables, and is used up
-            self.ledger = replace(self.ledger, sequence=told["sequence"])
-            self.ledger.save(self._disk, self._path)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
@@ -171,20 +181,17 @@ class HandOver(Sink):
     def _hand(
         self, plan: Plan, query: str | None, batch: int, *, repeated: bool
     ) -> int:
+        number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
-        self._check_complete(batch, plan.files, len(took))
-        context = Context(
-            self.ledger.sequence + 1, repeated, events.plain(), len(events)
-        )
-        rows = self._read(plan)
+        context = Context(number, repeated, events.plain(), len(events))
+        never = not repeated or self._refused == number
         try:
-            self._function(rows, context)
-        except Exception as why:
-            raise HandOverFailed(
-                f"{self._function.__module__}:{self._function.__qualname__}, batch"
-                f" {context.batch}: {type(why).__name__}: {_first_lines(why)}"
-            ) from why
+            self._check_complete(batch, plan.files, len(took))
+            self._call(self._read(plan), context)
+        except Exception:
+            self._refused = number if never else 0
+            raise
         self._point("handed over")
         after = self.ledger.after(query, batch, took)
         self.ledger = replace(after, types={**self.ledger.types, **self.types})
@@ -192,12 +199,75 @@ class HandOver(Sink):
         self._point("in ledger")
         return len(events)
 
+    def _call(self, rows: Any, context: Context) -> None:
+        try:
+            self._function(rows, context)
+        except Exception as why:
+            raise HandOverFailed(
+                f"{self._function.__module__}:{self._function.__qualname__}, batch"
+                f" {context.batch}: {type(why).__name__}: {_first_lines(why)}"
+            ) from why
+
     def _check_complete(
         self, batch: int, files: Sequence[SpoolFile], expected: int
     ) -> None:
         count = count_rows(self._spool, files)
         if count != expected:
             raise shortfall(batch, expected, count)
+
+
+def settle(
+    lake: Path, spool: Path, disk: LakeDisk, batch: int, *, written: bool
+) -> int:
+    """Say whether the function's target has *batch*, which only it knows.
+
+    Returns how many of its events are in no table then.  Raises `Broken` if this is not
+    what is asked, OSError.
+    """
+    path, intent = lake / INTERNAL / f"{Sink.name}.json", lake / INTERNAL / _INTENT
+    ledger = Ledger.load(disk, path)
+    told = json.loads(disk.read(intent)) if disk.exists(intent) else None
+    if told is None or told["sequence"] != ledger.sequence + 1:
+        raise Broken("no batch waits to be settled")
+    if told["sequence"] != batch:
+        raise Broken(f"batch {told['sequence']} waits to be settled, not {batch}")
+    aside = [name for name in told["files"] if not disk.exists(spool / name)]
+    files = _files(told)
+    if not written:
+        _leave_out(disk, intent, told, aside)
+        return len(Ranges.of(files).minus(Ranges.of(_files(told))))
+    done = ledger.after(told["query"], told["batch"], Ranges.of(files))
+    replace(done, types=told["types"]).save(disk, path)
+    disk.unlink(intent)
+    return 0
+
+
+def _files(told: dict[str, Any]) -> list[SpoolFile]:
+    found = [SpoolFile.parse(name) for name in told["files"]]
+    return [file for file in found if file is not None]
+
+
+def _leave_out(
+    disk: LakeDisk, intent: Path, told: dict[str, Any], names: Sequence[str]
+) -> None:
+    """Let the number name the rest; of nothing nothing is intended."""
+    told["files"] = [name for name in told["files"] if name not in names]
+    if told["files"]:
+        write_json(disk, intent, told)
+    else:
+        disk.unlink(intent)
+
+
+def _undecided(told: dict[str, Any], aside: Sequence[str]) -> Broken:
+    number = told["sequence"]
+    return Broken(
+        f"batch {number} may have been written before a crash, and"
+        f" {', '.join(aside)} of it is in poison/ by now. Mend it there and run gateway"
+        " spark requeue: the batch comes whole then. Or look whether your target has"
+        f" batch {number}, and say so: gateway spark settle --batch {number} --written"
+        " (nothing of it comes again), or --missing (the rest of it comes, and what is"
+        " aside stays in no table)"
+    )
 
 
 def _first_lines(why: Exception) -> str:

@@ -54,17 +54,25 @@ class IcebergTable:
         self._loaded: Any = None
         self._fields: dict[str, Any] | None = None
         """The table's columns; None while there is no table, as far as is known."""
+        self._last: int | None = None
+        """Which commit of ours was the last, if its snapshot was there."""
+        self._seen = 0
+        """Iceberg's sequence number of the newest snapshot then; it only grows."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
         self._fields = None
+        self._last = None
+        self._seen = 0
         if not self._exists():
             return Ledger()
         table = self._table()
         self._drop_staged(table)
+        self._last = self._newest(table)
         current = table.currentSnapshot()
         if current is None:
             return Ledger()
+        self._seen = int(current.sequenceNumber())
         found = self._ledger(table)
         rows = int(current.summary().get("total-records") or 0)
         # Each event is a row.  More rows: a newer ledger than this one was removed.
@@ -77,6 +85,7 @@ class IcebergTable:
         """See `commits.Table`."""
         rows = self._fitting(rows)
         table = self._table()
+        self._check_set_back(table)
         if self._published(table, ledger.sequence):
             raise taken(self.name, ledger)
         staged = self.stage(rows, ledger)
@@ -118,6 +127,7 @@ class IcebergTable:
         from py4j.protocol import Py4JJavaError
 
         table = self._table()
+        self._check_set_back(table)
         try:
             table.manageSnapshots().cherrypick(snapshot).commit()
         except Py4JJavaError as why:
@@ -129,6 +139,9 @@ class IcebergTable:
             else:
                 raise
         table.refresh()
+        self._last = ledger.sequence
+        current = table.currentSnapshot()
+        self._seen = max(self._seen, int(current.sequenceNumber()) if current else 0)
 
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
@@ -253,10 +266,28 @@ class IcebergTable:
 
     def _published(self, table: Any, number: int) -> bool:
         """Whether a commit of this number, or a later one, is in the table."""
-        for snapshot in self._line(table):
-            if (found := _number(snapshot)) is not None:
-                return found >= number
-        return False
+        newest = self._newest(table)
+        return newest is not None and newest >= number
+
+    def _newest(self, table: Any) -> int | None:
+        """The number of our newest commit that the table still knows of."""
+        numbers = (_number(snapshot) for snapshot in self._line(table))
+        return next((found for found in numbers if found is not None), None)
+
+    def _check_set_back(self, table: Any) -> None:
+        """Raise `Broken` if our last commit is no longer in the table.
+
+        Somebody else's snapshot, or maintenance's, may be all that is left of the line.
+        """
+        newest, current = self._newest(table), table.currentSnapshot()
+        older = newest is not None and self._last is not None and newest < self._last
+        if older or self._seen > (int(current.sequenceNumber()) if current else 0):
+            was = f"commit {self._last}" if self._last else "what it had"
+            raise Broken(
+                f"{self.name} was set back from {was} to {newest or 'an older snapshot'},"
+                " so this batch is not committed: the next start goes on with what the"
+                " table has, and says what it lacks"
+            )
 
     def _mine(self, table: Any, snapshot: int) -> bool:
         """Whether the table has it, whatever the answer to its publishing was."""
@@ -289,8 +320,13 @@ class IcebergTable:
         return newest
 
     def _drop_staged(self, table: Any) -> None:
-        """Of a job that was killed before it published: the batch comes again."""
+        """Of a job that was killed before it published: the batch comes again.
+
+        What once was the table is not ours to drop: somebody may have set it back, and
+        think better of it.
+        """
         line = {snapshot.snapshotId() for snapshot in self._line(table)}
+        line |= {entry.snapshotId() for entry in table.history()}
         sources = {
             snapshot.summary().get("source-snapshot-id")
             for snapshot in self._line(table)

@@ -3,9 +3,10 @@
     s3://…/events-….parquet ── GET, sync, rename ──► data_dir/inbox/events-….parquet ─► tables
             └── once the ledger has all its events: removed, or moved to _archive/
 
-What is copied and what may go is decided by the ledger alone, which counts events.  So a
+What is copied and what may go is decided by the ledger, which counts events.  So a
 crash between any two steps does one of them again, an object that is uploaded a second
-time is only removed, and an inbox that is lost is fetched afresh.
+time is only removed, and an inbox that is lost is fetched afresh.  An object stays while
+its copy is here: the tasks of a cluster read the bucket, until the batch is done.
 
 The newest object of each node stays where it is: a gateway that lost its disk goes on
 behind it.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import define
@@ -24,11 +25,13 @@ from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.disk import Disk
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "take_out"]
 
 _log = logging.getLogger("gateway.spark")
 
 _LOOK_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+"""Whoever stops the job does not wait for a download; it is begun again."""
 
 
 @define(eq=False, slots=False)
@@ -57,10 +60,10 @@ class Inbox:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let what is under way end."""
+        """Fetch nothing more; a request that is under way may end by itself."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)
 
     def recover(self) -> None:
         """Remove what a crash left half written.  Raises OSError."""
@@ -69,10 +72,24 @@ class Inbox:
             if name.startswith("."):
                 self._disk.unlink(self._folder / name)
 
-    def look(self, *, most_bytes: int | None = None) -> int:
+    def newest(self) -> dict[str, int]:
+        """The last lsn of each node that is in the bucket now.  Raises `BucketError`."""
+        found: dict[str, int] = {}
+        for one in self._bucket.list("events-"):
+            if (file := SpoolFile.parse(one.name)) is not None:
+                found[file.node] = max(file.last, found.get(file.node, 0))
+        return found
+
+    def look(
+        self,
+        *,
+        most_bytes: int | None = None,
+        upto: Mapping[str, int] | None = None,
+    ) -> int:
         """Take what is done out of the bucket, and fetch what is new; how many came.
 
-        *most_bytes* is another limit for once.  Raises `BucketError`, OSError.
+        *most_bytes* is another limit for once; *upto*: nothing comes that is behind these
+        lsns.  Raises `BucketError`, OSError.
         """
         most = self._most_bytes if most_bytes is None else most_bytes
         here = {
@@ -93,13 +110,18 @@ class Inbox:
             # Names sort by node and lsn: one that another of its node follows is not
             # the newest.
             if waiting is not None and waiting.node == file.node:
-                self._take_out(waiting.name)
+                take_out(self._bucket, waiting.name, archived=self._archived)
             waiting = None
             if ledger.committed.covers(file):
-                waiting = file
-            elif one.name not in here | aside and held < most:
-                held += self._fetch(one.name)
-                fetched += 1
+                waiting = None if one.name in here else file
+            elif one.name in here or one.name in aside or held >= most:
+                continue
+            elif upto is None or file.last <= upto.get(file.node, 0):
+                if self._stopping.is_set():
+                    break
+                size = self._fetch(one.name)
+                held += size
+                fetched += size > 0
         return fetched
 
     def _size(self, name: str) -> int:
@@ -113,6 +135,8 @@ class Inbox:
             data = self._bucket.read(name)
         except NotThere:
             return 0
+        if self._stopping.is_set():
+            return 0  # the folder may be another job's by now
         hidden = self._folder / f".{name}"
         self._disk.unlink(hidden)
         file = self._disk.create(hidden)
@@ -123,14 +147,6 @@ class Inbox:
             file.close()
         self._disk.rename(hidden, self._folder / name)
         return len(data)
-
-    def _take_out(self, name: str) -> None:
-        if self._archived:
-            try:
-                self._bucket.copy(name, f"{ARCHIVE}/{name}")
-            except NotThere:
-                return
-        self._bucket.remove(name)
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_SECONDS):
@@ -148,3 +164,13 @@ class Inbox:
             if self._away:
                 _log.info("%s can be read again", self._bucket.url)
             self._away = False
+
+
+def take_out(bucket: Bucket, name: str, *, archived: bool) -> None:
+    """Remove a file that is in the tables, or move it to the bucket's archive."""
+    if archived:
+        try:
+            bucket.copy(name, f"{ARCHIVE}/{name}")
+        except NotThere:
+            return
+    bucket.remove(name)

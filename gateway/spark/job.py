@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import formats, java, progress, requeue, session
+from gateway.spark import formats, java, progress, requeue, s3a, session
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
@@ -93,6 +93,8 @@ class Job:
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
+        self._upto: Mapping[str, int] | None = None
+        """Where the bucket ended at the start, if no more than that is to be read."""
         self._compactor = Compactor(
             self._lake,
             self._disk,
@@ -144,10 +146,12 @@ class Job:
         if self._inbox is not None:
             self._inbox.recover()
             if available_now:
-                self._inbox.look(most_bytes=sys.maxsize)
+                self._upto = self._inbox.newest()
+                self._inbox.look(upto=self._upto)
             else:
                 self._inbox.start()
         self._query.start(available_now=available_now)
+        self._cleaner = self._new_cleaner()  # the query may have begun anew
         self._health.say(state="running")
 
     def _recover(self) -> None:
@@ -169,8 +173,18 @@ class Job:
             if not self._move_aside(why):
                 raise Failed(f"{self._sink.name}: {_reason(why)}") from why
             self._renew()
-            return not self._query.active
-        return not active
+            return False
+        return not active and not self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """With `--once` and a bucket: whether more of what was there is to be read."""
+        if self._inbox is None or self._upto is None:
+            return False
+        self.clean()
+        if not self._inbox.look(upto=self._upto):
+            return False
+        self._query.go_on()
+        return True
 
     def _move_aside(self, why: Exception) -> bool:
         if isinstance(why, Broken) and "spool" not in str(why):
@@ -313,7 +327,9 @@ def start_session(config: Any) -> SparkSession:
     """
     import pyspark
 
-    more = formats.settings(config.spark, config.data_dir, pyspark.__version__)
+    version = pyspark.__version__
+    more = formats.settings(config.spark, config.data_dir, version)
+    more = formats.merged(more, s3a.for_tasks(config, version))
     return session.start(config.spark, more)
 
 

@@ -168,6 +168,10 @@ class Hole:
     at: float
     """When, in seconds since the epoch."""
 
+    def is_in(self, committed: Ranges) -> bool:
+        """Whether its events are in the tables after all."""
+        return committed.covers(SpoolFile(self.file, self.node, self.first, self.last))
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -220,13 +224,7 @@ class Ledger:
         """This, once *batch* of *query* is in the tables."""
         committed = Ranges(self.committed.plain())
         committed.update(took)
-        holes = tuple(
-            hole
-            for hole in self.holes
-            if not committed.covers(
-                SpoolFile(hole.file, hole.node, hole.first, hole.last)
-            )
-        )
+        holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
         return replace(
             self,
             query=query,
@@ -246,9 +244,12 @@ class Ledger:
         """Durably.  Raises OSError."""
         write_json(disk, path, self._plain())
 
-    def text(self) -> str:
-        """All of it in a line, for the words of a table's commit."""
-        return json.dumps(self._plain(), separators=(",", ":"))
+    def text(self, **beside: int) -> str:
+        """All of it in a line, for the words of a table's commit.
+
+        *beside* are words of whoever writes them; `parse` passes them over.
+        """
+        return json.dumps({**self._plain(), **beside}, separators=(",", ":"))
 
     def _plain(self) -> dict[str, Any]:
         return {

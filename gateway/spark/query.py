@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from gateway.spark import tables
+from gateway.spark import alike, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import Broken
 from gateway.spark.sink import Plan, Sink, check_versions
@@ -69,8 +69,20 @@ class Query:
         """
         self._available_now = available_now
         self.sink.recover()
-        if self.checkpoint.log_bytes() > LOG_BYTES:
+        if self.checkpoint.log_bytes() > LOG_BYTES or self._waits_for_a_hole():
             self.checkpoint.retire()
+        self._begin()
+
+    def _waits_for_a_hole(self) -> bool:
+        """Whether its log has a file that was moved aside: it would never be found.
+
+        Such a query was to begin anew, and was killed before.
+        """
+        aside = {hole.file for hole in self.sink.ledger.holes}
+        return bool(aside) and not aside.isdisjoint(self.checkpoint.names())
+
+    def go_on(self) -> None:
+        """Begin again where it has ended by itself, for files that came since."""
         self._begin()
 
     def _begin(self) -> None:
@@ -163,12 +175,17 @@ def stream_of(
 
 
 def reader(
-    spark: SparkSession, spool: Path, body: str, columns: Columns
+    spark: SparkSession,
+    spool: Path,
+    body: str,
+    columns: Columns,
+    place: Callable[[str], str] | None = None,
 ) -> Callable[[Plan], DataFrame]:
     """What reads a batch's files by itself, for sinks that need the rows as a plan.
 
     Those of the stream are computed whole, whichever columns are asked for.  A file that
-    is gone is an error here.
+    is gone is an error here.  *place* says where tasks find a file, by its name, if not
+    in *spool*.
     """
     most = max(1, int(spark.sparkContext.defaultParallelism))
 
@@ -178,7 +195,8 @@ def reader(
         size = sum(path.stat().st_size for path in paths)
         if paths:
             reading = spark.read.schema(SCHEMA_DDL)
-            found = reading.parquet(*[url(path) for path in paths])
+            where = [place(p.name) if place else url(p) for p in paths]
+            found = reading.parquet(*where)
         else:
             found = spark.createDataFrame([], SCHEMA_DDL)
         tasks = min(most, 1 + size // _TASK_BYTES)
@@ -191,6 +209,7 @@ def reader(
 def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan], None]:
     """What writes a batch: a file for each partition of a table, unless it is large."""
     most = max(1, int(spark.sparkContext.defaultParallelism))
+    in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
     def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
         check_versions(spool, plan.files)
@@ -199,6 +218,10 @@ def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan]
         fresh = tables.without(rows, plan.without)
         if plan.resent:
             fresh = tables.resent(fresh, plan.resent)
+        elif in_utc and (one := alike.folder_of(spool, plan.files)) is not None:
+            whole = fresh.drop(*tables.PARTITIONS).coalesce(tasks)
+            whole.write.parquet(url(folder / one))
+            return
         fresh.coalesce(tasks).write.partitionBy(*tables.PARTITIONS).parquet(url(folder))
 
     return write

@@ -3,20 +3,27 @@ the bucket.
 
 hadoop-aws must be of the version of Spark's own Hadoop.  It asks for the whole SDK of AWS,
 642 MB; four of its modules, some 50 jars of 18 MB together, do all that is needed.
+
+`gateway spark` itself needs it on a cluster: its tasks run on machines that do not see the
+driver's disk, so they read what the driver has fetched where it came from.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.spark import formats
+from gateway.spark.ledger import Broken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import SecretStr
 
     from gateway.config import model
 
-__all__ = ["UnknownSpark", "settings"]
+__all__ = ["UnknownSpark", "for_tasks", "place_for_tasks", "settings"]
 
 #: By Spark's version: those of its Hadoop, and of the SDK that hadoop-aws is built with.
 _VERSIONS = {
@@ -25,7 +32,13 @@ _VERSIONS = {
     "4.3": ("3.5.0", "2.35.4"),
 }
 _MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client")
+_OTHER_SDK = "iceberg-aws-bundle"
+_JARS = ("spark.jars", "spark.jars.packages")
+_BUNDLE = "software.amazon.awssdk:bundle"
+#: Names, up to the version, of the jars that belong to hadoop-aws.
+_BESIDE = tuple(f"{one}-2." for one in _MODULES)
 _S3A = "spark.hadoop.fs.s3a."
+_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
 class UnknownSpark(ValueError):
@@ -40,6 +53,71 @@ def settings(spool: model.Spool, spark_version: str) -> Mapping[str, str]:
     """
     if spool.bucket is None:
         return {}
+    return {
+        "spark.jars.packages": _packages(spark_version),
+        "spark.jars.excludes": _BUNDLE,
+        **_reached(spool.s3),
+    }
+
+
+def for_tasks(config: Any, spark_version: str) -> Mapping[str, str]:
+    """Settings of a session whose tasks read the spool's bucket, as `settings`.
+
+    Nothing where they can read the driver's disk.  Raises `UnknownSpark`, `Broken`.
+    """
+    if not _elsewhere(config, config.spark.master):
+        return {}
+    found = dict(settings(config.spool, spark_version))
+    # Catalogs name a table's files so.
+    found["spark.hadoop.fs.s3.impl"] = _CLASS
+    if config.spark.jars_directory is not None:
+        hadoop, *_ = found.pop("spark.jars.packages").split(",")
+        del found["spark.jars.excludes"]
+        folder = Path(config.spark.jars_directory)
+        found["spark.jars"] = formats.jars_in(folder, hadoop, _BESIDE)
+    theirs = [str(config.spark.conf.get(key, "")) for key in _JARS]
+    if any(_OTHER_SDK in jars for jars in (*theirs, found.get("spark.jars", ""))):
+        raise Broken(
+            f"{_OTHER_SDK} has another version of AWS's SDK than hadoop-aws, with which"
+            " the cluster reads the spool, and whichever is found first breaks the other:"
+            " leave it out, and set io-impl of the catalog (spark.conf) to"
+            " org.apache.iceberg.hadoop.HadoopFileIO"
+        )
+    return found
+
+
+def place_for_tasks(config: Any, spark: Any) -> Callable[[str], str] | None:
+    """The address of a spool file, by its name, for the tasks of this session.
+
+    None where they can read the driver's disk.  Raises `Broken` where they can not read
+    the bucket either.
+    """
+    if not _elsewhere(config, spark.sparkContext.master):
+        return None
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+    try:
+        loader.loadClass(_CLASS)
+    except Exception:  # py4j's, of a class that is not there
+        packages = _packages(spark.version)
+        raise Broken(
+            f"spark.master: {spark.sparkContext.master}: executors read the spool in"
+            f" {config.spool.bucket}, and Spark was started without what reads it: give"
+            f" spark-submit --packages {packages} --exclude-packages {_BUNDLE}"
+        ) from None
+    folder: str = config.spool.bucket.hadoop
+    return lambda name: f"{folder}/{name}"
+
+
+def _elsewhere(config: Any, master: str) -> bool:
+    """Whether tasks run where the driver's disk is not to be seen, and a bucket is."""
+    return (
+        config.spool.bucket is not None
+        and config.spark.sink != "parquet"
+        and not master.startswith("local")
+    )
+
+
+def _packages(spark_version: str) -> str:
     minor = ".".join(spark_version.split(".")[:2])
     if minor not in _VERSIONS:
         known = ", ".join(_VERSIONS)
@@ -48,8 +126,11 @@ def settings(spool: model.Spool, spark_version: str) -> Mapping[str, str]:
             "spark.jars.packages yourself, or take one of these"
         )
     hadoop, sdk = _VERSIONS[minor]
-    sdk_modules = [f"software.amazon.awssdk:{one}:{sdk}" for one in _MODULES]
-    s3 = spool.s3
+    modules = [f"software.amazon.awssdk:{one}:{sdk}" for one in _MODULES]
+    return ",".join([f"org.apache.hadoop:hadoop-aws:{hadoop}", *modules])
+
+
+def _reached(s3: model.S3) -> Mapping[str, str]:
     endpoint = s3.endpoint or ""
     chosen = {
         "endpoint": s3.endpoint,
@@ -59,13 +140,7 @@ def settings(spool: model.Spool, spark_version: str) -> Mapping[str, str]:
         "access.key": _plain(s3.access_key_id),
         "secret.key": _plain(s3.secret_access_key),
     }
-    return {
-        "spark.jars.packages": ",".join(
-            [f"org.apache.hadoop:hadoop-aws:{hadoop}", *sdk_modules]
-        ),
-        "spark.jars.excludes": "software.amazon.awssdk:bundle",
-        **{f"{_S3A}{key}": one for key, one in chosen.items() if one is not None},
-    }
+    return {f"{_S3A}{key}": one for key, one in chosen.items() if one is not None}
 
 
 def _plain(secret: SecretStr | None) -> str | None:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import handover, parquet, query, stats, tables
+from gateway.spark import handover, parquet, query, s3a, stats, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.columns import Columns
 from gateway.spark.commits import CommitSink, Table
@@ -63,7 +63,8 @@ def make(
             done=done,
         )
     columns = Columns(config.spark.columns)
-    read = query.reader(spark, spool, config.spark.body, columns)
+    place = s3a.place_for_tasks(config, spark)
+    read = query.reader(spark, spool, config.spark.body, columns, place)
     if name in FORMATS:
         check(spark, name)
         events, counts = tables_of(config, spark)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config.bucket import SCHEME, parse_bucket_url
-from gateway.store.names import parse_file_name
+from gateway.store.names import odd_for_spark, parse_file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,9 +42,6 @@ MANY_FILES = 2000
 
 _LSN = "[0-9]" * 20
 
-#: Spark reads a path as a pattern, and can not read one with a colon at all.
-_UNREADABLE = set("*?[]{}\\:")
-
 
 def gateway_stream(
     spark: SparkSession,
@@ -61,8 +58,8 @@ def gateway_stream(
     """
     place = os.fspath(spool)
     in_bucket = place.startswith(SCHEME)
-    if bad := sorted(_UNREADABLE.intersection(place.removeprefix(SCHEME))):
-        raise ValueError(f"{spool}: Spark can not read a path with {' '.join(bad)}")
+    if odd := odd_for_spark(place.removeprefix(SCHEME)):
+        raise ValueError(f"{spool}: Spark can not read a path with {odd}")
     if max_files and max_bytes:
         raise ValueError("a micro-batch is limited in files or in bytes, not in both")
     reader = (

@@ -57,7 +57,7 @@ def events(
     `payload` has the bytes as sent.  No event can make this fail.
     """
     made = columns or Columns()
-    find = function(stream.sparkSession, made.paths)
+    find = function(stream.sparkSession, made.paths, made.instants)
     text = (
         f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"

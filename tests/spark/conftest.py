@@ -1,11 +1,10 @@
-"""A lake to put spool files in, and Spark's logs without Spark."""
+"""A lake to put spool files in, configurations, and the one session of Spark."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,48 +14,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from gateway.spark import job, session
+from gateway.testing.daemon import listener
+from played_spark import SparkLogs
 from spools import SpoolFolder, envelope
-
-
-@dataclass
-class SparkLogs:
-    """Writes the logs of a checkpoint as Spark does."""
-
-    path: Path
-    query: str = "0badcafe-0000-4000-8000-000000000001"
-
-    def begin(self) -> None:
-        """A new query with a new id."""
-        self._write("metadata", json.dumps({"id": self.query}), version="")
-
-    def source(self, entry: int, names: Sequence[str], *, compact: Any = None) -> None:
-        """Entry of the source log; *compact* repeats {entry: names} before it."""
-        earlier = dict(compact or {})
-        lines = [
-            json.dumps(
-                {"path": f"file:///d/spool/{name}", "timestamp": 1, "batchId": n}
-            )
-            for n, those in sorted({**earlier, entry: names}.items())
-            for name in those
-        ]
-        suffix = ".compact" if compact is not None else ""
-        self._write(f"sources/0/{entry}{suffix}", "\n".join(lines))
-
-    def offset(self, batch: int, entry: int) -> None:
-        """Batch *batch* goes up to *entry*."""
-        offset = json.dumps({"logOffset": entry}) if entry >= 0 else "-"
-        conf = json.dumps({"batchWatermarkMs": 0, "conf": {}})
-        self._write(f"offsets/{batch}", f"{conf}\n{offset}")
-
-    def commit(self, batch: int) -> None:
-        """Batch *batch* is done."""
-        self._write(f"commits/{batch}", json.dumps({"nextBatchWatermarkMs": 0}))
-
-    def _write(self, name: str, text: str, version: str = "v1\n") -> None:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(version + text)
-        path.with_name(f".{path.name}.crc").write_bytes(b"crc")
 
 
 def rows_of(folder: Path, *columns: str) -> list[dict[str, Any]]:
@@ -116,9 +76,9 @@ def table_rows() -> Callable[..., list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def lake_events() -> Callable[[Path], Counter[tuple[str, int]]]:
-    """See `events_of`."""
-    return events_of
+def lake_events(tmp_path: Path) -> Callable[..., Counter[tuple[str, int]]]:
+    """See `events_of`; of the job's own lake, unless it is told another."""
+    return lambda lake=tmp_path / "data" / "lake": events_of(lake)
 
 
 @pytest.fixture(scope="session")
@@ -131,6 +91,24 @@ def make_config() -> Callable[[Path], SimpleNamespace]:
 def config(tmp_path: Path) -> SimpleNamespace:
     """What the job needs of a configuration, quick enough for a test."""
     return configuration(tmp_path / "data")
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a configuration for commands, with these keys of `spark`; its path."""
+
+    def write(*, data_dir: Path = tmp_path / "data", **spark: Any) -> Path:
+        settings = {
+            "node": "gw",
+            "data_dir": str(data_dir),
+            "listeners": [listener("beats", "lumberjack")],
+            "spark": spark,
+        }
+        path = tmp_path / "gateway.yaml"
+        path.write_text(json.dumps(settings))
+        return path
+
+    return write
 
 
 def configuration(data: Path) -> SimpleNamespace:

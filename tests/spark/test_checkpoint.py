@@ -70,6 +70,14 @@ def test_compact_entries_stand_for_all_before(log: Any, checkpoint: Checkpoint) 
     assert names(checkpoint.files(8, 9)) == [name(9)]
 
 
+def test_all_names_of_the_log(log: Any, checkpoint: Checkpoint) -> None:
+    """Also of an entry for which there is no batch yet; checksums have none."""
+    assert checkpoint.names() == set()
+    log.source(9, [name(9)], compact={n: [name(n)] for n in range(9)})
+    log.source(10, [name(10)])
+    assert checkpoint.names() == {name(n) for n in range(11)}
+
+
 def test_only_commits_count(log: Any, checkpoint: Checkpoint) -> None:
     """A batch with offsets and no commit is not committed; checksums are no batches."""
     for batch in range(12):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,13 +22,13 @@ import pytest
 from gateway.audit import audit
 from gateway.config.columns import Column
 from gateway.spark import job, session, sinks
-from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.commits import CommitSink, opened
 from gateway.spark.formats import FORMATS, merged, settings
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole
 from gateway.spark.sink import Committed
 from gateway.store.directories import Directories
+from played_spark import PowerCut, Stream
 
 pytestmark = [
     pytest.mark.spark,
@@ -43,9 +44,11 @@ pytestmark = [
 
 SIZE = 10
 
-
-class PowerCut(BaseException):
-    """Nothing after this happens; no handler may swallow it."""
+#: What a table says whose ledger somebody's maintenance has removed.
+LOST = {
+    "delta": lambda table, number: (None, None),
+    "iceberg": lambda table, at: None,
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +83,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @dataclass
-class World:
+class World(Stream):
     """A spool, a checkpoint, and tables of one format."""
 
     spark: Any
     config: SimpleNamespace
-    logs: Any
-    spool: Any
     done: list[Committed] = field(default_factory=list)
-    cut: str | None = None
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.logs.path, Lake())
 
     def sink(self) -> Any:
         made = sinks.make(
@@ -101,27 +97,6 @@ class World:
         assert isinstance(made, CommitSink)
         made._point = self.point
         return made
-
-    def point(self, name: str) -> None:
-        if name == self.cut:
-            raise PowerCut
-
-    def run(self, batches: int, files: int = 1, sink: Any = None) -> None:
-        """Start, go on after the last commit; a batch takes *files* files."""
-        if sink is None:
-            sink = self.sink()
-            sink.recover()
-        self.logs.begin()
-        for batch in range(self.checkpoint.committed + 1, batches):
-            there = self.spool.names()[batch * files : (batch + 1) * files]
-            self.logs.source(batch, there)
-            self.logs.offset(batch, batch)
-            sink(None, batch)
-            self.logs.commit(batch)
-
-    def lose_checkpoint(self) -> None:
-        shutil.rmtree(self.logs.path)
-        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
 
     def events(self) -> Any:
         return sinks.tables_of(self.config, self.spark)[0]
@@ -151,7 +126,7 @@ def world(
         config.spark.table = f"lake.{tmp_path.name.replace('-', '_')}.events"
     for batch in range(3):
         spool.events("gw", 1 + batch * SIZE, SIZE)
-    made = World(spark, config, logs("events"), spool)
+    made = World(logs("events"), spool, spark, config)
     made.logs.begin()
     return made
 
@@ -177,16 +152,7 @@ def test_the_whole_job(world: World, tmp_path: Path) -> None:
 )
 def test_killed_at_any_point(world: World, point: str, checkpoint: str) -> None:
     """What was committed is not committed again, and what was not is."""
-    world.run(1)
-    world.cut = point
-    with pytest.raises(PowerCut):
-        world.run(2)
-    world.cut = None
-    if checkpoint == "lost":
-        world.lose_checkpoint()
-        world.run(1, files=3)
-    else:
-        world.run(3)
+    world.survive(point, 3, lost=checkpoint == "lost")
     world.check_complete()
 
 
@@ -212,7 +178,7 @@ def test_a_compaction_carries_the_ledger_on(world: World) -> None:
     assert any("2 data files, now 1" in line for line in said)
     world.run(3, sink=sink)
     list(sinks.maintain(world.config, world.spark, Lake(), 7))
-    world.lose_checkpoint()
+    world.logs.lose()
     world.run(1, files=3)
     world.check_complete()
 
@@ -222,15 +188,139 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
 ) -> None:
     """Somebody else's maintenance may remove the commits that had it."""
     world.run(2)
-    world.lose_checkpoint()
+    world.logs.lose()
     events = world.events()
     with monkeypatch.context() as patch:
-        patch.setattr(type(events), "_ledger", lambda self, at: None)
+        patch.setattr(type(events), "_ledger", LOST[world.config.spark.sink])
         assert opened(events).committed.plain() == {"gw": [(1, 2 * SIZE)]}
         sink = world.sink()
         sink.recover()
     world.run(1, files=3, sink=sink)
     world.check_complete()
+
+
+def test_what_rows_do_not_say_is_in_the_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger that is made of the rows has the holes that the last one had, and the
+    columns' types: or nobody would know of the ones, and another type would be taken."""
+    name = world.spool.names()[2]
+    sink = world.sink()
+    sink.recover()
+    sink.note(Hole("gw", 1 + 2 * SIZE, 3 * SIZE, name, "cut short", 1.0))
+    world.run(2, sink=sink)
+    before = sink.ledger
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.events()), "_ledger", LOST[world.config.spark.sink])
+        sink = world.sink()
+        sink.recover()
+        assert sink.ledger.holes == before.holes
+        types = {"lsn": "bigint", "event_time": "timestamp", "body": "string"}
+        assert types.items() <= sink.ledger.types.items()
+        (world.config.data_dir / "lake" / ".gateway" / "events.json").unlink()
+        sink.recover()
+        assert sink.ledger.holes == ()
+
+
+def set_back(world: World, name: str) -> None:
+    """To its first commit."""
+    if world.config.spark.sink == "delta":
+        world.spark.sql(f"RESTORE TABLE delta.`{name}` TO VERSION AS OF 0")
+        return
+    first = world.spark.sql(
+        f"SELECT snapshot_id FROM {name}.history ORDER BY made_current_at LIMIT 1"
+    ).collect()[0][0]
+    catalog, _, table = name.partition(".")
+    world.spark.sql(
+        f"CALL {catalog}.system.rollback_to_snapshot('{table}', {first})"
+    ).collect()
+
+
+def test_a_table_that_was_set_back_stops_the_job(world: World) -> None:
+    """While it runs, and at its start: what the table lacks is not taken for committed.
+    Put back into the spool it is there again, once."""
+    sink = world.sink()
+    sink.recover()
+    world.run(2, sink=sink)
+    for table in sinks.tables_of(world.config, world.spark):
+        set_back(world, table.name)
+    with pytest.raises(Broken, match="was set back"):
+        world.run(3, sink=sink)
+    with pytest.raises(Broken, match=r"older than .*lacks 1 files"):
+        world.sink().recover()
+    if world.config.spark.sink == "iceberg":  # nothing of it is dropped
+        kept = f"SELECT count(*) FROM {world.events().name}.snapshots"
+        assert world.spark.sql(kept).collect()[0][0] == 2
+    world.logs.lose()
+    world.run(1, files=3)
+    world.check_complete()
+    world.logs.lose()
+    world.run(1, files=3)
+    world.check_complete()
+
+
+def test_a_table_that_was_set_back_to_a_compaction(world: World) -> None:
+    """Where maintenance removed all that was before it."""
+    if world.config.spark.sink != "iceberg":
+        pytest.skip("Delta counts versions")
+    sink = world.sink()
+    sink.recover()
+    world.run(2, sink=sink)
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    events = sink._events
+    table = events._table()
+    events._expire(table, [*events._line(table)][1:])
+    set_to = table.currentSnapshot().snapshotId()
+    world.run(3, sink=sink)
+    events._table().manageSnapshots().rollbackTo(set_to).commit()
+    world.spool.events("gw", 1 + 3 * SIZE, SIZE)
+    with pytest.raises(Broken, match="was set back"):
+        world.run(4, sink=sink)
+    assert events.rows().count() == 2 * SIZE
+
+
+def test_a_table_that_is_set_back_as_a_batch_is_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit says what its writer had seen: the next start believes the rows."""
+    if world.config.spark.sink != "delta":
+        pytest.skip("Iceberg looks as it publishes")
+    sink = world.sink()
+    sink.recover()
+    world.run(2, sink=sink)
+    name = sink._events.name
+    set_back(world, name)
+    state = type(sink._events)._state
+
+    def earlier(self: Any) -> tuple[int, int | None]:
+        version, number = state(self)
+        return (1 if self.name == name else version), number
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sink._events), "_state", earlier)
+        world.run(3, sink=sink)
+    assert opened(world.events()).committed.plain() == {
+        "gw": [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]
+    }
+
+
+def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
+    """Merged on read, they are in the files still: no false word that all is there."""
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[
+        world.config.spark.sink
+    ])  # fmt: skip
+    world.run(3)
+    name, key, value = world.events().name, "write.delete.mode", "merge-on-read"
+    if world.config.spark.sink == "delta":
+        name, key, value = f"delta.`{name}`", "delta.enableDeletionVectors", "true"
+    world.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{key}' = '{value}')")
+    world.spark.sql(f"DELETE FROM {name} WHERE lsn = 5")
+    sink = world.sink()
+    sink.recover()
+    sink._tell()
+    report = audit(Directories.under(world.config.data_dir))
+    assert not report.complete
+    assert "rows of it are deleted by others" in report.problems[0].why
 
 
 def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
@@ -298,8 +388,31 @@ def test_killed_between_staging_and_publishing(iceberg: World, then: str) -> Non
         other(None, 1)
         with pytest.raises(Broken, match="another job has made commit 2"):
             publish(*asked[0])
-    world.lose_checkpoint()
+    world.logs.lose()
     world.run(1, files=3)
+    world.check_complete()
+
+
+def test_a_catalog_that_is_away(iceberg: World) -> None:
+    """A start and a batch fail with its reason, and change nothing; once it answers
+    again, all goes on."""
+    world = iceberg
+    world.config.spark.table = "sqlite.away.events"
+    world.run(1)
+    sink = world.sink()
+    sink.recover()
+    uri = world.spark.conf.get("spark.sql.catalog.sqlite.uri")
+    other = sqlite3.connect(uri.removeprefix("jdbc:sqlite:"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")  # nobody else is answered
+    try:
+        with pytest.raises(Exception, match=r"locked|SQLITE_BUSY|Failed to"):
+            world.run(2, sink=sink)
+        with pytest.raises(Exception, match=r"locked|SQLITE_BUSY|Failed to"):
+            world.sink().recover()
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    world.run(3)
     world.check_complete()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gateway.spark.compact import Busy, Compactor, compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import publishing
 from gateway.store.finder import Directories
+from played_spark import PowerCut
 
 BEFORE = date(2026, 3, 2)
 SIZE = 10
@@ -165,10 +167,6 @@ def test_variants_are_left_alone(lake: Path) -> None:
     assert list(compact(lake, Lake(), before=BEFORE)) == []
 
 
-class Cut(BaseException):
-    """The machine stops here."""
-
-
 class Fuse(Lake):
     """Stops before its *left*th change of a name."""
 
@@ -197,7 +195,7 @@ class Fuse(Lake):
     def _count(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Cut
+            raise PowerCut
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
@@ -209,7 +207,7 @@ def test_a_crash_leaves_the_old_or_the_new(
     before = seen(lake)
     try:
         list(compact(lake, Fuse(left, exchanges=exchanges), before=BEFORE))
-    except Cut:
+    except PowerCut:
         if exchanges:
             assert seen(lake) == before
     list(compact(lake, Lake(), before=BEFORE))
@@ -279,16 +277,15 @@ def test_it_begins_when_a_day_is_over(lake: Path) -> None:
 
 
 def test_the_command(
-    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lake: Path,
+    tmp_path: Path,
+    settings_file: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`gateway spark compact` needs no Spark and says what it did."""
     from gateway.cli import main
 
-    config = tmp_path / "gateway.yaml"
-    config.write_text(
-        f"node: gw\ndata_dir: {tmp_path}\n"
-        'listeners: [{name: b, protocol: lumberjack, listen: "tcp:127.0.0.1:0"}]\n'
-    )
+    config = settings_file(data_dir=tmp_path)
     assert main(["spark", "compact", "--config", str(config)]) == 0
     said = capsys.readouterr().out
     assert "events/protocol=lumberjack/date=2026-03-01: 20 files, now 1" in said

@@ -149,3 +149,51 @@ def test_of_a_list_the_first_object_counts(find: Find) -> None:
     """As Spark's own parser has it; values on their own have no keys."""
     rows = find([b' [ {"a": 1}, {"a": 2}]', b'"a"', b"1", b"null", b"[[1]]"])
     assert [row["a"] for row in rows] == ["1", None, None, None, None]
+
+
+def stamp(dice: random.Random) -> str:
+    """A date and time as somebody may write it, or something close to that."""
+    parts = [dice.choice((0, 1, 1969, 1970, 2000, 2024, 2026, 2100, 9999))]
+    parts += [dice.randrange(14), dice.choice((0, 1, 28, 29, 30, 31, 32))]
+    parts += [dice.choice((0, 12, 23, 24)), *dice.choices((0, 30, 59, 60), k=2)]
+    text = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts)
+    text = text.replace("T", dice.choice("TTTT "))
+    digits = "".join(dice.choices("0129", k=dice.randrange(11)))
+    text += dice.choice(["", f".{digits}", f",{digits}"])
+    text += dice.choice(
+        ["Z", "Z", "z", "", " Z", "+00:00", "-07:30", "+17:59", "+18:00"]
+    )
+    if dice.random() < 0.1:
+        at = dice.randrange(len(text) + 1)
+        text = text[:at] + dice.choice(["", "+", ".", "5", "é", ","]) + text[at + 1 :]
+    return text
+
+
+def test_instants_are_those_that_spark_reads(spark: Any) -> None:
+    """Whatever is read here, Spark's cast reads as the same; all others are left to it."""
+    dice = random.Random(9)
+    texts = [stamp(dice) for _ in range(6000)]
+    texts += ["2026-03-01T12:00:00Z", "2024-02-29 23:59:59,123456789-00:30", "", "2026"]
+    name = fields.function(spark, ["t", "u"], [0])
+    rows = spark.createDataFrame(
+        [(n, bytearray(json.dumps({"t": t}).encode())) for n, t in enumerate(texts)],
+        "n int, payload binary",
+    )
+    made = rows.selectExpr("n", f"{name}(payload) AS j").selectExpr(
+        "n",
+        f"j.{fields.field(0)} AS text",
+        f"j.{fields.micros(0)} AS ours",
+        f"unix_micros(try_cast(replace(j.{fields.field(0)}, ',', '.') AS timestamp))"
+        " AS theirs",
+    )
+    found = sorted(made.collect())
+    assert [row.text for row in found] == texts
+    read = [row for row in found if row.ours is not None]
+    assert [row for row in read if row.ours != row.theirs] == []
+    assert len(read) > 300
+    assert [row.ours for row in found[-4:]] == [
+        1_772_366_400_000_000,
+        1_709_252_999_123_456,
+        None,
+        None,
+    ]

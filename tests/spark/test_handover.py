@@ -5,9 +5,11 @@ Spark is played by this file, as in `test_parquet.py`; "rows" are the plan of a 
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,40 +17,40 @@ from typing import Any
 import pytest
 
 from gateway.audit import audit
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.handover import Context, HandOver, HandOverFailed, function_of
+from gateway.cli import main
+from gateway.spark.handover import (
+    Context,
+    HandOver,
+    HandOverFailed,
+    function_of,
+    settle,
+)
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole, Ranges
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
 from gateway.spark.sink import Plan
 from gateway.spark.sinks import claim
 from gateway.store.directories import Directories
+from gateway.store.lock import lock
+from played_spark import PowerCut, Stream
 
 SIZE = 10
 POINTS = ("intended", "called", "handed over", "in ledger")
 
 
-class PowerCut(BaseException):
-    """Nothing after this happens; no handler may swallow it."""
-
-
 @dataclass
-class World:
+class World(Stream):
     """A spool, a checkpoint, and a function that keeps what it got by its number."""
 
     data: Path
-    logs: Any
-    spool: Any
     calls: list[Context] = field(default_factory=list)
     kept: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
-    cut: str | None = None
 
     def sink(self) -> HandOver:
-        disk = Lake()
         return HandOver(
             self.data / "lake",
             self.spool.path,
-            Checkpoint(self.logs.path, disk),
-            disk,
+            self.checkpoint,
+            Lake(),
             read=lambda plan: plan,
             function=self.take,
             point=self.point,
@@ -63,27 +65,6 @@ class World:
         assert rows.plain() == context.events
         assert self.kept.setdefault(context.batch, found) == found
         self.point("called")
-
-    def point(self, name: str) -> None:
-        if name == self.cut:
-            raise PowerCut
-
-    def run(self, batches: int, files: int = 1) -> None:
-        """Start, go on after the last commit; a batch takes *files* files."""
-        sink = self.sink()
-        sink.recover()
-        self.logs.begin()
-        done = Checkpoint(self.logs.path, Lake()).committed
-        for batch in range(done + 1, batches):
-            there = self.spool.names()[batch * files : (batch + 1) * files]
-            self.logs.source(batch, there)
-            self.logs.offset(batch, batch)
-            sink(None, batch)
-            self.logs.commit(batch)
-
-    def lose_checkpoint(self) -> None:
-        shutil.rmtree(self.logs.path)
-        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
 
     @property
     def received(self) -> Counter[tuple[str, int]]:
@@ -101,7 +82,7 @@ def world(
     monkeypatch.setattr("os.fsync", lambda fd: None)
     for batch in range(4):
         spool.events("gw", 1 + batch * SIZE, SIZE)
-    made = World(tmp_path / "data", logs("events"), spool)
+    made = World(logs("events"), spool, tmp_path / "data")
     made.logs.begin()
     claim(made.data / "lake", Lake(), {"sink": "function"})
     return made
@@ -124,16 +105,7 @@ def test_killed_at_any_point_the_same_rows_come_under_the_same_number(
     world: World, point: str, checkpoint: str
 ) -> None:
     """Even with another division into batches: so an idempotent function has all once."""
-    world.run(1)
-    world.cut = point
-    with pytest.raises(PowerCut):
-        world.run(2)
-    world.cut = None
-    if checkpoint == "lost":
-        world.lose_checkpoint()
-        world.run(1, files=4)
-    else:
-        world.run(4)
+    world.survive(point, 4, lost=checkpoint == "lost")
     assert world.received == world.spool.produced
     again = [one for one in world.calls if one.repeated]
     # In the ledger is in the ledger, and never comes again.
@@ -157,19 +129,109 @@ def test_a_function_that_raises_is_named_and_gets_the_batch_again(world: World) 
     assert world.received == world.spool.produced
 
 
-def test_a_file_that_was_moved_aside_is_not_waited_for(world: World) -> None:
-    """A batch that comes again comes without the file that is a hole by now."""
-    world.cut = "intended"
+def moved_aside(world: World, sink: HandOver, number: int) -> Path:
+    """What the job does with a file that can not be read; the file."""
+    name = world.spool.names()[number]
+    file = SpoolFile.parse(name)
+    assert file is not None
+    sink.note(Hole("gw", file.first, file.last, name, "cut short", 1.0))
+    poison = world.data / "poison"
+    poison.mkdir(exist_ok=True)
+    return (world.spool.path / name).rename(poison / name)
+
+
+def new_life(world: World) -> HandOver:
+    """After a kill, as far as its ledger."""
+    sink = world.sink()
+    sink.ledger = Ledger.load(Lake(), sink._path)
+    return sink
+
+
+def settled(world: World, batch: int, *, written: bool) -> int:
+    lake = world.data / "lake"
+    return settle(lake, world.spool.path, Lake(), batch, written=written)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_file_that_the_function_could_not_read_is_not_waited_for(
+    world: World, size: int
+) -> None:
+    """It raised, so it has nothing of that number; the rest comes under it.  The file has
+    a number of its own once it is mended."""
+    real, failing = world.take, [True]
+
+    def take(batch: Plan, context: Context) -> None:
+        if failing:
+            raise OSError("a page of it is damaged")
+        real(batch, context)
+
+    world.take = take  # type: ignore[method-assign]
+    sink = world.sink()
+    sink.recover()
+    with pytest.raises(HandOverFailed):
+        world.run(1, files=size, sink=sink)
+    file = moved_aside(world, sink, 0)
+    with pytest.raises(HandOverFailed) if size > 1 else nullcontext():
+        sink.recover()  # another reason; nothing was written then, either
+    failing.clear()
+    sink.recover()
+    assert [(one.batch, one.rows) for one in world.calls] == [(1, 10)][: size - 1]
+    world.logs.lose()
+    world.run(1, files=3)
+    file.rename(world.spool.path / file.name)
+    world.logs.lose()
+    world.run(1, files=4)
+    assert world.received == world.spool.produced
+
+
+@pytest.mark.parametrize("point", ["intended", "called", "handed over"])
+@pytest.mark.parametrize("aside", [(0,), (0, 1)])
+def test_what_a_crash_has_left_unknown_is_asked(
+    world: World, point: str, aside: tuple[int, ...]
+) -> None:
+    """Fewer rows under the same number would not be written where all of them are, and
+    come again under another one once the file is mended: so the job stops, names batch
+    and file, and either answer puts it right, mended or not."""
+    world.cut = point
     with pytest.raises(PowerCut):
         world.run(1, files=2)
     world.cut = None
-    name = world.spool.names()[0]
-    sink = world.sink()
-    sink.ledger = type(sink.ledger)()
-    sink.note(Hole("gw", 1, 10, name, "cut short", 1.0))
-    (world.spool.path / name).unlink()
-    sink.recover()
-    assert world.received == Counter(("gw", lsn) for lsn in range(11, 21))
+    sink = new_life(world)
+    files = [moved_aside(world, sink, 0) for _ in aside]
+    for _ in range(2):
+        with pytest.raises(Broken, match=r"batch 1 may .*settle --batch 1") as why:
+            world.sink().recover()
+        assert all(file.name in str(why.value) for file in files)
+    with pytest.raises(Broken, match="batch 1 waits to be settled, not 2"):
+        settled(world, 2, written=True)
+    written = point != "intended"
+    left = settled(world, 1, written=written)
+    assert left == (0 if written else SIZE * len(aside))
+    world.logs.lose()
+    world.run(1, files=4)
+    for file in files:
+        file.rename(world.spool.path / file.name)
+    world.logs.lose()
+    world.run(1, files=4)
+    assert world.received == world.spool.produced
+    assert not new_life(world).ledger.holes
+    with pytest.raises(Broken, match="no batch waits"):
+        settled(world, 1, written=True)
+
+
+def test_a_file_that_is_mended_comes_with_its_batch(world: World) -> None:
+    """Without an answer: all rows of the number are there again."""
+    world.cut = "called"
+    with pytest.raises(PowerCut):
+        world.run(1, files=2)
+    world.cut = None
+    file = moved_aside(world, new_life(world), 1)
+    with pytest.raises(Broken, match="may have been written"):
+        world.sink().recover()
+    file.rename(world.spool.path / file.name)
+    world.run(2, files=2)
+    assert [(one.batch, one.rows) for one in world.calls] == [(1, 20), (1, 20), (2, 20)]
+    assert world.received == world.spool.produced
 
 
 def test_the_audit_takes_the_ledgers_word(world: World) -> None:
@@ -220,22 +282,25 @@ def test_a_broken_one_is_named_clearly(name: str, words: str) -> None:
     assert str(why.value).startswith(f"spark.sink: {name}")
 
 
-def test_a_number_whose_files_were_all_moved_aside_is_not_given_again(
+def test_the_command_that_takes_the_answer(
     world: World,
+    settings_file: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The function may have it already, and would pass over what came under it."""
-    world.run(1)
+    """It says what it did; without a batch that waits, and beside a job, it does nothing."""
+    settings = settings_file(sink="json:dumps")
+    command = ["spark", "settle", "--config", str(settings), "--batch", "1"]
+    assert main(command) == 2  # written, or missing?
+    assert main([*command, "--written"]) == 1
+    assert "no batch waits to be settled" in capsys.readouterr().out
     world.cut = "called"
     with pytest.raises(PowerCut):
-        world.run(2)
-    world.cut = None
-    sink = world.sink()
-    sink.ledger = type(sink.ledger).load(Lake(), sink._path)
-    name = world.spool.names()[1]
-    sink.note(Hole("gw", 11, 20, name, "cut short", 1.0))
-    (world.spool.path / name).unlink()
-    world.lose_checkpoint()
-    world.run(3)
-    assert [one.batch for one in world.calls] == [1, 2, 3, 4]
-    assert not any(one.repeated for one in world.calls)
-    assert world.received == world.spool.produced
+        world.run(1, files=2)
+    moved_aside(world, new_life(world), 0)
+    held = lock(world.data / "lake" / ".gateway" / "lock", "gateway spark")
+    assert main([*command, "--missing"]) == 1
+    assert "in use by gateway spark" in capsys.readouterr().out
+    held.release()
+    assert main([*command, "--missing", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"batch": 1, "written": False, "aside": SIZE}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,15 +13,21 @@ from typing import Any
 
 import pytest
 
+from gateway.audit import audit
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
+from gateway.spark import inbox as inbox_module
+from gateway.spark import job
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Ledger, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
+from gateway.store.directories import Directories
 from gateway.store.names import file_name
+from gateway.store.s3 import S3
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.settings import options_of
+from played_spark import PowerCut
 from small_s3 import SmallS3, small_s3
 
 
@@ -82,6 +89,19 @@ def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
     assert world.here() == []
 
 
+def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
+    """The tasks of a cluster read it there, also after its events were committed."""
+    names = [world.put(1, 5), world.put(6, 9)]
+    inbox = world.inbox()
+    inbox.look()
+    world.committed.add("gw", 1, 9)
+    inbox.look()
+    assert sorted(world.bucket.objects) == names
+    world.commit(names[0])
+    inbox.look()
+    assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
+
+
 def test_with_delete_nothing_is_kept(world: World) -> None:
     """`spool.after: delete`."""
     names = [world.put(1, 5), world.put(6, 9)]
@@ -112,7 +132,7 @@ def test_no_more_comes_than_the_job_needs(world: World) -> None:
     assert world.here() == names[:3]
     world.commit(names[0])
     assert inbox.look() == 1
-    assert inbox.look(most_bytes=sys.maxsize) == 4
+    assert inbox.look(most_bytes=0) == 0
 
 
 def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
@@ -132,16 +152,13 @@ def test_a_kill_between_any_two_requests_loses_nothing(
 ) -> None:
     """Each is done again, or was done."""
 
-    class Killed(BaseException):
-        pass
-
     names = [world.put(1, 5), world.put(6, 9)]
     count = [0]
 
     def fault(request: str, name: str) -> None:
         count[0] += 1
         if count[0] > point:
-            raise Killed
+            raise PowerCut
 
     inbox = world.inbox()
     inbox.look()
@@ -150,7 +167,7 @@ def test_a_kill_between_any_two_requests_loses_nothing(
     world.put(1, 5)
     (world.folder / names[1]).unlink()
     world.bucket.fault = fault
-    with contextlib.suppress(Killed):
+    with contextlib.suppress(PowerCut):
         for _ in range(point + 1):
             world.inbox().look()
     assert count[0] == point + 1
@@ -158,6 +175,47 @@ def test_a_kill_between_any_two_requests_loses_nothing(
     world.inbox().look()
     assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
     assert world.here() == [names[1]]
+
+
+def test_a_stop_waits_for_no_download(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is under way ends by itself, and leaves nothing behind; nothing else begins."""
+    monkeypatch.setattr(inbox_module, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(inbox_module, "_STOP_SECONDS", 0.001)
+    asked, going_on = threading.Event(), threading.Event()
+    for n in range(1, 4):
+        world.put(n, n)
+
+    def fault(request: str, name: str) -> None:
+        if request == "read":
+            asked.set()
+            assert going_on.wait(60)
+
+    world.bucket.fault = fault
+    inbox = world.inbox()
+    inbox.start()
+    assert asked.wait(60)
+    inbox.stop()
+    assert inbox._thread.is_alive()
+    going_on.set()
+    inbox._thread.join(60)
+    assert not inbox._thread.is_alive()
+    assert world.here() == []
+    assert [request for request, _ in world.bucket.requests].count("read") == 1
+
+
+def test_what_came_later_than_asked_for_stays(world: World) -> None:
+    """`--once` reads what was there, and comes to an end while gateways go on."""
+    names = [world.put(1, 5), world.put(1, 3, "gw-2")]
+    inbox = world.inbox()
+    upto = inbox.newest()
+    assert upto == {"gw": 5, "gw-2": 3}
+    world.put(6, 9)
+    world.put(1, 1, "gw-3")
+    assert inbox.look(upto=upto) == 2
+    assert world.here() == sorted(names)
+    assert inbox.look(upto=upto) == 0
 
 
 def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
@@ -192,15 +250,9 @@ def server() -> Iterator[SmallS3]:
         yield server
 
 
-@pytest.mark.spark
-def test_from_a_bucket_to_tables(
-    server: SmallS3,
-    spool: Any,
-    config: SimpleNamespace,
-    run_once: Callable[[], list[Mapping[str, Any]]],
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
-) -> None:
-    """Each event is in one table, once; again nothing happens."""
+@pytest.fixture
+def in_bucket(config: SimpleNamespace, server: SmallS3) -> SimpleNamespace:
+    """The job's configuration, with its spool on that server."""
     config.spool.bucket = BucketUrl("bucket", "prefix")
     config.spool.s3 = options_of(
         model.S3,
@@ -209,21 +261,102 @@ def test_from_a_bucket_to_tables(
         access_key_id="KEY",
         secret_access_key="SECRET",
     )
-    for path in (
+    return config
+
+
+def upload(server: SmallS3, *paths: Path) -> None:
+    """As the gateway does, and remove them here."""
+    for path in paths:
+        server.objects[f"bucket/prefix/{path.name}"] = path.read_bytes()
+        path.unlink()
+
+
+@pytest.mark.spark
+def test_from_a_bucket_to_tables(
+    server: SmallS3,
+    spool: Any,
+    in_bucket: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+) -> None:
+    """Each event is in one table, once; again nothing happens."""
+    upload(
+        server,
         spool.events("gw-1", 1, 50),
         spool.events("gw-1", 51, 10),
         spool.events("gw-2", 1, 20),
-    ):
-        server.objects[f"bucket/prefix/{path.name}"] = path.read_bytes()
-        path.unlink()
+    )
     run_once()
-    lake = config.data_dir / "lake"
-    assert lake_events(lake) == spool.produced
+    assert lake_events() == spool.produced
     assert sorted(server.objects) == [
         f"bucket/prefix/_archive/{file_name('gw-1', 1, 50)}",
         f"bucket/prefix/{file_name('gw-1', 51, 60)}",
         f"bucket/prefix/{file_name('gw-2', 1, 20)}",
     ]
-    assert list((config.data_dir / "inbox").iterdir()) == []
+    assert list((in_bucket.data_dir / "inbox").iterdir()) == []
     run_once()
-    assert lake_events(lake) == spool.produced
+    assert lake_events() == spool.produced
+
+
+@pytest.mark.spark
+def test_nodes_whose_clocks_are_a_day_off(
+    server: SmallS3,
+    spool: Any,
+    in_bucket: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+) -> None:
+    """One ahead, one behind, one that was set back between two files: they are in other
+    days' folders, and each event is there once, says the audit.
+    """
+    now, day = int(time.time() * 1e6), 86_400_000_000
+    times = {
+        "ahead": (now + day, now + day + 1),
+        "behind": (now - day, now - day + 1),
+        "set-back": (now + day, now - day),
+    }
+    data = in_bucket.data_dir
+    for at in (0, 1):
+        for node, both in times.items():
+            path = spool.events(node, 1 + at * 10, 10, received_at=both[at])
+            server.objects[f"bucket/prefix/{path.name}"] = path.read_bytes()
+            path.unlink()
+        run_once()
+    assert lake_events(data / "lake") == spool.produced
+    folders = {path.name for path in (data / "lake" / "events").glob("*/date=*")}
+    assert len(folders) == 2
+    bucket = S3(in_bucket.spool.bucket, in_bucket.spool.s3)
+    report = audit(Directories.under(data), bucket=bucket)
+    assert report.complete
+    assert {one.node: one.in_lake for one in report.nodes} == dict.fromkeys(times, 20)
+
+
+@pytest.mark.spark
+def test_a_backlog_larger_than_the_disk_is_read_at_once(
+    server: SmallS3,
+    spool: Any,
+    in_bucket: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--once` fetches some batches, puts them into tables, and goes on until all that
+    was there is."""
+    monkeypatch.setattr(job, "_INBOX_BATCHES", 2)
+    paths = [spool.events("gw", 1 + n * 10, 10) for n in range(5)]
+    upload(server, *paths)
+    size = len(server.objects[f"bucket/prefix/{paths[0].name}"])
+    in_bucket.spark.max_bytes_per_trigger = size // 2
+    folder = in_bucket.data_dir / "inbox"
+    most = [0]
+    fetch = Inbox._fetch
+
+    def fetched(inbox: Inbox, name: str) -> int:
+        found = fetch(inbox, name)
+        most[0] = max(most[0], len(list(folder.iterdir())))
+        return found
+
+    monkeypatch.setattr(Inbox, "_fetch", fetched)
+    run_once()
+    assert lake_events() == spool.produced
+    assert most[0] <= 2

@@ -18,13 +18,14 @@ import pyarrow as pa
 import pytest
 
 from deadlines import PATIENCE, eventually
-from gateway.spark import job
+from gateway.spark import job, query
 from gateway.store.lock import lock
+from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark
 
 Rows = Callable[..., list[dict[str, Any]]]
-LakeEvents = Callable[[Path], Counter[tuple[str, int]]]
+LakeEvents = Callable[..., Counter[tuple[str, int]]]
 
 
 class Running:
@@ -108,17 +109,14 @@ def test_from_spool_to_tables(
 
 
 def test_a_start_goes_on_where_the_last_one_ended(
-    run_once: Callable[[], object],
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
+    run_once: Callable[[], object], spool: Any, lake_events: LakeEvents
 ) -> None:
     """New files are taken, old ones are not, nothing to do is fine too."""
     for first in (1, 11, 21):
         spool.events("gw", first, 10)
         run_once()
     run_once()
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
 
 
 @pytest.mark.parametrize("lost", ["checkpoint/events", "checkpoint"])
@@ -138,7 +136,7 @@ def test_a_lost_checkpoint_doubles_nothing(
         shutil.copy(config.data_dir / "archive" / name, spool.path / name)
     spool.events("gw", 21, 10)
     run_once()
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
     assert spool.names() == []
 
 
@@ -224,14 +222,13 @@ def test_a_checkpoint_is_renewed(
     with Running(config, spark) as running:
         running.until(renewed, "four queries")
         running.until(lambda: not spool.names(), "the spool is empty")
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
     assert spool.names() == []
 
 
 def test_many_small_files_come_in_batches_of_so_many(
     run_once: Callable[[], list[Mapping[str, Any]]],
     spool: Any,
-    config: SimpleNamespace,
     lake_events: LakeEvents,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -245,7 +242,7 @@ def test_many_small_files_come_in_batches_of_so_many(
         spool.events("gw", first, 10)
     said = run_once()
     assert sum(one["batches"] for one in said if "batches" in one) == 1
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
 
 
 def test_tables_behind_the_checkpoint_are_refused(
@@ -289,7 +286,14 @@ def test_deleting_instead_of_archiving(
     run_once()
     assert spool.names() == []
     assert not (config.data_dir / "archive").exists()
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
+
+
+def cut_short(path: Path) -> bytes:
+    """Lose the second half of a file; returns what it was."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    return whole
 
 
 def test_files_that_can_not_be_read_move_aside(
@@ -302,8 +306,7 @@ def test_files_that_can_not_be_read_move_aside(
     ledger has the hole, and the rest goes on.  Mended and put back, it is read."""
     whole = spool.events("gw", 1, 10)
     cut = spool.events("gw", 11, 10)
-    kept = cut.read_bytes()
-    cut.write_bytes(kept[: len(kept) // 2])
+    kept = cut_short(cut)
     flipped = spool.put("gw", 21, [b'{"a": "%d"}' % n for n in range(2000)])
     content = bytearray(flipped.read_bytes())
     content[len(content) // 3] ^= 0x10
@@ -337,10 +340,37 @@ def test_files_that_can_not_be_read_move_aside(
     assert len(ledger["holes"]) == 2
 
 
-def test_a_vanished_file_stops_the_job(
+def test_killed_between_a_file_that_is_moved_aside_and_a_new_checkpoint(
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next start does not wait for the file that the old checkpoint still names."""
+    spool.events("gw", 1, 10)
+    cut = spool.events("gw", 11, 10)
+    kept = cut_short(cut)
+
+    def kill(_: Any) -> None:
+        raise PowerCut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(query.Query, "renew", kill)
+        with pytest.raises(PowerCut):
+            run_once()
+    assert (config.data_dir / "poison" / cut.name).exists()
+    run_once()
+    assert set(lake_events()) == {("gw", lsn) for lsn in range(1, 11)}
+    assert spool.names() == []
+    cut.write_bytes(kept)
+    run_once()
+    assert lake_events() == spool.produced
+
+
+def test_a_vanished_file_stops_the_job(
+    run_once: Callable[[], object],
+    spool: Any,
     lake_events: LakeEvents,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -360,10 +390,10 @@ def test_a_vanished_file_stops_the_job(
     with pytest.raises(job.Failed):
         run_once()
     monkeypatch.undo()
-    assert lake_events(config.data_dir / "lake") == Counter()
+    assert lake_events() == Counter()
     path.write_bytes(content)
     run_once()
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
 
 
 def test_batches_for_a_function_of_ones_own(
@@ -420,9 +450,7 @@ def test_events_that_come_again_are_left_out(
     shutil.rmtree(config.data_dir / "checkpoint")
     spool.put("gw", 4, [b"{}"] * 20)
     run_once()
-    assert lake_events(config.data_dir / "lake") == Counter(
-        ("gw", lsn) for lsn in range(1, 24)
-    )
+    assert lake_events() == Counter(("gw", lsn) for lsn in range(1, 24))
     assert spool.names() == []
 
 
@@ -470,10 +498,7 @@ def test_without_a_job_there_is_none(
 
 
 def test_it_runs_until_it_is_stopped(
-    spark: Any,
-    spool: Any,
-    config: SimpleNamespace,
-    lake_events: LakeEvents,
+    spark: Any, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
 ) -> None:
     """Files that come while it runs are taken; stopping leaves nothing half done."""
     with Running(config, spark) as running:
@@ -481,7 +506,7 @@ def test_it_runs_until_it_is_stopped(
             spool.events("gw", first, 10)
             time.sleep(0.3)
         running.until(lambda: not spool.names(), "the spool is empty")
-    assert lake_events(config.data_dir / "lake") == spool.produced
+    assert lake_events() == spool.produced
     assert spool.names() == []
 
 

@@ -23,12 +23,9 @@ from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
 from gateway.spark.parquet import ParquetSink
 from gateway.spark.reading import files
 from gateway.spark.sink import Committed, Plan
+from played_spark import PowerCut
 
 SIZE = 10
-
-
-class PowerCut(BaseException):
-    """Nothing after this happens; no handler may swallow it."""
 
 
 @dataclass
@@ -131,8 +128,7 @@ class World:
 
     def without_checkpoint(self) -> ParquetSink:
         """The sink after its checkpoint was lost: Spark begins a new query."""
-        shutil.rmtree(self.logs.path)
-        self.logs.query = "deadbeef-0000-4000-8000-000000000002"
+        self.logs.lose()
         sink = self.sink()
         sink.recover()
         # Spark makes the new id when the query starts, after `recover`.
@@ -166,7 +162,7 @@ def world(tmp_path: Path, logs: Callable[[str], Any]) -> World:
     return made
 
 
-Lakeful = Callable[[Path], Counter[tuple[str, int]]]
+Lakeful = Callable[..., Counter[tuple[str, int]]]
 
 
 def empty(world: World) -> None:
@@ -191,7 +187,7 @@ def whole(batches: int) -> Counter[tuple[str, int]]:
 def test_any_reader_sees_the_rows(world: World, lake_events: Lakeful) -> None:
     """Plain Parquet files with rows under the table's name, and nothing else there."""
     world.run(Fuse(), 3)
-    assert lake_events(world.data / "lake") == whole(3)
+    assert lake_events() == whole(3)
     names = [
         path.relative_to(world.data / "lake")
         for table in ("events", "quarantine")
@@ -245,10 +241,10 @@ def test_a_crash_at_any_step_leaves_whole_batches(
         with pytest.raises(PowerCut):
             world.run(Fuse(left=cut), 2)
         world.sink().recover()
-        seen = lake_events(world.data / "lake")
+        seen = lake_events()
         assert seen == whole(len(seen) // SIZE), f"after a cut at {cut}"
         world.run(Fuse(), 2)
-        assert lake_events(world.data / "lake") == whole(2), f"after a cut at {cut}"
+        assert lake_events() == whole(2), f"after a cut at {cut}"
         staging = world.data / "lake" / ".gateway" / "staging" / "events"
         assert list(staging.iterdir()) == []
 
@@ -266,7 +262,7 @@ def test_a_crash_during_recovery_leaves_whole_batches(
             world.run(Fuse(left=second), 1)
         except PowerCut:
             world.run(Fuse(), 1)
-            assert lake_events(world.data / "lake") == whole(1), second
+            assert lake_events() == whole(1), second
         else:
             break
     assert second > 15
@@ -288,9 +284,9 @@ def test_a_crash_while_spark_writes_leaves_nothing(
     world.logs.offset(0, 0)
     with pytest.raises(PowerCut):
         sink(0, 0)
-    assert lake_events(world.data / "lake") == Counter()
+    assert lake_events() == Counter()
     world.run(Fuse(), 1)
-    assert lake_events(world.data / "lake") == whole(1)
+    assert lake_events() == whole(1)
 
 
 def test_a_repeated_batch_is_not_written(world: World) -> None:
@@ -332,11 +328,11 @@ def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) 
     empty(world)
     with pytest.raises(PowerCut):
         world.run(Fuse(left=decided), 1)
-    assert lake_events(world.data / "lake") == Counter()
+    assert lake_events() == Counter()
     shutil.rmtree(world.logs.path)
     sink = world.sink()
     sink.recover()
-    assert lake_events(world.data / "lake") == whole(1)
+    assert lake_events() == whole(1)
     assert sink.ledger.committed == Ranges({"gw": [(1, SIZE)]})
 
 
@@ -364,7 +360,7 @@ def test_a_batch_that_lost_a_file_is_refused(
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 20 events, Spark made 10 rows"):
         sink(0, 0)
-    assert lake_events(world.data / "lake") == Counter()
+    assert lake_events() == Counter()
 
 
 def test_a_batch_without_files_counts_too(world: World) -> None:

@@ -97,7 +97,7 @@ def test_a_window_that_came_twice(
     spool: Any,
     config: SimpleNamespace,
     table_rows: Callable[..., list[dict[str, Any]]],
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
 ) -> None:
     """`events` has each line once, `quarantine` its double; a rotated file that begins
     anew and events without a place are left alone."""

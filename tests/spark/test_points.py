@@ -7,9 +7,7 @@ all are killed in test_kill.py.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from deadlines import run
 from gateway.spark.reading import files
 
-ROOT = Path(__file__).parents[2]
 SIZE = 10
 
 #: Every step of a commit, in order; `named` comes once for each file.
@@ -127,7 +125,7 @@ class Reader(threading.Thread):
 
 @pytest.fixture
 def reader(
-    tmp_path: Path, lake_events: Callable[[Path], Counter[tuple[str, int]]]
+    tmp_path: Path, lake_events: Callable[..., Counter[tuple[str, int]]]
 ) -> Iterator[Reader]:
     made = Reader(tmp_path / "lake", lake_events)
     made.start()
@@ -135,22 +133,16 @@ def reader(
     made.stop()
 
 
-def run(data: Path, batches: int, deadly: str, times: int) -> int:
-    """The job up to so many batches, killed the *times*th time that it is at a point."""
-    arguments = [str(data), str(batches), deadly, str(times)]
-    return subprocess.run(
-        [sys.executable, "-c", JOB, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
-        check=False,
-    ).returncode
+def job(data: Path, batches: int, deadly: str, times: int) -> int:
+    """Up to so many batches, killed the *times*th time that it is at a point."""
+    return run(sys.executable, "-c", JOB, data, batches, deadly, times).returncode
 
 
 @pytest.mark.slow
 def test_killed_at_every_point(
     tmp_path: Path,
     reader: Reader,
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
     table_rows: Callable[..., list[dict[str, Any]]],
 ) -> None:
     """Twenty-four kills, two or more at each point: no reader sees a row twice or a part
@@ -162,11 +154,11 @@ def test_killed_at_every_point(
     deaths += [("named", times) for times in (3, 4, 5, 6)]
     for point, times in deaths:
         batches += 2
-        assert run(tmp_path, batches, point, times) == -signal.SIGKILL, point
+        assert job(tmp_path, batches, point, times) == -signal.SIGKILL, point
         killed += 1
         seen = lake_events(tmp_path / "lake")
         assert set(seen.values()) <= {1}
-    assert run(tmp_path, batches + 1, "never", 1) == 0
+    assert job(tmp_path, batches + 1, "never", 1) == 0
     assert killed >= 20
     lake = tmp_path / "lake"
     everything = Counter(("gw", lsn) for lsn in range(1, (batches + 1) * SIZE + 1))

@@ -13,12 +13,9 @@ import pytest
 
 from gateway.spark import requeue
 from gateway.spark.lakedisk import Lake
+from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark
-
-
-class Cut(BaseException):
-    """The machine stops here."""
 
 
 class Fuse(Lake):
@@ -39,7 +36,7 @@ class Fuse(Lake):
     def _count(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Cut
+            raise PowerCut
 
 
 @pytest.mark.parametrize("cut", [None, 1, 2, 3])
@@ -49,7 +46,7 @@ def test_rows_that_are_fine_after_all(
     spool: Any,
     config: SimpleNamespace,
     table_rows: Callable[..., list[dict[str, Any]]],
-    lake_events: Callable[[Path], Counter[tuple[str, int]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
     cut: int | None,
 ) -> None:
     """They move to `events`, each once, wherever a crash falls; the counts follow; what
@@ -63,7 +60,7 @@ def test_rows_that_are_fine_after_all(
     if cut is not None:
         disk = Fuse()
         disk.left = cut
-        with pytest.raises(Cut):
+        with pytest.raises(PowerCut):
             requeue.rows(spark, config, disk, ["unframed"])
         assert set(lake_events(lake).values()) <= {1}
         requeue.finish(lake, Lake())

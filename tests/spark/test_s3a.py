@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.spark import s3a
+from gateway.spark.ledger import Broken
 from gateway.testing.settings import options_of
 
 _S3A = "spark.hadoop.fs.s3a."
@@ -61,3 +66,85 @@ def test_the_bucket_is_reached_as_the_gateway_does() -> None:
         "secret.key": "SECRET",
     }
     assert not {name for name in s3a.settings(spool(), "4.3.0") if "key" in name}
+
+
+def job(master: str, sink: str = "iceberg", **more: Any) -> Any:
+    """The configuration of a job that reads a bucket."""
+    asked = {"master": master, "sink": sink, "jars_directory": None, "conf": {}}
+    asked |= more
+    return SimpleNamespace(spool=spool(), spark=SimpleNamespace(**asked))
+
+
+class Session:
+    """A running Spark, with these classes."""
+
+    version = "4.1.4"
+
+    def __init__(self, master: str, *classes: str) -> None:
+        self.sparkContext = SimpleNamespace(master=master)
+        self._classes = classes
+        thread = SimpleNamespace(getContextClassLoader=lambda: self)
+        java = SimpleNamespace(
+            lang=SimpleNamespace(Thread=SimpleNamespace(currentThread=lambda: thread))
+        )
+        self._jvm = SimpleNamespace(java=java)
+
+    def loadClass(self, name: str) -> None:
+        if name not in self._classes:
+            raise LookupError(name)
+
+
+def test_tasks_of_a_cluster_read_the_bucket() -> None:
+    """They see no disk of the driver's; on its own machine they need no jar for that."""
+    config = job("spark://master:7077")
+    scheme = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
+    assert s3a.for_tasks(config, "4.1.4") == s3a.settings(spool(), "4.1.4") | scheme
+    there = Session(config.spark.master, "org.apache.hadoop.fs.s3a.S3AFileSystem")
+    place = s3a.place_for_tasks(config, there)
+    assert place is not None
+    assert place("events-gw.parquet") == "s3a://bucket/prefix/events-gw.parquet"
+    for near in (job("local[2]"), job("spark://master:7077", sink="parquet")):
+        assert s3a.for_tasks(near, "4.1.4") == {}
+        assert s3a.place_for_tasks(near, Session(near.spark.master)) is None
+
+
+def test_a_cluster_that_can_not_read_the_bucket_is_told_what_it_lacks() -> None:
+    """Under spark-submit, whose command line decides."""
+    config = job("local[2]")
+    with pytest.raises(Broken, match=r"yarn.*s3://bucket/prefix.*hadoop-aws:3\.4\.2"):
+        s3a.place_for_tasks(config, Session("yarn"))
+
+
+def test_jars_for_it_may_lie_in_a_folder(tmp_path: Path) -> None:
+    """Where there is no network; one that is missing is named."""
+    config = job("spark://master:7077", jars_directory=tmp_path)
+    names = [
+        "hadoop-aws-3.4.2.jar",
+        "s3-2.29.52.jar",
+        "s3-transfer-manager-2.29.52.jar",
+    ]
+    names += ["sts-2.29.52.jar", "apache-client-2.29.52.jar"]
+    for name in names:
+        with pytest.raises(Broken, match=name.partition("-2.")[0]):
+            s3a.for_tasks(config, "4.1.4")
+        (tmp_path / name).touch()
+    found = s3a.for_tasks(config, "4.1.4")
+    assert set(found["spark.jars"].split(",")) == {
+        (tmp_path / name).as_uri() for name in names
+    }
+    assert "spark.jars.packages" not in found
+
+
+@pytest.mark.parametrize("where", ["spark.jars", "spark.jars.packages", "folder"])
+def test_two_versions_of_an_sdk_are_refused(where: str, tmp_path: Path) -> None:
+    """Iceberg's bundle has its own: it depends on the order of jars what breaks."""
+    bundle = "org.apache.iceberg:iceberg-aws-bundle:1.11.0"
+    config = job("spark://master:7077", conf={where: bundle})
+    if where == "folder":
+        names = ("hadoop-aws-3.4.2", "s3-2.1", "s3-transfer-manager-2.1", "sts-2.1")
+        for name in (*names, "apache-client-2.1", "iceberg-aws-bundle-1.11.0"):
+            (tmp_path / f"{name}.jar").touch()
+        config = job("spark://master:7077", jars_directory=tmp_path)
+    with pytest.raises(Broken, match="HadoopFileIO"):
+        s3a.for_tasks(config, "4.1.4")
+    assert s3a.for_tasks(job("local[2]", conf={where: bundle}), "4.1.4") == {}

@@ -315,6 +315,34 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
     assert "host" not in rows[0]["all"].asDict()
 
 
+def test_an_instant_is_that_of_the_path_which_has_a_value(
+    make_rows: Callable[..., list[Any]],
+) -> None:
+    """Of several the first with a value counts, whatever the others say, and whether it
+    is written as most write instants or not."""
+    noon = datetime(2026, 3, 1, 12)  # noqa: DTZ001
+    sent = [
+        ({"end": "2026-03-01T12:00:00Z", "stop": "2027-03-01T12:00:00Z"}, noon, None),
+        ({"stop": "2026-03-01 13:00:00,000+01:00"}, noon, None),
+        ({"end": None, "stop": 1_772_366_400}, noon, None),
+        ({"end": "2026-3-1T12:00:00", "stop": "2027-03-01T12:00:00Z"}, noon, None),
+        ({"end": "never", "stop": "2026-03-01T12:00:00Z"}, None, "ended"),
+        (
+            {"end": "2026-02-29T12:00:00Z", "stop": "2026-03-01T12:00:00Z"},
+            None,
+            "ended",
+        ),
+        ({}, None, None),
+    ]
+    rows = make_rows(
+        [json.dumps(one).encode() for one, *_ in sent],
+        *("ended", "misfits"),
+        chosen={"ended": Source(("end", "stop"), "timestamp")},
+    )
+    for (one, at, misfit), row in zip(sent, rows, strict=True):
+        assert (row.ended, row.misfits) == (at, misfit), one
+
+
 def test_columns_of_some_listeners(
     spark: Any, make_envelope: Callable[..., pa.Table], tmp_path: Path
 ) -> None:

@@ -1,0 +1,141 @@
+"""The nodes whose files a job meets: what of each is in the tables, what waits, and how one
+that left is forgotten.
+
+A job needs no list of its nodes: files have their node's name.  What is forgotten is drained
+first, and its name is never given again: its lsns are used, and the ledger keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.spark.inbox import take_out
+from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.store.bucket import Bucket, StoredObject
+from gateway.store.claim import Claim, Forgotten, Holder
+
+__all__ = ["NodeState", "NotDrained", "Unknown", "forget", "states"]
+
+
+class NotDrained(Exception):
+    """A job is not done with a node's files; the text says how many."""
+
+
+class Unknown(Exception):
+    """There is no such node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Of one node, as bucket and ledger say."""
+
+    node: str
+    in_tables: int
+    """The last lsn that is in the tables; 0 if there is none."""
+    files: int
+    """That wait in the bucket."""
+    events: int
+    """In those."""
+    oldest: float | None
+    """When the first of them came, by the bucket's clock."""
+    served_by: str | None
+    """Which gateway has the name; None after a clean stop."""
+    forgotten: bool
+
+
+def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
+    """Of all nodes that were ever met, by name.  Raises `BucketError`."""
+    last = ledger.committed.last()
+    aside = _aside(ledger)
+    waiting: dict[str, list[tuple[SpoolFile, StoredObject]]] = {}
+    for file, stored in _files(bucket, ""):
+        mine = waiting.setdefault(file.node, [])
+        if not (ledger.committed.covers(file) or file.name in aside):
+            mine.append((file, stored))
+    found = []
+    for node in sorted(waiting.keys() | last.keys()):
+        word = Claim(bucket, node, Holder.here(Path(), "")).read()
+        files = waiting.get(node, [])
+        found.append(
+            NodeState(
+                node,
+                last.get(node, 0),
+                len(files),
+                sum(file.last - file.first + 1 for file, _ in files),
+                min((stored.modified for _, stored in files), default=None),
+                str(word.holder) if word is not None and word.holder else None,
+                word is not None and word.forgotten is not None,
+            )
+        )
+    return found
+
+
+def forget(
+    bucket: Bucket,
+    ledger: Ledger,
+    claim: Claim,
+    *,
+    inbox: Collection[str] = (),
+    archived: bool,
+) -> int:
+    """Take the last of a node out of the bucket, and let nobody have its name again.
+
+    *claim* is to its name; the last lsn that it gave is returned.  Files in *inbox* are
+    still in the hands of a job.  Objects go to the bucket's archive if *archived*.  Raises
+    `Unknown`, `NotDrained`, `claim.Taken` where the gateway runs, `BucketError`.
+    """
+    node = claim.node
+    known = {one.node for one in states(bucket, ledger)}
+    if node not in known:
+        there = ", ".join(sorted(known)) or "none"
+        raise Unknown(f"no node {node} has files or rows here; there is {there}")
+    _check_drained(bucket, ledger, node, inbox)
+    last = ledger.committed.last().get(node, 0)
+    try:
+        claim.take()
+    except Forgotten:
+        pass  # killed before all was taken out
+    else:
+        try:  # it may have uploaded one more before it ended
+            _check_drained(bucket, ledger, node, inbox)
+        except NotDrained:
+            claim.release()
+            raise
+        last = max([last, *(file.last for file, _ in _files(bucket, node))])
+        claim.forget(last)
+    for file, _ in list(_files(bucket, node)):
+        take_out(bucket, file.name, archived=archived)
+    return last
+
+
+def _check_drained(
+    bucket: Bucket, ledger: Ledger, node: str, inbox: Collection[str]
+) -> None:
+    aside = _aside(ledger)
+    waiting = [
+        file
+        for file, _ in _files(bucket, node)
+        if file.name in inbox
+        or not (ledger.committed.covers(file) or file.name in aside)
+    ]
+    if waiting:
+        events = sum(file.last - file.first + 1 for file in waiting)
+        raise NotDrained(
+            f"the job is not done with {len(waiting)} files of node {node} with {events}"
+            f" events, {waiting[0].name} first: let gateway spark run until it is"
+        )
+
+
+def _aside(ledger: Ledger) -> set[str]:
+    """Names of files that were moved aside, and written down."""
+    return {hole.file for hole in ledger.holes}
+
+
+def _files(bucket: Bucket, node: str) -> Iterator[tuple[SpoolFile, StoredObject]]:
+    """Of one node, or of all if that is empty."""
+    for one in bucket.list(f"events-{node}-" if node else "events-"):
+        file = SpoolFile.parse(one.name)
+        if file is not None and node in ("", file.node):
+            yield file, one

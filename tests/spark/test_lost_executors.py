@@ -1,0 +1,178 @@
+"""Executors of their own processes, and a driver, killed while a batch is under way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from deadlines import environment, finish
+from gateway.audit import audit
+from gateway.spark.formats import FORMATS
+from gateway.store.directories import Directories
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+#: The job as it is, on a master with two workers; at a step of a commit somebody dies.
+JOB = """
+import json, os, signal, sys
+from pathlib import Path
+from gateway.spark import job, sinks
+
+config, deaths, log = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+make, batches = sinks.make, [0]
+BACKEND = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+def executors():
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\\0")
+            session = os.getsid(int(path.name))
+        except (OSError, ProcessLookupError):
+            continue
+        if session == os.getsid(0) and BACKEND in words:
+            yield int(path.name)
+
+def point(name):
+    batches[0] += name == "begun"
+    for batch, step, who in deaths:
+        if (batch, step) == (batches[0], name):
+            if who == "driver":
+                os.kill(os.getpid(), signal.SIGKILL)
+            for pid in [*executors()][:1]:
+                os.kill(pid, signal.SIGKILL)
+                with log.open("a") as file:
+                    print(name, file=file)
+
+def made(*given, **named):
+    sink = make(*given, **named)
+    sink._point = point
+    return sink
+
+sinks.make = made
+sys.exit(job.main(["--config", config, "--once"]))
+"""
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, settings_file: Callable[..., Path]
+) -> Iterator[Callable[..., int]]:
+    """The job until it ends, or kills itself; nothing of it is left."""
+    sessions: list[int] = []
+
+    def end() -> None:
+        for session in sessions:
+            try:
+                os.killpg(session, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def begin(*deaths: tuple[int, str, str], sink: str = "parquet") -> int:
+        settings = settings_file(
+            master="local-cluster[2,1,512]",
+            sink=sink,
+            max_bytes_per_trigger="1MiB",
+            compact=False,
+            conf={"spark.executor.memory": "512m"},
+        )
+        words = [str(settings), json.dumps(deaths), str(tmp_path / "killed")]
+        process = subprocess.Popen(
+            [sys.executable, "-c", JOB, *words],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=environment(), start_new_session=True,
+        )  # fmt: skip
+        sessions.append(process.pid)
+        finish(process, seconds=240)
+        return process.returncode
+
+    yield begin
+    end()
+
+
+def fill(spool: Any) -> None:
+    """Files for four batches."""
+    for number in range(4):
+        spool.put("gw", 1 + number * 300, [b"{", *(
+            b'{"message": "%b"}' % os.urandom(2048).hex().encode() for _ in range(299)
+        )], flaws={0: "invalid-json"})  # fmt: skip
+
+
+def test_executors_and_the_driver_are_killed(
+    run: Callable[..., int],
+    spool: Any,
+    tmp_path: Path,
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+) -> None:
+    """An executor before the rows are written, and after: its tasks go to another one.
+    Then the driver, decided and not yet named: the next start ends that.  Each event is
+    there once, and the audit says so."""
+    fill(spool)
+    deaths = [
+        (1, "begun", "executor"),
+        (2, "begun", "executor"),
+        (2, "written", "executor"),
+        (3, "decided", "driver"),
+    ]
+    assert run(*deaths) == -signal.SIGKILL
+    killed = (tmp_path / "killed").read_text().split()
+    assert killed == ["begun", "begun", "written"]
+    lake = tmp_path / "data" / "lake"
+    assert set(lake_events(lake).values()) <= {1}
+    assert run() == 0
+    assert lake_events(lake) == spool.produced
+    report = audit(Directories.under(tmp_path / "data"))
+    assert report.complete
+    assert [node.in_lake for node in report.nodes] == [len(spool.produced)]
+
+
+def counted(lake: Path, sink: str) -> int:
+    """Events, by the table of counts, as others than Spark read it."""
+    if sink == "delta":
+        deltalake = pytest.importorskip("deltalake")
+        table = deltalake.DeltaTable(str(lake / "delta" / "events_stats"))
+        rows = table.to_pyarrow_table(columns=["events"])
+    else:
+        tables = pytest.importorskip("pyiceberg.table")
+        folder = lake / "iceberg" / "gateway" / "events_stats" / "metadata"
+        versions = [int(one.name.split(".")[0][1:]) for one in folder.glob("v*.json")]
+        newest = folder / f"v{max(versions)}.metadata.json"
+        rows = tables.StaticTable.from_metadata(str(newest)).scan().to_arrow()
+    return sum(rows["events"].to_pylist())
+
+
+@pytest.mark.needs_maven
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_killed_while_a_format_commits(
+    run: Callable[..., int], spool: Any, tmp_path: Path, sink: str
+) -> None:
+    """An executor before a batch is committed, and before it is counted; then the driver,
+    committed and not counted, and at the next start before its first batch.  Each event is
+    in the table once, and counted once."""
+    if pyspark.__version__.rpartition(".")[0] not in FORMATS[sink].jars:
+        pytest.skip(f"no jar of {sink} fits Spark {pyspark.__version__}")
+    fill(spool)
+    deaths = [
+        (1, "begun", "executor"),
+        (2, "begun", "executor"),
+        (2, "committed", "executor"),
+        (3, "committed", "driver"),
+    ]
+    assert run(*deaths, sink=sink) == -signal.SIGKILL
+    killed = (tmp_path / "killed").read_text().split()
+    assert killed == ["begun", "begun", "committed"]
+    assert run((1, "begun", "driver"), sink=sink) == -signal.SIGKILL
+    assert run(sink=sink) == 0
+    report = audit(Directories.under(tmp_path / "data"))
+    assert report.complete
+    assert [node.in_lake for node in report.nodes] == [len(spool.produced)]
+    assert counted(tmp_path / "data" / "lake", sink) == len(spool.produced)

@@ -1,0 +1,246 @@
+"""The nodes of a job: found by their files, drained, and forgotten for good."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.cli import WrongUse
+from gateway.cli import spark as command
+from gateway.spark.ledger import Hole, Ledger, Ranges
+from gateway.spark.nodes import NotDrained, Unknown, forget, states
+from gateway.store import claim, s3
+from gateway.store.claim import Claim, Forgotten, Holder, Taken
+from gateway.store.names import file_name
+from gateway.testing.bucket import MemoryBucket
+
+
+@pytest.fixture
+def bucket() -> MemoryBucket:
+    """gw-1 has one file in the tables and two that wait; gw-2 left its newest."""
+    bucket = MemoryBucket()
+    for node, first, last in (
+        ("gw-1", 1, 9), ("gw-1", 10, 19), ("gw-1", 20, 22), ("gw-2", 1, 5),
+    ):  # fmt: skip
+        bucket.objects[file_name(node, first, last)] = b"data"
+    return bucket
+
+
+LEDGER = Ledger(committed=Ranges({"gw-1": [(1, 9)], "gw-2": [(1, 5)]}))
+
+
+@pytest.fixture
+def claims(bucket: MemoryBucket) -> Callable[..., Claim]:
+    """On the name of a node, by somebody who can wait."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def make(node: str, host: str = "admin") -> Claim:
+        return Claim(
+            bucket, node, Holder(host, host, 7, "/data"), lambda: now[0], sleep
+        )
+
+    return make
+
+
+def test_nodes_are_found_by_their_files(
+    bucket: MemoryBucket, claims: Callable[..., Claim]
+) -> None:
+    """How far each is, what waits, and who serves it: nobody has to name them."""
+    claims("gw-1", "host-1").take()
+    first, second = states(bucket, LEDGER)
+    assert (first.node, first.in_tables) == ("gw-1", 9)
+    assert (first.files, first.events) == (2, 13)
+    assert "host-1" in str(first.served_by)
+    assert first.oldest is not None
+    assert (second.node, second.files, second.events) == ("gw-2", 0, 0)
+    assert second.served_by is second.oldest is None
+    assert not second.forgotten
+
+
+def test_what_was_moved_aside_does_not_wait(bucket: MemoryBucket) -> None:
+    """It is written down, and comes back by requeue."""
+    name = file_name("gw-1", 10, 19)
+    noted = LEDGER.with_hole(Hole("gw-1", 10, 19, name, "damaged", 1.0))
+    assert states(bucket, noted)[0].events == 3
+
+
+def test_a_node_that_left_is_forgotten(
+    bucket: MemoryBucket, claims: Callable[..., Claim]
+) -> None:
+    """Its last file goes, its lsns are never given again, another node is untouched."""
+    before = [name for name in bucket.objects if "gw-1" in name]
+    assert forget(bucket, LEDGER, claims("gw-2"), archived=True) == 5
+    name = file_name("gw-2", 1, 5)
+    assert name not in bucket.objects
+    assert f"_archive/{name}" in bucket.objects
+    assert states(bucket, LEDGER)[1].forgotten
+    with pytest.raises(Forgotten, match="lsns up to 5"):
+        claims("gw-2", "host-2").take()
+    assert all(name in bucket.objects for name in before)
+    assert forget(bucket, LEDGER, claims("gw-2"), archived=True) == 5
+
+
+def test_a_node_is_drained_first(
+    bucket: MemoryBucket, claims: Callable[..., Claim]
+) -> None:
+    """What is in no table, or still read by the job, is not forgotten."""
+    before = dict(bucket.objects)
+    with pytest.raises(NotDrained, match="2 files of node gw-1 with 13 events"):
+        forget(bucket, LEDGER, claims("gw-1"), archived=True)
+    with pytest.raises(NotDrained, match="gw-2"):
+        forget(
+            bucket,
+            LEDGER,
+            claims("gw-2"),
+            inbox=[file_name("gw-2", 1, 5)],
+            archived=True,
+        )
+    assert bucket.objects == before
+
+
+def test_a_node_that_runs_is_not_forgotten(
+    bucket: MemoryBucket,
+    claims: Callable[..., Claim],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It answers; nothing of it is touched."""
+    running, mine = claims("gw-2", "host-2"), claims("gw-2")
+    running.take()
+    monkeypatch.setattr(mine, "_sleep", lambda _: running.look())
+    with pytest.raises(Taken, match="host-2"):
+        forget(bucket, LEDGER, mine, archived=True)
+    assert file_name("gw-2", 1, 5) in bucket.objects
+    assert running.look() is None
+
+
+def test_one_more_file_of_a_gateway_that_just_ended(
+    bucket: MemoryBucket,
+    claims: Callable[..., Claim],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It came while we asked: it is in no table, so the node stays."""
+    claims("gw-2", "host-2").take()
+    mine = claims("gw-2")
+    sleep = mine._sleep
+
+    def late(seconds: float) -> None:
+        bucket.objects[file_name("gw-2", 6, 7)] = b"data"
+        sleep(seconds)
+
+    monkeypatch.setattr(mine, "_sleep", late)
+    with pytest.raises(NotDrained, match="gw-2"):
+        forget(bucket, LEDGER, mine, archived=True)
+    assert claims("gw-2", "host-3").take() is None
+
+
+def test_nobody_is_forgotten_by_mistake(
+    bucket: MemoryBucket, claims: Callable[..., Claim]
+) -> None:
+    """A name that was never met leaves no word."""
+    before = dict(bucket.objects)
+    with pytest.raises(Unknown, match=r"gw-3.*gw-1, gw-2"):
+        forget(bucket, LEDGER, claims("gw-3"), archived=True)
+    assert bucket.objects == before
+
+
+# -- the commands ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path,
+    bucket: MemoryBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[int, str]]:
+    """`gateway spark …` beside a job that has a bucket, unless *spool* is another."""
+    monkeypatch.setattr(s3, "bucket_of", lambda spool, *_: spool.bucket and bucket)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    data = tmp_path / "data"
+    (data / "lake" / ".gateway").mkdir(parents=True)
+    (data / "lake" / ".gateway" / "events.json").write_text(LEDGER.text())
+    listener = {"name": "a", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+
+    def run(*words: str, spool: str = "s3://bucket/prefix") -> tuple[int, str]:
+        content: dict[str, Any] = {
+            "node": "job",
+            "data_dir": str(data),
+            "listeners": [listener],
+            "spool": {"directory": spool},
+        }
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(content))
+        parser = ArgumentParser()
+        command.add_arguments(parser)
+        status = command.run(parser.parse_args([*words, "--config", str(path)]))
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def test_the_command_names_all_nodes(run: Callable[..., tuple[int, str]]) -> None:
+    """A line each, for people or programs."""
+    status, text = run("nodes")
+    assert status == 0
+    assert "gw-1: lsn 9 in the tables; 13 events in 2 files wait" in text
+    assert "gw-2: lsn 5 in the tables; nothing waits; served by nobody" in text
+    lines = [json.loads(line) for line in run("nodes", "--json")[1].splitlines()]
+    assert [one["node"] for one in lines] == ["gw-1", "gw-2"]
+
+
+def test_the_command_forgets(run: Callable[..., tuple[int, str]]) -> None:
+    """With a status that says whether it did."""
+    status, text = run("forget", "gw-1")
+    assert status == 1
+    assert "let gateway spark run" in text
+    status, text = run("forget", "gw-2")
+    assert status == 0
+    assert text.endswith("up to lsn 5, are in the tables\n")
+    assert "gw-2: forgotten" in run("nodes")[1]
+
+
+def test_the_command_says_what_is_in_no_table(
+    tmp_path: Path, run: Callable[..., tuple[int, str]]
+) -> None:
+    """What was moved aside stays there, whoever is forgotten."""
+    noted = LEDGER
+    for node, first, last in (("gw-1", 10, 19), ("gw-1", 20, 22), ("gw-2", 6, 7)):
+        name = file_name(node, first, last)
+        noted = noted.with_hole(Hole(node, first, last, name, "damaged", 1.0))
+    ledger = tmp_path / "data" / "lake" / ".gateway" / "events.json"
+    ledger.write_text(noted.text())
+    status, text = run("forget", "gw-1")
+    assert status == 0
+    assert "up to lsn 22, are in the tables, but for 13 in 2 files" in text
+    assert file_name("gw-1", 10, 19) in text
+    assert str(tmp_path / "data" / "poison") in text
+    assert json.loads(run("forget", "gw-2", "--json")[1])["aside"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "why"),
+    [
+        (["forget"], {}, "NODE"),
+        (["nodes", "gw-1"], {}, "NODE"),
+        (["forget", "gw-3"], {}, "no node gw-3"),
+        (["nodes"], {"spool": "spool"}, "no bucket"),
+    ],
+)
+def test_wrong_use_is_told(
+    run: Callable[..., tuple[int, str]],
+    words: list[str],
+    more: dict[str, str],
+    why: str,
+) -> None:
+    """In a sentence."""
+    with pytest.raises(WrongUse, match=why):
+        run(*words, **more)
