@@ -10,7 +10,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from gateway import plugins
-from gateway.config.model import Config, Listener, options_of
+from gateway.config.listener import Listener, options_of
+from gateway.config.model import Config
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
 

@@ -28,6 +28,7 @@ from gateway.config.units import Number, Size, Time
 
 __all__ = [
     "BELOW_DATA_DIR",
+    "SHARED_BY_LISTENERS",
     "ByteCount",
     "Count",
     "Definition",
@@ -221,8 +222,10 @@ def _definition(value: object, info: ValidationInfo) -> object:
     return _file(value, info)
 
 
-#: Marks the fields that name a directory below `data_dir`: no two may overlap.
+#: Marks the fields that name a directory below `data_dir`: no two may overlap, …
 BELOW_DATA_DIR = object()
+#: … but listeners of one protocol may name the same one in a field with this mark as well.
+SHARED_BY_LISTENERS = object()
 
 _TEXT = WithJsonSchema({"type": "string", "minLength": 1})
 _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})

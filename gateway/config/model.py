@@ -5,8 +5,8 @@ bytes, times are floats of seconds.  Everything is frozen: a configuration is re
 once, and reading it again makes another one.
 
 Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
-tests hold both.  What `listeners[].options` takes is the installed protocol's to say
-(`gateway.protocol`).
+tests hold both.  Those of a listener are in `listener`; what `listeners[].options`
+takes is the installed protocol's to say (`gateway.protocol`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    SerializeAsAny,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from gateway import plugins
@@ -34,15 +27,13 @@ from gateway.config.columns import Column, ColumnName
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
     BELOW_DATA_DIR,
+    SHARED_BY_LISTENERS,
     ByteCount,
     Count,
-    FilePath,
     FolderName,
     FolderPath,
     JvmMemory,
     Listen,
-    Name,
-    Network,
     NodeName,
     Seconds,
     Secret,
@@ -51,20 +42,12 @@ from gateway.config.fields import (
     SpoolPlace,
     Switch,
     Text,
-    UrlPath,
-    WebOrigin,
     WebServer,
     default_node,
 )
+from gateway.config.listener import Listener
 from gateway.config.problems import Place, spell
-from gateway.config.section import (
-    AT_ONCE,
-    NEW_CONNECTIONS,
-    Misfits,
-    Reload,
-    Section,
-    restart,
-)
+from gateway.config.section import AT_ONCE, Misfits, Reload, Section, restart
 from gateway.config.units import Number, Size, Time, format_size
 
 __all__ = [
@@ -72,16 +55,10 @@ __all__ = [
     "Admin",
     "Config",
     "Journal",
-    "Limits",
-    "Listener",
     "Logging",
-    "Misfits",
-    "ProxyProtocol",
-    "Section",
     "Spark",
     "Spool",
-    "Tls",
-    "WebSocket",
+    "values",
 ]
 
 MiB = 2**20
@@ -92,178 +69,6 @@ HOUR = 3600.0
 
 
 _TABLE = re.compile(r"\w+(\.\w+){2,}")
-
-
-class WebSocket(Section):
-    """The protocol as binary WebSocket messages (RFC 6455)."""
-
-    path: UrlPath = Field(default="/", description="Where clients may upgrade")
-    origins: list[WebOrigin] = Field(
-        default=[],
-        description="Web pages that may connect, as https://host; [] = any",
-    )
-
-
-class ProxyProtocol(Section):
-    """PROXY protocol v1 and v2, as load balancers send it."""
-
-    trusted: list[Network] = Field(
-        min_length=1,
-        description="Networks whose PROXY header is believed; others are refused",
-    )
-
-
-class Tls(Section):
-    """Certificates; files that change are read again, and on SIGHUP."""
-
-    certificate: FilePath = Field(
-        description="PEM file: the certificate, then its intermediates"
-    )
-    private_key: FilePath = Field(description="PEM file: the certificate's key")
-    client_auth: Literal["none", "optional", "required"] = Field(
-        default="none", description="Client certificates: none, optional or required"
-    )
-    client_ca: FilePath | None = Field(
-        default=None, description="PEM file: authorities that sign client certificates"
-    )
-    allowed_names: list[Text] = Field(
-        default=[],
-        description="Subjects or alternative names that may connect; [] = any signed",
-    )
-    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(
-        default="TLSv1.2", description="The oldest TLS version to accept"
-    )
-
-    def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Client certificates need somebody who signed them."""
-        if self.client_auth != "none" and self.client_ca is None:
-            yield ("client_ca",), f"needed for client_auth: {self.client_auth}"
-        if self.client_auth == "none" and self.client_ca is not None:
-            yield ("client_ca",), "has no effect with client_auth: none"
-        if self.client_auth == "none" and self.allowed_names:
-            yield ("allowed_names",), "needs client_auth: required or optional"
-
-
-class Limits(Section):
-    """What the peers of one listener may take of us."""
-
-    connections: Count = Field(
-        default=10_000,
-        description="Open connections (number); others wait to be let in",
-    )
-    connections_per_peer: Count = Field(
-        default=1000,
-        description="Open connections of one address, or of an IPv6 /64 (number)",
-    )
-    idle: Seconds = Field(
-        default=15 * MINUTE, description="Close a connection silent this long (time)"
-    )
-    handshake: Seconds = Field(
-        default=10.0,
-        description="For PROXY header, TLS and WebSocket upgrade together (time)",
-    )
-    message_bytes: ByteCount = Field(
-        default=16 * MiB,
-        description="One event or message (size); some protocols have less by default",
-    )
-    inflated_bytes: ByteCount = Field(
-        default=100 * MiB, description="What one batch may unpack to (size)"
-    )
-    unacknowledged_bytes: ByteCount = Field(
-        default=32 * MiB,
-        description="Take no more of a connection with this much not yet on disk (size)",
-    )
-    read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
-        default=8 * MiB,
-        description="Read ahead of a connection whose messages wait (size); "
-        "below 64KiB: nothing",
-    )
-    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
-        default=128,
-        description="Bytes a second, at least, of a message that has begun (size)",
-    )
-    control_messages: Count = Field(
-        default=1 << 14,
-        description="Messages that move no data, at once (number); 100 more each second",
-    )
-
-
-class NoOptions(Section):
-    """`options` of a protocol that takes none."""
-
-
-class Listener(Section):
-    """One place to listen and the protocol that is spoken there."""
-
-    reload: ClassVar = NEW_CONNECTIONS
-
-    name: Name = Field(description="Yours to choose; events and metrics carry it")
-    protocol: Text = Field(description="What is spoken: the name of an installed one")
-    listen: Listen = Field(
-        description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
-    )
-    websocket: WebSocket | None = Field(
-        default=None,
-        description="false, or where WebSocket clients upgrade; default: the protocol's",
-    )
-    proxy_protocol: ProxyProtocol | None = Field(
-        default=None, description="false, or which load balancers to believe"
-    )
-    tls: Tls | None = Field(default=None, description="Absent = not encrypted")
-    limits: Limits = Field(
-        default_factory=Limits, description="What peers may take of us"
-    )
-    options: SerializeAsAny[Section] = Field(
-        default_factory=lambda: None,  # the validator knows which
-        validate_default=True,
-        description="The protocol's own",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_the_protocol(cls, value: object) -> object:
-        """Some protocols' clients need WebSocket, or other limits, and do not say so."""
-        if not isinstance(value, dict):
-            return value
-        known = plugins.installed().protocols.get(value.get("protocol") or "")
-        if known is None:
-            return value
-        limits = value.get("limits") or {}
-        if known.limits and isinstance(limits, dict):
-            value = {**value, "limits": {**known.limits, **limits}}
-        return {"websocket": {}, **value} if known.websocket else value
-
-    @field_validator("protocol")
-    @classmethod
-    def _installed(cls, protocol: str) -> str:
-        found = plugins.installed()
-        if protocol not in found.protocols:
-            raise ValueError(found.why_not(protocol))
-        return protocol
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _of_the_protocol(cls, value: object, info: ValidationInfo) -> object:
-        kind = options_of(info.data.get("protocol", ""))
-        if kind is None:  # the protocol is a problem already
-            return NoOptions()
-        return kind.model_validate(value or {}, context=info.context)
-
-    @field_validator("tls", mode="before")
-    @classmethod
-    def _not_by_accident(cls, value: object, info: ValidationInfo) -> object:
-        if value is None and info.context:  # all its lines are comments, perhaps
-            raise ValueError("is empty; leave the key out to have no encryption")
-        return value
-
-    @field_validator("websocket", "proxy_protocol", mode="before")
-    @classmethod
-    def _off(cls, value: object) -> object:
-        return None if value is False or value == "false" else value
-
-    @field_serializer("websocket", "proxy_protocol", when_used="json")
-    def _write_off(self, value: Section | None) -> Any:
-        return value.model_dump(mode="json") if value else False
 
 
 class Journal(Section):
@@ -530,7 +335,6 @@ class Config(Section):
     reloads: ClassVar = {
         "node": restart("events, files and the journal have its name"),
         "data_dir": restart("journal and spool are open there"),
-        "workers": restart("processes begin with the daemon"),
         "ack": restart("what waits to be acknowledged was taken under the old one"),
     }
 
@@ -541,9 +345,6 @@ class Config(Section):
     data_dir: FolderPath = Field(
         default=Path("/var/lib/gateway"),
         description="Journal, spool, archive, tables: all that is kept lies here",
-    )
-    workers: Count = Field(
-        default=1, description="Processes (number); 1 in this version"
     )
     ack: Literal["journal", "spool"] = Field(
         default="journal",
@@ -566,15 +367,13 @@ class Config(Section):
     )
     spark: Spark = Field(default_factory=Spark, description="The Spark job")
 
-    @field_validator("workers")
+    @model_validator(mode="before")
     @classmethod
-    def _one_process(cls, workers: int) -> int:
-        if workers != 1:
-            raise ValueError(
-                f"must be 1, not {workers}: this version has one process for one "
-                "data_dir; for more, start more gateways with a data_dir each"
-            )
-        return workers
+    def _retired(cls, value: object) -> object:
+        """Files of earlier versions say `workers: 1`, and nothing else was allowed."""
+        if isinstance(value, dict) and str(value.get("workers")).strip() == "1":
+            return {key: one for key, one in value.items() if key != "workers"}
+        return value
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What several sections must agree on."""
@@ -642,30 +441,31 @@ class Config(Section):
         places: dict[Place, Path] = {
             (name,): self.data_dir / name for name in ("archive", "lake", "checkpoint")
         }
-        places |= {
-            place: self.data_dir / value for place, field, value in values(self)
-            if BELOW_DATA_DIR in field.metadata and isinstance(value, Path)
-        }  # fmt: skip
+        shared = set()
+        for place, field, value in values(self):
+            if BELOW_DATA_DIR in field.metadata and isinstance(value, Path):
+                places[place] = self.data_dir / value
+            if SHARED_BY_LISTENERS in field.metadata:
+                shared.add(place)
         if self.spool.bucket is not None:
             places[("inbox",)] = self.data_dir / "inbox"
         places["spool", "directory"] = self.data_dir / self.spool.folder
         # what a listener adds is at fault, not the gateway's own directory
         ordered = sorted(places.items(), key=lambda item: item[0][0] == "listeners")
         for (first, one), (second, other) in combinations(ordered, 2):
+            if (
+                one == other
+                and {first, second} <= shared
+                and self._alike(first, second)
+            ):
+                continue
             if one == other or one in other.parents or other in one.parents:
                 yield second, f"{other} overlaps with {spell(first)}: {one}"
 
-
-def options_of(protocol: object) -> type[Section] | None:
-    """The type of `listeners[].options` for a protocol; None if it is not installed.
-
-    ValueError if the protocol does not say.
-    """
-    known = plugins.installed().protocols.get(str(protocol))
-    try:
-        return None if known is None else known.options() or NoOptions
-    except Exception as why:
-        raise ValueError(plugins.failure(str(protocol), "options", why)) from why
+    def _alike(self, first: Place, second: Place) -> bool:
+        """They are one option, of two listeners of one protocol."""
+        one, other = (self.listeners[int(place[1])] for place in (first, second))
+        return one.protocol == other.protocol and first[2:] == second[2:]
 
 
 def values(section: Section, at: Place = ()) -> Iterator[tuple[Place, FieldInfo, Any]]:

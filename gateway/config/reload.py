@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin
 
 from gateway import plugins
-from gateway.config.model import Config, Listener
+from gateway.config.listener import Listener
+from gateway.config.model import Config
 from gateway.config.section import AT_ONCE, Reload, Section, restart
 
 __all__ = ["Plan", "plan", "rules", "table"]

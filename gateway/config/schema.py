@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from gateway import plugins
-from gateway.config.model import Config, NoOptions
+from gateway.config.listener import NoOptions
+from gateway.config.model import Config
 from gateway.config.units import PLACEHOLDER_PATTERN, format_size, format_time
 
 __all__ = ["json_schema"]

@@ -1,7 +1,7 @@
 """Sizes, times and numbers as people write them in a configuration file.
 
 Every one of them may be text, because `${env:NAME}` always yields text:
-`workers: ${env:WORKERS}` is as good as `workers: 1`.
+`roll_events: ${env:ROLL}` is as good as `roll_events: 1000`.
 
     size    64MiB  100MB  1.5GiB  512B  65536       -> bytes (int)
     time    200us  200ms  5s  15m  1.5h  24h  30d   -> seconds (float)

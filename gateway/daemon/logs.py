@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from twisted.application.service import MultiService
@@ -36,6 +37,7 @@ from twisted.python.logfile import LogFile
 from zope.interface import implementer, provider
 
 from gateway.config.model import Logging
+from gateway.daemon.terminal import leave
 
 __all__ = ["LoggingService", "escape", "observer"]
 
@@ -107,7 +109,14 @@ def _output(twistd: Mapping[str, Any]) -> TextIO:
     name = twistd.get("logfile")
     if name == "-" or (twistd.get("nodaemon", True) and not name):
         return sys.stderr
-    return cast(TextIO, LogFile.fromFullPath(name or "twistd.log"))
+    path = name or "twistd.log"
+    try:
+        return cast(TextIO, LogFile.fromFullPath(path))
+    except OSError as why:
+        leave(
+            f"gateway can not start: its log {Path(path).absolute()}: {why.strerror}; "
+            "say --logfile PATH, or start it elsewhere"
+        )
 
 
 def observer(settings: Logging, out: TextIO) -> ILogObserver:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -53,6 +54,7 @@ def refused(*why: str) -> Outcome:
     return Outcome(applied=False, problems=list(why))
 
 
+@define(eq=False, slots=False)
 class Reloads:
     """Those of one daemon; all calls come from the reactor's thread.
 
@@ -63,23 +65,15 @@ class Reloads:
 
     _log = Logger()
 
-    def __init__(
-        self,
-        load: Callable[[], config.Config],
-        apply: Callable[[config.Config], Outcome],
-        in_thread: Callable[..., Deferred[Any]],
-        *,
-        began: Callable[[], object] = lambda: None,
-        ended: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.load = load
-        """Reads the configuration."""
-        self._apply = apply
-        self._in_thread = in_thread
-        self._began = began
-        self._ended = ended
-        self._clock = clock
+    load: Callable[[], config.Config]
+    """Reads the configuration."""
+    _apply: Callable[[config.Config], Outcome]
+    _in_thread: Callable[..., Deferred[Any]]
+    _began: Callable[[], object] = lambda: None
+    _ended: Callable[[], object] = lambda: None
+    _clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
         self._phase = _STARTING
         self._reading = False
         self._waiting: list[Deferred[Outcome]] = []
@@ -90,7 +84,8 @@ class Reloads:
         """The start counts as the first."""
         self._restart: list[str] = []
         """What waits for a restart, after the last reload that was applied."""
-        self._at = self._good_at = clock()
+        self._at = self._good_at = self._read_at = self._clock()
+        """When the last one ended, the last good one did, and the last one began."""
         self._count = {"applied": 0, "refused": 0}
 
     def ask(self) -> Deferred[Outcome]:
@@ -133,12 +128,13 @@ class Reloads:
         if not (self._waiting or self._wanted):
             return
         self._reading, self._wanted = True, False
+        read_at = self._clock()
         self._began()
         asked = self._take()
         read = self._in_thread(self.load)
         read.addCallbacks(self._read, self._unread)
         read.addErrback(self._failed)
-        read.addCallback(self._finish, asked)
+        read.addCallback(self._finish, asked, read_at)
 
     def _read(self, wanted: config.Config) -> Outcome:
         if self._phase == _ENDED:
@@ -154,8 +150,11 @@ class Reloads:
         self._log.failure("the reload failed", why)
         return refused(f"{type(why.value).__name__}: {why.getErrorMessage()}")
 
-    def _finish(self, outcome: Outcome, asked: list[Deferred[Outcome]]) -> None:
+    def _finish(
+        self, outcome: Outcome, asked: list[Deferred[Outcome]], read_at: float
+    ) -> None:
         self._reading = False
+        self._read_at = read_at
         self._note(outcome)
         self._ended()
         if self._phase == _ENDED:
@@ -200,6 +199,7 @@ class Reloads:
         last = self.last
         return ReloadStatus(
             at=self._at,
+            began=self._read_at,
             successful=last.successful,
             applied=last.applied,
             problems=last.problems,
@@ -235,13 +235,11 @@ class Reloads:
                     "gateway_config_restart_keys",
                     card="keys that wait for a restart",
                 ),
-                Statistic(
+                Statistic.outcomes(
                     "reloads",
                     "Reloads of the configuration, by what became of them.",
                     dict(self._count),
                     "gateway_config_reloads_total",
-                    label="outcome",
-                    counter=True,
                 ),
             ],
         )

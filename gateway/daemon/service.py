@@ -20,7 +20,6 @@ from typing import Any
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
@@ -59,6 +58,7 @@ from gateway.net import (
     admin_connections,
     raise_descriptor_limit,
 )
+from gateway.net.loops import Loops
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Unusable
@@ -102,7 +102,12 @@ class Gateway(MultiService):
         self._disk = disk
         self._begun = time.monotonic()
         self._phase: str | None = "starting"
-        self._loops: list[LoopingCall] = []
+        self._loops = Loops(
+            reactor,
+            lambda do, why: self._log.failure(
+                "{what} failed", why, what=do.__qualname__
+            ),
+        )
         self._growth = Growth()
         self._history = History()
         self.metrics = Metrics(self.status)
@@ -141,15 +146,15 @@ class Gateway(MultiService):
         except CannotListenError as why:
             self._terminal.leave(f"gateway can not start: admin: {why}")
         self.storage.start()
-        self._every(_CHECK_SECONDS, self.storage.journal.check)
-        self._every(EVERY, self._sample)
+        self._loops.every(_CHECK_SECONDS, self.storage.journal.check)
+        self._loops.every(EVERY, self._sample)
         self.lake.begin(self.storage.journal.durable_lsn)
         try:
             self.protocols.start()
         except Broken as why:
             self._terminal.leave(f"gateway can not start: {why}")
         if (seconds := notify.watchdog_seconds()) is not None:
-            self._every(seconds, notify.watchdog)
+            self._loops.every(seconds, notify.watchdog)
         # Threads that decode for readers hold the interpreter no longer than this.
         sys.setswitchinterval(_SWITCH_SECONDS)
         # What lives now lives for ever; the collector need not look at it again.
@@ -186,14 +191,6 @@ class Gateway(MultiService):
     def _tell_doing(self) -> None:
         if self._phase != _STOPPING:
             notify.ready(self._phase or f"taking events: {self._where}")
-
-    def _every(self, seconds: float, do: Callable[[], object]) -> None:
-        loop = LoopingCall(do)
-        loop.clock = self._reactor
-        loop.start(seconds, now=False).addErrback(
-            lambda why: self._log.failure("{what} failed", why, what=do.__qualname__)
-        )
-        self._loops.append(loop)
 
     def _open(self) -> None:
         settings = self.settings
@@ -407,9 +404,7 @@ class Gateway(MultiService):
         self.metrics.committed(commit.seconds, commit.events, commit.bytes)
 
     def _published(self, file: Published) -> None:
-        self.metrics.published(file.seconds)
-        for flaw, events in file.flaws.items():
-            self.metrics.flawed(flaw, events)
+        self.metrics.published(file.seconds, file.flaws)
 
     def _fatal(self, why: str) -> None:
         """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""
@@ -433,9 +428,7 @@ class Gateway(MultiService):
         await self.listeners.drain()
         self.protocols.close()
         await self.storage.stop()
-        for loop in self._loops:
-            if loop.running:
-                loop.stop()
+        self._loops.stop()
         self._tell_stopped()
         await super().stopService()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from twisted.application.service import IService
+from twisted.logger import Logger
 from twisted.python import usage
 
 from gateway import config
@@ -15,9 +17,12 @@ from gateway.daemon import logs
 from gateway.daemon.clock import make_monotonic
 from gateway.daemon.service import Gateway
 from gateway.daemon.terminal import Terminal, leave
+from gateway.standard import hold_descriptors
 from gateway.store.disk import RealDisk
 
 __all__ = ["Options", "makeService", "refuse_uvloop"]
+
+_STOPPING = "Stopping already: what was taken is answered and published first"
 
 
 class Options(usage.Options):
@@ -41,7 +46,9 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Read the configuration, so that a mistake in it is a usage error."""
+        hold_descriptors()
         _leave_no_pid_file(self.parent)
+        _be_who_starts(self.parent)
         try:
             self["loaded"] = config.load(Path(self["config"]))
         except config.Invalid as why:
@@ -59,6 +66,18 @@ def _leave_no_pid_file(twistd: Any) -> None:
     """
     if twistd and twistd["nodaemon"] and twistd["pidfile"] == "twistd.pid":
         twistd["pidfile"] = ""
+
+
+def _be_who_starts(twistd: Any) -> None:
+    """Refuse twistd's options to become somebody else, which come too late: files that
+    recovery makes would belong to whoever started it.
+    """
+    if twistd and any(twistd[name] is not None for name in ("uid", "gid", "chroot")):
+        leave(
+            "gateway does not take --uid, --gid and --chroot: start it as the user that it "
+            "is to be (User= of a unit, setpriv, su); AmbientCapabilities= of a unit "
+            "gives it ports below 1024"
+        )
 
 
 def makeService(options: Options) -> IService:
@@ -79,8 +98,34 @@ def makeService(options: Options) -> IService:
     gateway.setServiceParent(root)
     # Before it is ready to, it would be ended by it.
     signal.signal(signal.SIGHUP, lambda *_: gateway.hang_up())
+    reactor.callWhenRunning(_stop_once, reactor)
     service: IService = root
     return service
+
+
+def _stop_once(reactor: Any) -> None:
+    """Have the first SIGTERM or ^C stop the daemon, and others say that it is stopping.
+
+    Twisted would log a traceback for each of them.
+    """
+    log = Logger()
+    stopping = False
+
+    def once(stop: Callable[..., object]) -> Callable[..., object]:
+        def heard(number: int, frame: object) -> None:
+            nonlocal stopping
+            if stopping:
+                reactor.callFromThread(log.info, _STOPPING)
+            else:
+                stopping = True
+                stop(number, frame)
+
+        return heard
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        stop = signal.getsignal(number)
+        if callable(stop):
+            signal.signal(number, once(stop))
 
 
 def refuse_uvloop(reactor: Any) -> None:

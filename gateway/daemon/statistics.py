@@ -52,8 +52,8 @@ def of_listeners(listeners: Iterable[Listener]) -> list[ListenerStatus]:
             protocol=one.protocol,
             address=one.address,
             connections=one.connections,
-            events=one.events,
-            bytes=one.bytes,
+            events=one.traffic.events,
+            bytes=one.traffic.bytes,
             rejected=dict(one.rejected),
         )
         for one in listeners
@@ -120,13 +120,11 @@ def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:
         "bucket",
         "Uploads to the bucket",
         [
-            Statistic(
+            Statistic.outcomes(
                 "uploads",
                 "Attempts to put a file into the bucket.",
                 {"uploaded": uploads.uploaded, "failed": uploads.failed},
                 "gateway_bucket_uploads_total",
-                label="outcome",
-                counter=True,
                 card="attempts",
             ),
             Statistic(
@@ -188,13 +186,11 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
                 card="journal kept until the next",
                 unit="bytes",
             ),
-            Statistic(
+            Statistic.outcomes(
                 "saves",
                 "Attempts to save state.",
                 {"saved": checkpoint.saved, "failed": checkpoint.failed},
                 "gateway_state_saves_total",
-                label="outcome",
-                counter=True,
                 card="attempts",
             ),
         ],

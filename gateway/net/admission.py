@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.config.model import Limits, ProxyProtocol
+from gateway.config.listener import Limits, ProxyProtocol
+from gateway.event import network_of
 from gateway.interfaces import Refusal
 from gateway.net.limits import (
     ConnectionCounts,
     descriptor_ceiling,
-    network_of,
     next_descriptor,
 )
 from gateway.net.proxy import TrustedNetworks

@@ -26,7 +26,7 @@ from gateway.config.endpoint import Systemd, Tcp, Unix
 from gateway.net.sends import Sends
 from gateway.net.transport import address_text
 
-__all__ = ["Bound", "CannotListen", "bind"]
+__all__ = ["Bound", "CannotListen", "bind", "listen", "share"]
 
 _BACKLOG = 1024
 _HANDED_BACKLOG = 4096
@@ -61,23 +61,19 @@ class Bound(NamedTuple):
     """Sends what its connections have written, before the reactor's turn ends."""
 
 
-def bind(
-    reactor: Any,
-    settings: config.Listener,
-    factory: IProtocolFactory,
-    *,
-    reuse_port: bool,
-) -> Bound:
+def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> Bound:
     """Listen where *settings* say.  Raises `CannotListen`."""
     try:
         match settings.listen:
             case Tcp() as tcp:
-                port = _tcp(reactor, tcp, factory, reuse_port=reuse_port)
+                port = _tcp(reactor, tcp, factory, reuse_port=settings.reuse_port)
             case Unix(path):
                 port = _unix(reactor, path, factory)
             case Systemd(name):
                 port = _systemd(reactor, name, factory)
         _tune(port)
+        if settings.reuse_port:
+            _not_yet(port)
         sends = Sends(reactor)
         sends.serve(port)
     except (CannotListenError, OSError, ValueError) as why:
@@ -89,6 +85,24 @@ def bind(
     return Bound(port, _address(port), sends.flush)
 
 
+def listen(port: IListeningPort, settings: config.Listener) -> None:
+    """Let connections come to an open port, if they do not yet."""
+    if settings.reuse_port:
+        with _same(port) as bound:
+            bound.listen(_BACKLOG)
+
+
+def share(port: IListeningPort, settings: config.Listener) -> None:
+    """Let other processes of this user listen on an open port as well, or no more.
+
+    Those that do already go on.
+    """
+    if isinstance(settings.listen, Tcp):
+        with _same(port) as listening:
+            wanted = int(settings.reuse_port)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, wanted)
+
+
 def _tcp(
     reactor: Any, where: Tcp, factory: IProtocolFactory, *, reuse_port: bool
 ) -> IListeningPort:
@@ -96,6 +110,14 @@ def _tcp(
     binding = makeBinding(host, where.port, reuseAddress=True, reusePort=reuse_port)
     port = reactor.listenTCP(binding, factory, backlog=_BACKLOG, interface=host)
     return cast(IListeningPort, port)
+
+
+def _not_yet(port: IListeningPort) -> None:
+    """Keep the address, and let no connections come: they would wait here for a start that
+    may take long, while who shares the port could take them.
+    """
+    with _same(port) as listening:
+        listening.shutdown(socket.SHUT_RD)  # Linux: listens no more, and stays bound
 
 
 def _unix(reactor: Any, path: Path, factory: IProtocolFactory) -> IListeningPort:
@@ -154,12 +176,17 @@ def _adopt_unix(reactor: Any, descriptor: int, factory: IProtocolFactory) -> uni
 
 def _tune(port: IListeningPort) -> None:
     """Set on the listening socket what every accepted one inherits."""
-    descriptor: int = port.fileno()  # type: ignore[attr-defined]
-    with socket.socket(fileno=os.dup(descriptor)) as listening:
+    with _same(port) as listening:
         if listening.family == socket.AF_UNIX:
             return
         for level, option, value in _TUNING:
             listening.setsockopt(level, option, value)
+
+
+def _same(port: IListeningPort) -> socket.socket:
+    """Its socket, by a descriptor of its own."""
+    descriptor: int = port.fileno()  # type: ignore[attr-defined]
+    return socket.socket(fileno=os.dup(descriptor))
 
 
 def _address(port: IListeningPort) -> str:

@@ -1,7 +1,7 @@
 """One accepted connection: an `interfaces.Connection` on a Twisted transport.
 
-`handshake` sets it up, `reading` brings its server the input; here is what it does once
-open, and how it ends.
+`handshake` sets it up, `reading` brings its server the input, `writing` the peer the
+output; here is what it may cost, and how it ends.
 
 Time is kept without a timer per connection: the listener calls `check_time` on each
 every few seconds, and a received chunk only sets a flag.
@@ -16,7 +16,6 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.error import ConnectionDone
@@ -25,47 +24,31 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.interfaces import Publishing, Refusal
+from gateway.interfaces import Refusal
 from gateway.net.handshake import CALLBACK_ERRORS
-from gateway.net.reading import READ_BYTES, Reading
+from gateway.net.reading import READ_BYTES
 from gateway.net.seen import Seen
-from gateway.net.transport import (
-    NO_TRANSPORT,
-    Transport,
-    unix_credentials,
-    unsent_bytes,
-)
-from gateway.net.websocket_frames import binary_message, binary_messages, close_frame
+from gateway.net.transport import NO_TRANSPORT, Transport, unix_credentials
+from gateway.net.websocket_frames import close_frame
+from gateway.net.writing import STALL_SECONDS, Writing
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
     from gateway.net.memory import Account
 
-__all__ = ["READ_BYTES", "STALL_SECONDS", "AcceptedConnection"]
+__all__ = ["READ_BYTES", "AcceptedConnection"]
 
-STALL_SECONDS = 45.0
-"""A peer with more than `READ_BYTES` of unsent output counts as not reading.  Then we
-stop reading from it (or writing, if its server can: `interfaces.Publishing`), and cut
-it off if the output grows by more than the listener's `unread_bytes`, or if so much
-time passes in which it takes nothing.
-
-Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
-
-OUTPUT_BYTES = 1 << 16
-"""Unsent output that is counted at once; what is less waits for the next look."""
 PROGRESS_SECONDS = 30.0
 """So long `limits.minimum_rate` is measured."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
-class AcceptedConnection(Reading):
+class AcceptedConnection(Writing):
     """From its socket up to its protocol's server."""
 
     __slots__ = (
         "__weakref__", "_account", "_active_at", "_began", "_events", "_failed", "_kept",
-        "_last_error", "_output", "_progress",
-        "_received", "_refusing", "_rejected", "_silent", "_stalled_since", "_unsent", "_unsent_limit",
-        "_writing",
+        "_last_error", "_progress", "_received", "_refusing", "_rejected", "_silent",
     )  # fmt: skip
 
     _log = Logger()
@@ -75,17 +58,10 @@ class AcceptedConnection(Reading):
         self._active_at = listener.clock.seconds()
         self._silent = True
         self._failed = False
-        self._stalled_since: float | None = None
-        """Since when the peer counts as not reading; None: it reads."""
-        self._unsent = self._unsent_limit = 0
-        """While stalled: output if it takes nothing (TLS adds to it); output at which
-        it is cut off."""
         self._account: Account | None = None
         """Its part of the daemon's memory; None: it never held anything."""
-        self._output = 0
-        """Bytes of output that it holds, as of late, …"""
         self._kept = 0
-        """… and that its server has not written."""
+        """Bytes of output that its server holds and has not written."""
         self._received = self._events = 0
         """Bytes, and events that became durable, ever."""
         self._began = self._active_at
@@ -94,8 +70,6 @@ class AcceptedConnection(Reading):
         """It is refused, and waits for the answer."""
         self._rejected: Refusal | None = None
         """What is in the log already, before its server comes to refuse for it."""
-        self._writing = False
-        """A write is under way, whose data is not all in the transport's hands."""
         self._progress: tuple[float, int] | None = None
         """When its unfinished input was looked at, and `_received` then."""
 
@@ -160,37 +134,7 @@ class AcceptedConnection(Reading):
             why = self.ended_by or why_lost
             self._listener.connection_log.closed(self.origin, why, lambda: self.seen)
 
-    def pauseProducing(self) -> None:
-        """The transport holds more than `READ_BYTES` unsent: the peer does not read.
-
-        It says so again at every write, until all is sent.
-        """
-        if self._stalled_since is not None:
-            return
-        self._stalled_since = self._listener.clock.seconds()
-        self._unsent = self.unsent_bytes
-        self._unsent_limit = self._unsent + self._listener.unread_bytes
-        self._count_output(self._unsent)
-        if self._closing:
-            return
-        if self._publishes():
-            self._writable(ready=False)
-        else:
-            self._read_or_not()
-
-    def resumeProducing(self) -> None:
-        """All is sent."""
-        self._stalled_since = None
-        self._count_output(0)
-        self._read_or_not()
-        self._ask_to_deliver()
-        if self._publishes() and not self._closing:
-            self._writable(ready=True)
-
-    def stopProducing(self) -> None:
-        """See IPushProducer."""
-
-    # Calls to the protocol (`_deliver` and `connectionLost` have the others)
+    # Calls to the protocol (`_deliver`, `connectionLost` and `writing` have the others)
 
     def _serve(self) -> None:
         self._deadline = None
@@ -199,16 +143,6 @@ class AcceptedConnection(Reading):
             self._server = self._listener.accept(self)
         except CALLBACK_ERRORS as error:
             self._raised("accept()", error)
-
-    def _publishes(self) -> bool:
-        """Whether the server stops writing, so that we need not stop reading."""
-        return hasattr(self._server, "writable")
-
-    def _writable(self, *, ready: bool) -> None:
-        try:
-            cast(Publishing, self._server).writable(ready)
-        except CALLBACK_ERRORS as error:
-            self._raised("writable()", error)
 
     def drain(self) -> None:
         """The daemon stops."""
@@ -274,17 +208,6 @@ class AcceptedConnection(Reading):
         stalled = self._stalled_since is not None and not self._publishes()
         return self._refusing or stalled
 
-    def _stalled(self, now: float) -> bool:
-        """Whether the peer has taken nothing for long of what waits for it."""
-        if self._stalled_since is None:
-            return False
-        unsent = self.unsent_bytes
-        if unsent < self._unsent:
-            self._unsent = unsent
-            self._stalled_since = now
-            self._active = True
-        return now - self._stalled_since > STALL_SECONDS
-
     def _too_slow(self, now: float) -> bool:
         """Whether a message that has begun does not come any further."""
         if not self._unfinished or self._has_undelivered or self._unread_by_us():
@@ -308,11 +231,6 @@ class AcceptedConnection(Reading):
             self._unfinished, self._kept = size, unsent
             if not size:
                 self._progress = None
-            self._count_memory()
-
-    def _count_output(self, unsent: int) -> None:
-        if unsent != self._output:
-            self._output = unsent
             self._count_memory()
 
     def _count_memory(self) -> None:
@@ -385,49 +303,6 @@ class AcceptedConnection(Reading):
         )
 
     # interfaces.Connection
-
-    @property
-    def framed(self) -> bool:
-        """See `interfaces.Connection`."""
-        return self._frames is not None
-
-    @property
-    def unsent_bytes(self) -> int:
-        """See `interfaces.Connection`."""
-        return unsent_bytes(self._transport)
-
-    def write(self, data: bytes) -> None:
-        """See `interfaces.Connection`."""
-        if self._closing:
-            return
-        self._send(data if self._frames is None else binary_message(data))
-
-    def write_each(self, messages: Sequence[bytes]) -> None:
-        """See `interfaces.Connection`."""
-        if self._closing:
-            return
-        framed = self._frames is not None
-        self._send(binary_messages(messages) if framed else b"".join(messages))
-
-    def _send(self, data: bytes) -> None:
-        unsent = self.unsent_bytes + len(data)
-        if self._stalled_since is not None:
-            self._unsent += len(data)
-            if unsent > self._unsent_limit:
-                self._cut_off(READ_BYTES + self._listener.unread_bytes)
-                return
-        self._writing = True
-        try:
-            (self._tls or self._transport).write(data)
-        finally:
-            self._writing = False
-        if unsent > OUTPUT_BYTES:
-            self._count_output(self.unsent_bytes)
-
-    def _cut_off(self, limit: str | int) -> None:
-        why = Refusal("peer does not read what we send", limit=limit)
-        self._listener.reject(self, why, "unread")
-        self.abort()
 
     def close(self) -> None:
         """See `interfaces.Connection`."""

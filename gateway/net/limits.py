@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-from ipaddress import IPv6Address, ip_address
 
 __all__ = [
     "ConnectionCounts",
     "admin_connections",
     "descriptor_ceiling",
-    "network_of",
     "next_descriptor",
     "raise_descriptor_limit",
 ]
@@ -40,22 +38,6 @@ class ConnectionCounts:
             self._hosts[host] = left
         else:
             self._hosts.pop(host, None)
-
-
-def network_of(host: str) -> str:
-    """Whom *host* is counted with: itself, or the /64 of an IPv6 address.
-
-    An IPv4 address that IPv6 maps is that one.
-    """
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return host
-    if address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
 
 
 def raise_descriptor_limit() -> int:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from ipaddress import IPv6Address
+from sys import intern
 from typing import Any, cast
 
 from twisted.internet.address import UNIXAddress
@@ -30,17 +31,17 @@ from twisted.internet.interfaces import (
     IProtocolFactory,
     IReactorTime,
 )
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from gateway import config
 from gateway.interfaces import Refusal
 from gateway.net.admission import Admission
-from gateway.net.bind import CannotListen, bind
+from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.connection_log import ConnectionLog
 from gateway.net.handshake import Handshake
+from gateway.net.loops import Loops
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
 from gateway.net.rejection_log import RejectionLog
@@ -58,14 +59,15 @@ __all__ = ["CannotListen", "Listener"]
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
 _TLS_CHECK_SECONDS = 5.0
+_CHECKED_AT_ONCE = 256
+"""Connections whose time is looked at before the reactor serves others."""
 
 
 class Listener:
     """One of `listeners`, and its connections.
 
     *port* is what the protocol says of it, *sessions* names the next connection.
-    *traffic*: that of the listener whose place it takes.  *reuse_port*: other processes
-    listen on the same port.  *rejection_log* is shared by all listeners.  *on_refused*
+    *traffic*: that of the listener whose place it takes.  *rejection_log* is shared by all listeners.  *on_refused*
     is called with the configuration key of every refusal, None if it has none,
     *on_wrong_credentials* with our name when a peer gave some.
     """
@@ -80,7 +82,6 @@ class Listener:
         sessions: Callable[[], str],
         *,
         traffic: Traffic | None = None,
-        reuse_port: bool = False,
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
         memory: MemoryBudget | None = None,
@@ -133,13 +134,17 @@ class Listener:
         self._settings = settings
         self._reactor = reactor
         self._served = port
-        self._reuse_port = reuse_port
         self._rejections = self.traffic.rejections
-        self._connections: set[AcceptedConnection] = set()
+        self._connections: dict[AcceptedConnection, None] = {}
+        self._unchecked: list[AcceptedConnection] = []
+        """Those that this look at all of them has not reached yet."""
         self._port: IListeningPort | None = None
         self._flush: Callable[[], None] | None = None
         """Of the port."""
-        self._loops: list[LoopingCall] = []
+        self._loops = Loops(
+            reactor,
+            lambda _, why: self._log.failure("{listener}", why, listener=self.name),
+        )
         self._ended: Deferred[None] | None = None
         self._draining = False
         self._drain_deadline: IDelayedCall | None = None
@@ -153,21 +158,6 @@ class Listener:
     def connections(self) -> int:
         """Open now; with those of the listeners whose place it took."""
         return self.traffic.open
-
-    @property
-    def accepted(self) -> int:
-        """Connections accepted, ever."""
-        return self.traffic.accepted
-
-    @property
-    def events(self) -> int:
-        """Durable ones."""
-        return self.traffic.events
-
-    @property
-    def bytes(self) -> int:
-        """Received, as they came over the wire."""
-        return self.traffic.bytes
 
     def seen(self) -> Iterator[Seen]:
         """Each open connection."""
@@ -189,14 +179,12 @@ class Listener:
     def bind(self) -> None:
         """Load the certificate, take the port.  Raises `CannotListen`.
 
-        New connections wait in the kernel until `start`.
+        New connections wait in the kernel until `start`; those to a shared port go to the
+        others.
         """
         self.prepare()
         self._port, self.address, self._flush = bind(
-            self._reactor,
-            self._settings,
-            ConnectionFactory(self),
-            reuse_port=self._reuse_port,
+            self._reactor, self._settings, ConnectionFactory(self)
         )
         self.turns.before.append(self._flush)
         self._port.stopReading()  # type: ignore[attr-defined]
@@ -209,6 +197,8 @@ class Listener:
         port, before._port = before._port, None
         assert port is not None
         port.factory = ConnectionFactory(self)  # type: ignore[attr-defined]
+        if self._settings.reuse_port != before._settings.reuse_port:
+            share(port, self._settings)
         self._port, self.address = port, before.address
         self._flush, before._flush = before._flush, None
 
@@ -230,22 +220,15 @@ class Listener:
         """Accept connections."""
         self.start_timers()
         if self._port is not None:
+            listen(self._port, self._settings)
             self._port.startReading()  # type: ignore[attr-defined]
 
     def start_timers(self) -> None:
         """Begin to check deadlines and certificate files; `start` does."""
         shortest = min(self.limits.handshake, self.limits.idle)
-        self._every(min(2.5, max(0.05, shortest / 4)), self._check_times)
+        self._loops.every(min(2.5, max(0.05, shortest / 4)), self._check_times)
         if self.tls is not None:
-            self._every(_TLS_CHECK_SECONDS, self.tls.check)
-
-    def _every(self, seconds: float, do: Callable[[], None]) -> None:
-        loop = LoopingCall(do)
-        loop.clock = self.clock
-        loop.start(seconds, now=False).addErrback(
-            lambda why: self._log.failure("{listener}", why, listener=self.name)
-        )
-        self._loops.append(loop)
+            self._loops.every(_TLS_CHECK_SECONDS, self.tls.check)
 
     def reload(self) -> str | None:
         """Read certificate files again, whether they changed or not (SIGHUP).
@@ -279,8 +262,8 @@ class Listener:
         if not self._draining and not self.ended().called:
             self._draining = True
             self.linger = _DRAINING_LINGER_SECONDS
-            self._stop_loops()
-            self._every(0.1, self._check_times)
+            self._loops.stop()
+            self._loops.every(0.1, self._check_times)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
             self._log.info(
                 "{listener}: stopping, connections to end: {count}",
@@ -307,19 +290,22 @@ class Listener:
         if self._drain_deadline is not None:
             self._drain_deadline.cancel()
             self._drain_deadline = None
-        self._stop_loops()
+        self._loops.stop()
         self._ended.callback(None)
 
-    def _stop_loops(self) -> None:
-        for loop in self._loops:
-            if loop.running:  # one that raised has stopped
-                loop.stop()
-        self._loops.clear()
-
     def _check_times(self) -> None:
-        now = self.clock.seconds()
-        for connection in tuple(self._connections):
-            connection.check_time(now)
+        if not self._unchecked:
+            self._unchecked.extend(reversed(self._connections))
+            self._check_some()
+
+    def _check_some(self) -> None:
+        now, unchecked = self.clock.seconds(), self._unchecked
+        try:
+            for _ in range(min(len(unchecked), _CHECKED_AT_ONCE)):
+                unchecked.pop().check_time(now)
+        finally:  # what fails for one ends no other's look
+            if unchecked:
+                self.clock.callLater(0, self._check_some)
 
     # Admission
 
@@ -336,7 +322,7 @@ class Listener:
 
     def opened(self, connection: AcceptedConnection) -> None:
         """Count one that was made."""
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.traffic.open += 1
         self.traffic.accepted += 1
         if not self.admission.expects_header(connection.host):
@@ -358,7 +344,7 @@ class Listener:
     def closed(self, connection: AcceptedConnection) -> None:
         """Forget one that is lost."""
         if connection in self._connections:
-            self._connections.remove(connection)
+            del self._connections[connection]
             self.traffic.open -= 1
         if connection.counted:
             connection.counted = False
@@ -424,7 +410,7 @@ def _host_and_peer(address: Any) -> tuple[str, str]:
     """`192.0.2.1` and `192.0.2.1:4000`; an IPv4 address that IPv6 maps is that one."""
     if address is None or isinstance(address, UNIXAddress):
         return "unix", "unix"
-    host: str = address.host
+    host: str = intern(address.host)  # one text, however many come from there
     if host.startswith("::ffff:"):
         mapped = IPv6Address(host).ipv4_mapped
         host = str(mapped) if mapped else host

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from gateway.event import network_of
 from gateway.interfaces import Refusal
-from gateway.net.limits import network_of
 
 __all__ = ["Account", "MemoryBudget"]
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from attrs import define
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.net.limits import network_of
+from gateway.event import network_of
 
 __all__ = ["Penalties"]
 

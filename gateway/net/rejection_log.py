@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from gateway.net.limits import network_of
+from gateway.event import network_of
 from gateway.net.recent import RecentRejections
 
 __all__ = ["RejectionLog"]

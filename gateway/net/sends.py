@@ -9,11 +9,13 @@ does the end of a connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
 from twisted.internet import tcp, unix
-from twisted.internet.interfaces import IListeningPort, IReactorTime
+from twisted.internet.address import UNIXAddress
+from twisted.internet.interfaces import IAddress, IListeningPort, IReactorTime
 
 from gateway.net.transport import unsent_bytes
 
@@ -84,12 +86,41 @@ class Sends:
                 self._schedule()
 
 
+_NOTHING: list[bytes] = []
+"""What one has to send that has nothing; never changed."""
+
+
 class _Server(tcp.Server):
-    """An accepted socket, as Twisted has it, that does not wait to be writable."""
+    """An accepted socket, as Twisted has it, that does not wait to be writable.
+
+    Ten thousand of them have nothing to say most of the time, so it keeps no names for
+    logs that nobody reads, no address of its peer, and no empty list.
+    """
 
     sends: Sends
     _waits = False
     """The reactor says when it can be written to."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.logstr = self.repstr = type(self.protocol).__name__
+        self.client, self.hostname, self.sessionno = (), "", 0
+        self._tempDataBuffer = _NOTHING
+
+    def getPeer(self) -> IAddress:
+        """See ITransport."""
+        kind: Callable[..., IAddress] = self._addressType
+        return kind("TCP", *self.socket.getpeername()[:2])
+
+    def write(self, data: bytes) -> None:
+        """See ITransport."""
+        if not self._tempDataLen:
+            self._tempDataBuffer = []
+        super().write(data)
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """See ITransport."""
+        self.write(b"".join(iovec))
 
     def startWriting(self) -> None:
         """There is something to send."""
@@ -109,10 +140,29 @@ class _Server(tcp.Server):
         """Send as much as the kernel takes; the reactor has the rest, and any error."""
         done = False
         try:
-            done = self.doWrite() is None and not unsent_bytes(self)
+            if self.dataBuffer or self.producerPaused:
+                done = self.doWrite() is None and not unsent_bytes(self)
+            else:
+                done = self._send_all()
         finally:
             if not done:
                 self._wait()
+
+    def _send_all(self) -> bool:
+        """What `doWrite` does where nothing is left of earlier writes, nobody waits for
+        room, and the kernel takes all; false: it did not.
+        """
+        pieces = self._tempDataBuffer
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        sent = self.writeSomeData(data)
+        if isinstance(sent, BaseException):
+            return False
+        if sent:
+            self._tempDataBuffer, self._tempDataLen = _NOTHING, 0
+            if sent < len(data):
+                self._tempDataBuffer = []
+                self.dataBuffer, self.offset = data, sent
+        return sent == len(data)
 
     def loseConnection(self) -> None:
         """See ITransport."""
@@ -133,3 +183,7 @@ class _Server(tcp.Server):
 
 class _UnixServer(_Server, unix.Server):
     """The same of a unix socket."""
+
+    def getPeer(self) -> IAddress:
+        """See ITransport; it has no name."""
+        return UNIXAddress(None)

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-from gateway.config.model import Tls
+from gateway.config.listener import Tls
 from gateway.interfaces import Refusal
 
 __all__ = ["ServerTls", "UnusableCertificate", "error_text"]

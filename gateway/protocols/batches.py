@@ -28,6 +28,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
+from gateway.protocols.closing import Closing
 from gateway.protocols.control import ControlBudget
 from gateway.protocols.pressure import Valve, batch_bytes
 from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
@@ -117,16 +118,15 @@ class BatchListener:
         return BatchServer(self, connection)
 
 
-class BatchServer:
+class BatchServer(Closing):
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_batches", "_busy", "_closed", "_connection", "_control", "_ending",
-                 "_input", "_listener", "_pending", "_refusal", "_session",
-                 "_unacknowledged", "_valve")  # fmt: skip
+    __slots__ = ("_batches", "_busy", "_control", "_ending", "_input", "_listener",
+                 "_pending", "_session", "_unacknowledged", "_valve")  # fmt: skip
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
+        super().__init__(connection)
         self._listener = listener
-        self._connection = connection
         self._session: Session | None = None
         self._batches: Iterator[Ready] | None = None
         """What the session makes of bytes that it was given, not consumed yet …"""
@@ -139,8 +139,7 @@ class BatchServer:
         )
         self._control: ControlBudget | None = None
         """None: no message that moves no data has come."""
-        self._ending = self._closed = self._busy = False
-        self._refusal: Refusal | None = None
+        self._ending = self._busy = False
 
     @property
     def held_bytes(self) -> int:
@@ -213,10 +212,6 @@ class BatchServer:
         """There is input left for another turn."""
         return self._batches is not None or bool(self._input)
 
-    def closed(self) -> None:
-        """See `interfaces.Server`."""
-        self._forget()
-
     def drain(self) -> None:
         """See `interfaces.Server`."""
         if not (self._ending or self._closed):
@@ -260,13 +255,7 @@ class BatchServer:
         self._settle()
 
     def _lost(self, failure: Failure) -> None:
-        """Neither this batch nor any later one may be acknowledged: close."""
-        if self._closed:
-            return
-        why = failure.getErrorMessage()
-        rule = f"closed, what it sent can not be stored: {why}"
-        self._connection.report(Refusal(rule))
-        self._hang_up()
+        self._not_stored_because(failure.getErrorMessage())
 
     def _acknowledge(self) -> None:
         """Acknowledge the batches that are durable, as far as their order allows."""
@@ -331,16 +320,6 @@ class BatchServer:
         else:
             self._connection.take_no_more()
             self._tell_busy()
-
-    def _hang_up(self) -> None:
-        if self._closed:
-            return
-        refusal, self._refusal = self._refusal, None
-        self._forget()
-        if refusal is None:
-            self._connection.close()
-        else:
-            self._connection.refuse(refusal)
 
     def _drop_session(self) -> None:
         self._batches = None

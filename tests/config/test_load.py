@@ -159,6 +159,42 @@ def test_sections_are_compared_beside_other_mistakes(problems: Problems) -> None
     ]
 
 
+def test_only_a_port_that_others_know_is_shared(problems: Problems) -> None:
+    """And only where a client may meet any of those that share it."""
+    assert problems(
+        """
+        listeners:
+        - {name: a, protocol: lumberjack, listen: tcp:0, reuse_port: true}
+        - {name: b, protocol: lumberjack, listen: 'systemd:b', reuse_port: true}
+        """,
+        listeners=False,
+    ) == [
+        (
+            "listeners[0].reuse_port: is for a port that others know, not for any free "
+            "one (tcp:0) (line 3)"
+        ),
+        "listeners[1].reuse_port: is for a port of tcp:, not for systemd:b (line 4)",
+    ]
+    assert problems(
+        """
+        listeners:
+        - {name: a, protocol: pravega, listen: tcp:1, reuse_port: true}
+        - {name: b, protocol: lumberjack, listen: tcp:2, reuse_port: true}
+        """,
+        listeners=False,
+    ) == [
+        (
+            "listeners[0].reuse_port: is not for pravega: its streams lie in one data_dir, "
+            "and its clients would meet several (line 3)"
+        ),
+    ]
+
+
+def test_a_key_of_earlier_versions_is_passed_over(load: Load) -> None:
+    """All their files had it, and all with this value."""
+    assert not hasattr(load("workers: 1"), "workers")
+
+
 def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
     """Their segments, who may use them, and the one controller."""
     assert problems(
@@ -221,11 +257,8 @@ def test_where_pravega_clients_are_sent(
                 "tcp:1 (line 3)"
             ),
         ),
-        (
-            "workers: 4",
-            ("workers: must be 1, not 4: this version has one process for one data_dir; "
-            "for more, start more gateways with a data_dir each (line 1)"),
-        ),
+        ("workers: 4", ("workers: unknown key; allowed: node, data_dir, ack, listeners, "
+         "journal, spool, admin, logging, spark (line 1)")),
         ("journal: []", ("journal: must be a mapping of directory, commit_interval, "
          "segment_bytes, memory_bytes, stall_after, not a list (line 1)")),
         ("spark: {ui: yes}", "spark.ui: must be true or false, not 'yes' (line 1)"),
@@ -441,7 +474,7 @@ def test_a_secret_is_never_shown(load: Load, tmp_path: Path) -> None:
         "node: ${env:S}",
         "ack: ${env:S}",
         "data_dir: ${env:S}",
-        "workers: ${env:S}",
+        "spool: {roll_events: '${env:S}'}",
         "journal: '${env:S}'",
         "listeners: [{name: '${env:S}', protocol: '${env:S}', listen: '${env:S}'}]",
         "admin: {listen: '${env:S}'}",
@@ -543,3 +576,45 @@ def test_one_mistake_in_pomelos_options(
     """Sentences speak of the options of this listener's protocol."""
     [found] = problems(POMELO + f"    options: {options}\n", listeners=False)
     assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wrong"),
+    [
+        ("{directory: outbox}", "{directory: ./outbox}", None),
+        ("{directory: outbox}", "{directory: others}", None),
+        (
+            "{directory: outbox}",
+            "{directory: outbox, remember: 1d}",
+            "listeners[1].options.outbox: must be as in listeners[0]: outbox is one outbox",
+        ),
+        (
+            "{directory: outbox}",
+            "{directory: outbox/team}",
+            "outbox/team overlaps with listeners[0].options.outbox.directory",
+        ),
+        (
+            "{directory: outbox/team}",
+            "{directory: outbox}",
+            "outbox overlaps with listeners[0].options.outbox.directory",
+        ),
+    ],
+)
+def test_outboxes_of_two_listeners(
+    load: Callable[..., config.Config],
+    problems: Problems,
+    one: str,
+    other: str,
+    wrong: str | None,
+) -> None:
+    """They may share one, if they agree; none lies in another, whose files it would take."""
+    text = "listeners:\n" + "".join(
+        f"  - {{name: game{n}, protocol: pomelo, listen: 'tcp:301{n}', "
+        f"options: {{outbox: {outbox}}}}}\n"
+        for n, outbox in enumerate((one, other))
+    )
+    if wrong is None:
+        assert len(load(text, listeners=False).listeners) == 2
+    else:
+        [found] = problems(text, listeners=False)
+        assert wrong in found

@@ -118,7 +118,7 @@ def with_a_listener(text: str) -> Any:
 @pytest.mark.parametrize(
     "text",
     [
-        "workers: ${env:W}",
+        "spool: {roll_events: '${env:W}'}",
         "ack: ${env:A}",
         "node: ${env:N:-x}",
         "spool: {max_bytes: '${env:M}', roll_interval: '${env:M}'}",
@@ -134,7 +134,8 @@ def test_the_schema_takes_placeholders(schema: Draft7Validator, text: str) -> No
     "text",
     [
         "wrokers: 1",
-        "workers: x",
+        "workers: 1",
+        "spool: {roll_events: x}",
         "ack: jornal",
         "spool: {max_bytes: 1 megabyte}",
         "spool: {roll_interval: 5}",

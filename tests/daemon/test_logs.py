@@ -292,6 +292,15 @@ def test_twistd_with_a_logfile(twistd: Callable[..., Any], tmp_path: Path) -> No
     assert messages.count("from a service") == 1
 
 
+def test_a_logfile_that_can_not_be(twistd: Callable[..., Any], tmp_path: Path) -> None:
+    """As in a folder that nobody may write to: a sentence, and no traceback."""
+    done = twistd("-n", "--logfile", "none/here.log")
+    assert done.returncode == 1
+    assert f"its log {tmp_path}/none/here.log: No such file or direc" in done.stderr
+    assert "say --logfile PATH" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # systemd's journal
 
 

@@ -27,3 +27,14 @@ def test_the_foreground_leaves_no_pid_file(
     options = ServerOptions()
     options.parseOptions([*words, "gateway", "--config", str(file)])
     assert options["pidfile"] == (pid_file and str(Path(pid_file).absolute()))
+
+
+@pytest.mark.parametrize("words", [["--uid", "1"], ["--gid", "1"], ["--chroot", "/"]])
+def test_nobody_becomes_somebody_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """twistd would after the start, whose files would not be the daemon's to write."""
+    options = ServerOptions()
+    with pytest.raises(SystemExit):
+        options.parseOptions(["-n", *words, "gateway", "--config", str(tmp_path)])
+    assert "start it as the user that it is to be" in capsys.readouterr().err

@@ -433,7 +433,13 @@ class Slow:
     def __init__(self) -> None:
         self.reading: list[Deferred[Any]] = []
         self.applied: list[Any] = []
-        self.reloads = Reloads(lambda: None, self.apply, self.read)  # type: ignore[arg-type,return-value]
+        self.now = 0.0
+        self.reloads = Reloads(
+            lambda: None,  # type: ignore[arg-type,return-value]
+            self.apply,
+            self.read,
+            clock=lambda: self.now,
+        )
         self.found: list[Outcome] = []
 
     def read(self, load: object) -> Deferred[Any]:
@@ -478,6 +484,24 @@ def test_signals_while_a_file_is_read() -> None:
     slow.reloads.end()
     slow.reloads.want()
     assert len(slow.reading) == 2
+
+
+def test_when_a_file_began_to_be_read() -> None:
+    """Is told once that is done: who signalled later waits for the next one."""
+    slow = Slow()
+    slow.reloads.begin()
+    slow.now = 1.0
+    slow.reloads.want()
+    slow.now = 2.0
+    slow.reloads.want()
+    slow.now = 3.0
+    slow.reading[0].callback("first")
+    first = slow.reloads.status()
+    assert (first.began, first.at, first.changed) == (1.0, 3.0, ["first"])
+    slow.now = 4.0
+    slow.reading[1].callback("second")
+    second = slow.reloads.status()
+    assert (second.began, second.at, second.changed) == (3.0, 4.0, ["second"])
 
 
 def test_one_during_the_start() -> None:

@@ -185,6 +185,7 @@ def settings(**changes: Any) -> SimpleNamespace:
         "name": "beats",
         "protocol": "lumberjack",
         "listen": parse_endpoint("tcp:127.0.0.1:0"),
+        "reuse_port": False,
         "websocket": None,
         "proxy_protocol": None,
         "tls": None,
@@ -427,7 +428,7 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
                  handshake=10.0, message_bytes=1 << 24)
     every.update(limits or {})
     base = dict(name="beats", protocol="lumberjack", listen="tcp:127.0.0.1:0",
-                websocket=None, proxy_protocol=None, tls=None)
+                reuse_port=False, websocket=None, proxy_protocol=None, tls=None)
     base.update(changes)
     base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))

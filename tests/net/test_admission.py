@@ -33,7 +33,7 @@ def test_more_connections_than_allowed_are_rejected(
     ]
     one.lose()
     assert come(net, "192.0.2.3") is not None
-    assert (net.listener.accepted, net.listener.connections) == (3, 2)
+    assert (net.listener.traffic.accepted, net.listener.connections) == (3, 2)
 
 
 def test_one_peer_can_not_take_all(make_net: Make, warnings: Texts) -> None:
@@ -115,7 +115,7 @@ def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
                 [sys.executable, "-c", FLOOD, *map(str, where(listener))],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             flood.stdout.readline()
-            until(lambda: listener.accepted + listener.rejected["descriptors"] >= 400)
+            until(lambda: listener.traffic.accepted + listener.rejected["descriptors"] >= 400)
             open("/dev/null").close()
             result["held"] = listener.connections
             result["rejected"] = listener.rejected["descriptors"]

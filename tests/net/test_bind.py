@@ -19,10 +19,10 @@ def test_it_listens_and_says_where(with_reactor: Run) -> None:
             client = connect(listener)
             client.sendall(b"early")
             time.sleep(0.05)
-            result["before"] = [listener.accepted, len(Echo.made)]
+            result["before"] = [listener.traffic.accepted, len(Echo.made)]
             in_reactor(listener.start)
             result["echo"] = client.recv(99).decode()
-            result["after"] = listener.accepted
+            result["after"] = listener.traffic.accepted
         run(talk)
     """)
     assert result["address"].startswith("127.0.0.1:")
@@ -57,6 +57,76 @@ def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor: Run) ->
         "listener beats: systemd:nobody: no socket named 'nobody' was handed over"
     )
     assert unix.startswith("listener beats: unix:/proc/nowhere/x: No such file")
+
+
+def test_who_shares_a_port_takes_connections_once_it_has_started(
+    with_reactor: Run,
+) -> None:
+    """Nobody waits at one that has not, nor finds one that has stopped; a third one must
+    share it, too.
+    """
+    result = with_reactor("""
+        from gateway.testing.daemon import free_port
+        def talk():
+            listen = f"tcp:127.0.0.1:{free_port()}"
+            one, other = (make(listen=listen, reuse_port=True) for _ in range(2))
+            in_reactor(one.bind)
+            in_reactor(other.bind)
+            in_reactor(one.start)
+            early = [connect(one) for _ in range(30)]
+            until(lambda: one.traffic.accepted == 30)
+            in_reactor(other.start)
+            while not other.traffic.accepted:
+                early.append(connect(one))
+                time.sleep(0.01)
+            until(lambda: one.traffic.accepted + other.traffic.accepted == len(early))
+            in_reactor(one.stop)
+            before = other.traffic.accepted
+            late = [connect(other) for _ in range(30)]
+            until(lambda: other.traffic.accepted == before + 30)
+            late[-1].sendall(b"hello")
+            result["echo"] = late[-1].recv(99).decode()
+            try:
+                in_reactor(make(listen=listen).bind)
+            except CannotListen as why:
+                result["why"] = str(why)
+        run(talk)
+    """)
+    assert result["echo"] == "hello"
+    assert result["why"].endswith("Address already in use")
+
+
+def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor: Run) -> None:
+    """Its socket stays; from then on others may join."""
+    result = with_reactor("""
+        from gateway.testing.daemon import free_port
+        def talk():
+            listen = f"tcp:127.0.0.1:{free_port()}"
+            one = make(listen=listen)
+            in_reactor(one.bind)
+            in_reactor(one.start)
+            other = make(listen=listen, reuse_port=True)
+            try:
+                in_reactor(other.bind)
+            except CannotListen as why:
+                result["why"] = str(why)
+            after = make(listen=listen, reuse_port=True)
+            def change():
+                after.prepare()
+                after.take_over(one)
+                after.start()
+                other.bind()
+                other.start()
+            in_reactor(change)
+            clients = []
+            while not (after.traffic.accepted and other.traffic.accepted):
+                clients.append(connect(after))
+                time.sleep(0.01)
+            result["before"] = one.traffic.accepted
+        run(talk)
+    """)
+    assert result["why"].endswith("Address already in use")
+    assert result["before"] == 0
 
 
 def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
@@ -173,17 +243,18 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
 def test_processes_can_share_a_port(with_reactor: Run) -> None:
     """With reuse_port two listeners have one; both get connections."""
     result = with_reactor("""
+        from gateway.testing.daemon import free_port
         def talk():
-            one = make(keywords={"reuse_port": True})
+            listen = f"tcp:127.0.0.1:{free_port()}"
+            one = make(listen=listen, reuse_port=True)
             in_reactor(one.bind)
-            port = where(one)[1]
-            other = make(listen=f"tcp:127.0.0.1:{port}", keywords={"reuse_port": True})
+            other = make(listen=listen, reuse_port=True)
             in_reactor(other.bind)
             in_reactor(one.start)
             in_reactor(other.start)
             clients = [socket.create_connection(where(one)) for _ in range(64)]
-            until(lambda: one.accepted + other.accepted == 64)
-            result["both"] = one.accepted > 0 and other.accepted > 0
+            until(lambda: one.traffic.accepted + other.traffic.accepted == 64)
+            result["both"] = one.traffic.accepted > 0 and other.traffic.accepted > 0
         run(talk)
     """)
     assert result["both"]

@@ -53,8 +53,8 @@ def test_it_counts(net: Any, peer: Any) -> None:
     peer.send(b"12345")
     net.server.connection.count(events=3)
     listener = net.listener
-    assert (listener.accepted, listener.connections) == (1, 1)
-    assert (listener.bytes, listener.events) == (5, 3)
+    assert (listener.traffic.accepted, listener.connections) == (1, 1)
+    assert (listener.traffic.bytes, listener.traffic.events) == (5, 3)
     net.server.connection.report(Refusal("odd", limit=9))
     [seen] = listener.seen()
     assert (seen.bytes, seen.events, seen.unacknowledged) == (5, 3, 0)
@@ -63,7 +63,7 @@ def test_it_counts(net: Any, peer: Any) -> None:
     [recent] = net.listener._rejections._rate.recent
     assert (recent.listener, recent.count, recent.why) == ("beats", 1, "odd, limit 9")
     peer.lose()
-    assert (listener.accepted, listener.connections) == (1, 0)
+    assert (listener.traffic.accepted, listener.connections) == (1, 0)
 
 
 def test_the_server_is_told_of_the_end_once(net: Any, peer: Any) -> None:

@@ -279,7 +279,7 @@ def test_real_sockets_are_closed(with_reactor: Callable[..., dict[str, Any]]) ->
             clients = []
             for number in range(3):
                 clients.append(connect(listener))
-                until(lambda: listener.accepted == number + 1)
+                until(lambda: listener.traffic.accepted == number + 1)
             good, bad, refused = clients
             bad.sendall(b"bad")
             result["ended"] = [ended(bad), ended(refused)]

@@ -6,8 +6,9 @@ import resource
 
 import pytest
 
+from gateway.event import network_of
 from gateway.net import limits
-from gateway.net.limits import ConnectionCounts, descriptor_ceiling, network_of
+from gateway.net.limits import ConnectionCounts, descriptor_ceiling
 
 
 def test_counts_forget_hosts_without_connections() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.interfaces import Refusal
+from gateway.net.connection import AcceptedConnection
 
 Make = Callable[..., Any]
 Run = Callable[..., dict[str, Any]]
@@ -87,3 +88,60 @@ def test_pages_that_may_connect(make_net: Make, origins: list[str]) -> None:
             upgrade.feed(request)
     else:
         assert upgrade.feed(request) is not None
+
+
+def test_many_are_looked_at_in_turns(make_net: Make) -> None:
+    """Others are served between two parts of a look; everybody is looked at once."""
+    net = make_net(limits={"idle": 60.0, "connections_per_peer": 1000})
+    peers = [net.peer() for _ in range(600)]
+    net.pass_time(58)
+    net.clock.rightNow += 10.0
+    ended = []
+    for _ in range(3):
+        net.clock.calls.pop(0).func()
+        ended.append(sum(peer.transport.finished for peer in peers))
+    assert ended == [256, 512, 600]
+    assert net.listener.rejected == {"idle": 600}
+
+
+def in_the_middle_of_a_look(make_net: Make) -> tuple[Any, list[Any]]:
+    """300 connections that are idle for too long, and those not looked at yet."""
+    net = make_net(limits={"idle": 60.0})
+    peers = [net.peer() for _ in range(300)]
+    net.pass_time(58)
+    net.clock.rightNow += 10.0
+    net.clock.calls.pop(0).func()
+    left = [peer for peer in peers if not peer.transport.finished]
+    assert len(left) == 300 - 256
+    return net, left
+
+
+def test_who_is_lost_in_the_middle_of_a_look(make_net: Make) -> None:
+    """Nobody looks at it any more, and the others are looked at."""
+    net, left = in_the_middle_of_a_look(make_net)
+    for peer in left[::2]:
+        peer.lose()
+    net.clock.calls.pop(0).func()
+    assert all(peer.transport.finished for peer in left[1::2])
+    assert net.listener.connections == 300 - len(left[::2])
+
+
+def test_one_whose_look_fails_ends_no_others(
+    make_net: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that come behind it in that look are looked at."""
+    net, left = in_the_middle_of_a_look(make_net)
+    look = AcceptedConnection.check_time
+    failed: list[AcceptedConnection] = []
+
+    def fails_once(self: AcceptedConnection, now: float) -> None:
+        if not failed:
+            failed.append(self)
+            raise ZeroDivisionError("planted")
+        look(self, now)
+
+    monkeypatch.setattr(AcceptedConnection, "check_time", fails_once)
+    with pytest.raises(ZeroDivisionError):
+        net.clock.calls.pop(0).func()
+    net.clock.calls.pop(0).func()
+    assert sum(not peer.transport.finished for peer in left) == 1

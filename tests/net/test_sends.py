@@ -123,6 +123,41 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor: Run) -> N
     assert result == {"whole": True, "again": True}
 
 
+@pytest.mark.parametrize("sizes", [[1 << 20, 7], [1 << 17, 1, 1 << 17], [3, 4, 5]])
+def test_pieces_of_any_size_arrive_in_their_order(
+    with_reactor: Run, sizes: list[int]
+) -> None:
+    """In one turn, and again when the kernel took the last of them; nothing is left."""
+    result = with_reactor(
+        COUNTS
+        + f"""
+        from gateway.net.transport import unsent_bytes
+        SIZES = {sizes!r}
+        PIECES = [os.urandom(size) for size in SIZES]
+
+        class Pieces(Echo):
+            def received(self, data):
+                for piece in PIECES:
+                    self.connection.write(piece)
+
+        def talk():
+            listener = serve(Pieces)
+            listener.unread_bytes = 1 << 30
+            client = connect(listener)
+            result["got"] = []
+            for _ in range(3):
+                client.sendall(b"?")
+                got = received(client, sum(SIZES))
+                result["got"].append(got == b"".join(PIECES))
+            transport = Pieces.made[0].connection._transport
+            until(lambda: unsent_bytes(transport) == 0)
+            result["peer"] = transport.getPeer().port == client.getsockname()[1]
+        run(talk)
+    """
+    )
+    assert result == {"got": [True] * 3, "peer": True}
+
+
 @pytest.mark.parametrize("end", ["close", "abort"])
 def test_the_end_comes_after_what_was_written(with_reactor: Run, end: str) -> None:
     """`close` in the turn of the last words: they arrive, then FIN.  `abort`: RST."""

@@ -138,13 +138,13 @@ def test_idle_connections_are_cheap(with_reactor: Run) -> None:
             count = min(300, count // 3)
             listener = serve(Sink)
             def crowd(size):
-                before = listener.accepted
+                before = listener.traffic.accepted
                 clients = [connect(listener)
                            for _ in range(size)]
                 for client in clients:
                     client.sendall(b"2W")
-                until(lambda: listener.accepted == before + size
-                      and listener.bytes == 2 * listener.accepted)
+                until(lambda: listener.traffic.accepted == before + size
+                      and listener.traffic.bytes == 2 * listener.traffic.accepted)
                 return clients
             warm = crowd(20)
             tracemalloc.start()

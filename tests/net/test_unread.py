@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from wsproto.events import BytesMessage
 
 from gateway.net.connection import READ_BYTES
@@ -127,117 +130,119 @@ def test_what_the_kernel_has_not_taken(net: Any, peer: Any) -> None:
     assert connection.unsent_bytes == 7
 
 
-def paused_beside_a_socket(
-    make_paused: Make, **keywords: Any
-) -> tuple[Any, Any, socket.socket, socket.socket]:
+@dataclass
+class Paused:
     """A connection that is not read, and the real socket that it asks."""
-    net, peer = make_paused(**keywords)
-    ours, theirs = socket.socketpair()
-    peer.transport.fileno = ours.fileno
-    return net, peer, ours, theirs
+
+    net: Any
+    peer: Any
+    ours: socket.socket
+    theirs: socket.socket
+
+    @property
+    def connection(self) -> Any:
+        return self.net.server.connection
+
+    def kept(self, seconds: float) -> bool:
+        """Whether the peer is still there after so long."""
+        self.net.pass_time(seconds)
+        return not self.peer.transport.disconnected
 
 
-def test_a_reset_is_noticed_though_paused(make_paused: Make) -> None:
+@pytest.fixture
+def beside_a_socket(make_paused: Make) -> Iterator[Callable[..., Paused]]:
+    """Makes one; its sockets are closed in the end."""
+    with contextlib.ExitStack() as sockets:
+
+        def make(**keywords: Any) -> Paused:
+            net, peer = make_paused(**keywords)
+            ours, theirs = map(sockets.enter_context, socket.socketpair())
+            peer.transport.fileno = ours.fileno
+            return Paused(net, peer, ours, theirs)
+
+        yield make
+
+
+@pytest.fixture
+def paused(beside_a_socket: Callable[..., Paused]) -> Paused:
+    return beside_a_socket()
+
+
+def test_a_reset_is_noticed_though_paused(paused: Paused) -> None:
     """Within seconds."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    net.pass_time(5)
-    assert not peer.transport.disconnected
-    theirs.close()  # both directions are shut: what a reset looks like to poll()
-    net.pass_time(5)
-    assert peer.transport.disconnected
-    ours.close()
+    assert paused.kept(5)
+    paused.theirs.close()  # both directions are shut: what a reset looks like to poll()
+    assert not paused.kept(5)
 
 
-def test_a_peer_that_closed_is_given_up(make_paused: Make) -> None:
+def test_a_peer_that_closed_is_given_up(paused: Paused) -> None:
     """It hears no acknowledgement any more: what is unread of it is dropped."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    theirs.send(b"unread")
-    theirs.shutdown(socket.SHUT_WR)
-    net.pass_time(3)
-    assert not peer.transport.disconnected
-    net.pass_time(8)
-    assert peer.transport.disconnected
-    ours.close()
+    paused.theirs.send(b"unread")
+    paused.theirs.shutdown(socket.SHUT_WR)
+    assert paused.kept(3)
+    assert not paused.kept(8)
 
 
-def test_a_half_closed_peer_waits_for_its_acknowledgement(make_paused: Make) -> None:
+def test_a_half_closed_peer_waits_for_its_acknowledgement(paused: Paused) -> None:
     """It has closed its own direction, and all that it sent is submitted."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    net.server.connection.busy(True)
-    theirs.shutdown(socket.SHUT_WR)
-    net.pass_time(60)
-    assert not peer.transport.disconnected
-    net.server.connection.hold(7)  # an unfinished message, or one that waits for room
-    net.pass_time(3)
-    assert not peer.transport.disconnected
-    net.pass_time(8)
-    assert peer.transport.disconnected
-    ours.close()
+    paused.connection.busy(True)
+    paused.theirs.shutdown(socket.SHUT_WR)
+    assert paused.kept(60)
+    paused.connection.hold(7)  # an unfinished message, or one that waits for room
+    assert paused.kept(3)
+    assert not paused.kept(8)
 
 
-def test_a_half_closed_peer_that_is_gone_is_noticed(make_paused: Make) -> None:
+def test_a_half_closed_peer_that_is_gone_is_noticed(paused: Paused) -> None:
     """Its server waits for events to send it, and reads on: nobody else would look."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    connection = net.server.connection
-    connection.busy(True)
-    connection.resume()
-    theirs.shutdown(socket.SHUT_WR)
-    peer.fin()
-    net.pass_time(60)
-    assert not peer.transport.disconnected
-    theirs.close()
-    net.pass_time(3)
-    assert peer.transport.disconnected
-    ours.close()
+    paused.connection.busy(True)
+    paused.connection.resume()
+    paused.theirs.shutdown(socket.SHUT_WR)
+    paused.peer.fin()
+    assert paused.kept(60)
+    paused.theirs.close()
+    assert not paused.kept(3)
 
 
-def test_who_is_owed_answers_by_a_server_that_ends_gets_them(make_paused: Make) -> None:
+def test_who_is_owed_answers_by_a_server_that_ends_gets_them(paused: Paused) -> None:
     """What is unread behind them will not be stored here, however long they take."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    connection = net.server.connection
+    connection = paused.connection
     connection.busy(True)
-    theirs.send(b"unread")
-    theirs.shutdown(socket.SHUT_WR)
+    paused.theirs.send(b"unread")
+    paused.theirs.shutdown(socket.SHUT_WR)
     connection.take_no_more()
-    net.pass_time(60)
-    assert not peer.transport.disconnected
+    assert paused.kept(60)
     connection.write(b"ack")
     connection.close()
-    assert peer.got() == b"ack"
-    assert peer.transport.finished
-    ours.close()
+    assert paused.peer.got() == b"ack"
+    assert paused.peer.transport.finished
 
 
-def test_a_peer_that_is_read_again_is_not(make_paused: Make) -> None:
+def test_a_peer_that_is_read_again_is_not(paused: Paused) -> None:
     """Its FIN comes behind its data, as ever."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused)
-    theirs.shutdown(socket.SHUT_WR)
-    net.pass_time(3)
-    net.server.connection.resume()
-    net.pass_time(60)
-    assert not peer.transport.disconnected
-    ours.close()
+    paused.theirs.shutdown(socket.SHUT_WR)
+    paused.net.pass_time(3)
+    paused.connection.resume()
+    assert paused.kept(60)
 
 
-def test_a_peer_that_waits_for_no_acknowledgement_is_kept(make_paused: Make) -> None:
+def test_a_peer_that_waits_for_no_acknowledgement_is_kept(
+    beside_a_socket: Callable[..., Paused],
+) -> None:
     """All that it sent is to be stored, however long that takes."""
-    net, peer, ours, theirs = paused_beside_a_socket(make_paused, acknowledges=False)
-    theirs.shutdown(socket.SHUT_WR)
-    net.pass_time(60)
-    assert not peer.transport.disconnected
-    ours.close()
+    paused = beside_a_socket(acknowledges=False)
+    paused.theirs.shutdown(socket.SHUT_WR)
+    assert paused.kept(60)
 
 
-def test_unread_input_is_seen(make_paused: Make) -> None:
+def test_unread_input_is_seen(paused: Paused) -> None:
     """What the kernel holds of a peer that waits."""
-    net, _, ours, theirs = paused_beside_a_socket(make_paused)
-    connection = net.server.connection
-    assert not connection.unread_input
-    theirs.send(b"more")
-    assert connection.unread_input
-    ours.close()
-    theirs.close()
-    assert not connection.unread_input
+    assert not paused.connection.unread_input
+    paused.theirs.send(b"more")
+    assert paused.connection.unread_input
+    paused.ours.close()
+    paused.theirs.close()
+    assert not paused.connection.unread_input
 
 
 # Servers that stop writing instead

@@ -21,9 +21,11 @@ frame is one event.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import filterfalse
 
 import msgspec
 
@@ -39,6 +41,8 @@ _LONG_HEADS = (1, 2)
 _LONG_HEAD = struct.Struct(">BBQQ")
 
 _HEAD = struct.Struct(">HII")
+_OBJECT_HEAD = struct.Struct(">HIIB")
+"""With the first byte of the body."""
 _U32 = struct.Struct(">I")
 _NUMBERS = struct.Struct(">II")
 _VERSION2 = b"2"[0]
@@ -224,6 +228,11 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
             add_seq(seq)
             at = stop
             continue
+        if at < last and frames[at + 10] == _BRACE:
+            stop = _objects(frames, at, decoding)
+            if stop > at:
+                at = stop
+                continue
         start = at + 10
         stop = start + size
         if stop > end:
@@ -232,24 +241,47 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
         at = stop
         add(payload)
         add_seq(seq)
-        try:
-            check(payload)
-            if (
-                payload[0] == _BRACE
-                and size <= message_bytes
-                and (payload.isascii() or payload.decode())
-            ):
-                continue
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
         _odd(payload, seq, decoding)
     if last < at <= end - 6 and frames[at + 1] == _WINDOW:
         at += 6
     return at
 
 
+def _objects(frames: bytes, at: int, decoding: _Decoding) -> int:
+    """Append the events from *at* on whose bodies begin with a brace, and fit the limit.
+
+    Returns where they end.
+    """
+    rows, seqs, most = decoding.rows, decoding.seqs, decoding.message_bytes
+    first = len(rows.payloads)
+    head, json = _OBJECT_HEAD.unpack_from, _JSON
+    add, add_seq = rows.payloads.append, seqs.append
+    end = len(frames)
+    last = end - 11
+    # The loop that runs once for each event; all else is done in C for the whole run.
+    while at <= last:
+        kind, seq, size, brace = head(frames, at)
+        start = at + 10
+        stop = start + size
+        if brace != _BRACE or kind not in json or stop > end or size > most:
+            break
+        add(frames[start:stop])
+        add_seq(seq)
+        at = stop
+    run = rows.payloads[first:]
+    try:
+        deque(map(check, run), 0)
+        deque(map(bytes.decode, filterfalse(bytes.isascii, run)), 0)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        for row, each in enumerate(run, first):
+            flaw = flaw_of(each, most)
+            if flaw is not None:
+                rows.flaws[row] = flaw
+    return at
+
+
 def _odd(payload: bytes, seq: int, decoding: _Decoding) -> None:
-    """The last row is no JSON object: split it if it is an array, else say its flaw."""
+    """The last row is perhaps no JSON object: split an array, else say what flaw it has."""
     rows, limit = decoding.rows, decoding.message_bytes
     found: Sequence[bytes | msgspec.Raw] = (payload,)
     if decoding.splits and payload.lstrip(_SPACE).startswith(b"["):

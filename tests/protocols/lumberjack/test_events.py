@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from typing import Any
 
@@ -55,6 +56,30 @@ def test_flaws(body: bytes, flaw: str | None) -> None:
     assert rows.flaws == ({1: flaw} if flaw else {})
     assert rows.content_type == "application/json"
     assert not rows.content_types
+
+
+_ODD = {
+    b"{nope": "invalid-json",
+    b'{"a":"\xff"}': "invalid-utf8",
+    b'{"a":' + b"[" * 4000: "too-deep",
+    b'{"a":"' + b"x" * 5000 + b'"}': "oversized",
+    b"": "empty",
+    b"null": "not-an-object",
+}
+_EVEN = (b'{"a":1}', b'{"\xc3\xa4":2}', b" {} ")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flaws_among_others(seed: int) -> None:
+    """An event has the flaw that it has alone, whatever comes before and after it."""
+    chance = random.Random(seed)
+    bodies = [chance.choice((*_EVEN, *_EVEN, *_ODD)) for _ in range(40)]
+    frames = b"".join(wire.json(_V2, seq, body) for seq, body in enumerate(bodies))
+    rows = decode(events.pack(_V2, 1, 5000) + frames)
+    assert rows.payloads == bodies
+    assert rows.seqs == list(range(40))
+    expected = {row: _ODD[body] for row, body in enumerate(bodies) if body in _ODD}
+    assert rows.flaws == expected
 
 
 def test_oversized() -> None:

@@ -1,0 +1,250 @@
+"""The types of one listener: where, what is spoken, TLS, WebSocket, PROXY, limits.
+
+As in `model`, which has the others; `listeners[].options` is of the type that the
+installed protocol names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from gateway import plugins
+from gateway.config.endpoint import Systemd, Tcp, Unix
+from gateway.config.fields import (
+    ByteCount,
+    Count,
+    FilePath,
+    Listen,
+    Name,
+    Network,
+    Seconds,
+    Switch,
+    Text,
+    UrlPath,
+    WebOrigin,
+)
+from gateway.config.problems import Place
+from gateway.config.section import NEW_CONNECTIONS, Section
+from gateway.config.units import Size
+
+__all__ = [
+    "Limits",
+    "Listener",
+    "NoOptions",
+    "ProxyProtocol",
+    "Tls",
+    "WebSocket",
+    "options_of",
+]
+
+MiB = 2**20
+MINUTE = 60.0
+
+
+class WebSocket(Section):
+    """The protocol as binary WebSocket messages (RFC 6455)."""
+
+    path: UrlPath = Field(default="/", description="Where clients may upgrade")
+    origins: list[WebOrigin] = Field(
+        default=[],
+        description="Web pages that may connect, as https://host; [] = any",
+    )
+
+
+class ProxyProtocol(Section):
+    """PROXY protocol v1 and v2, as load balancers send it."""
+
+    trusted: list[Network] = Field(
+        min_length=1,
+        description="Networks whose PROXY header is believed; others are refused",
+    )
+
+
+class Tls(Section):
+    """Certificates; files that change are read again, and on SIGHUP."""
+
+    certificate: FilePath = Field(
+        description="PEM file: the certificate, then its intermediates"
+    )
+    private_key: FilePath = Field(description="PEM file: the certificate's key")
+    client_auth: Literal["none", "optional", "required"] = Field(
+        default="none", description="Client certificates: none, optional or required"
+    )
+    client_ca: FilePath | None = Field(
+        default=None, description="PEM file: authorities that sign client certificates"
+    )
+    allowed_names: list[Text] = Field(
+        default=[],
+        description="Subjects or alternative names that may connect; [] = any signed",
+    )
+    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(
+        default="TLSv1.2", description="The oldest TLS version to accept"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Client certificates need somebody who signed them."""
+        if self.client_auth != "none" and self.client_ca is None:
+            yield ("client_ca",), f"needed for client_auth: {self.client_auth}"
+        if self.client_auth == "none" and self.client_ca is not None:
+            yield ("client_ca",), "has no effect with client_auth: none"
+        if self.client_auth == "none" and self.allowed_names:
+            yield ("allowed_names",), "needs client_auth: required or optional"
+
+
+class Limits(Section):
+    """What the peers of one listener may take of us."""
+
+    connections: Count = Field(
+        default=10_000,
+        description="Open connections (number); others wait to be let in",
+    )
+    connections_per_peer: Count = Field(
+        default=1000,
+        description="Open connections of one address, or of an IPv6 /64 (number)",
+    )
+    idle: Seconds = Field(
+        default=15 * MINUTE, description="Close a connection silent this long (time)"
+    )
+    handshake: Seconds = Field(
+        default=10.0,
+        description="For PROXY header, TLS and WebSocket upgrade together (time)",
+    )
+    message_bytes: ByteCount = Field(
+        default=16 * MiB,
+        description="One event or message (size); some protocols have less by default",
+    )
+    inflated_bytes: ByteCount = Field(
+        default=100 * MiB, description="What one batch may unpack to (size)"
+    )
+    unacknowledged_bytes: ByteCount = Field(
+        default=8 * MiB,
+        description="Take no more of a connection with this much not yet on disk (size)",
+    )
+    read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=8 * MiB,
+        description="Read ahead of a connection whose messages wait (size); "
+        "below 64KiB: nothing",
+    )
+    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=128,
+        description="Bytes a second, at least, of a message that has begun (size)",
+    )
+    control_messages: Count = Field(
+        default=1 << 14,
+        description="Messages that move no data, at once (number); 100 more each second",
+    )
+
+
+class NoOptions(Section):
+    """`options` of a protocol that takes none."""
+
+
+class Listener(Section):
+    """One place to listen and the protocol that is spoken there."""
+
+    reload: ClassVar = NEW_CONNECTIONS
+
+    name: Name = Field(description="Yours to choose; events and metrics carry it")
+    protocol: Text = Field(description="What is spoken: the name of an installed one")
+    listen: Listen = Field(
+        description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
+    )
+    reuse_port: Switch = Field(
+        default=False,
+        description="Several gateways of this machine and user share the port",
+    )
+    websocket: WebSocket | None = Field(
+        default=None,
+        description="false, or where WebSocket clients upgrade; default: the protocol's",
+    )
+    proxy_protocol: ProxyProtocol | None = Field(
+        default=None, description="false, or which load balancers to believe"
+    )
+    tls: Tls | None = Field(default=None, description="Absent = not encrypted")
+    limits: Limits = Field(
+        default_factory=Limits, description="What peers may take of us"
+    )
+    options: SerializeAsAny[Section] = Field(
+        default_factory=lambda: None,  # the validator knows which
+        validate_default=True,
+        description="The protocol's own",
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """What can be shared is a TCP port, with a number that all know."""
+        if not self.reuse_port:
+            return
+        match self.listen:
+            case Tcp(_, 0):
+                why = "is for a port that others know, not for any free one (tcp:0)"
+                yield ("reuse_port",), why
+            case Unix() | Systemd():
+                yield ("reuse_port",), f"is for a port of tcp:, not for {self.listen}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_protocol(cls, value: object) -> object:
+        """Some protocols' clients need WebSocket, or other limits, and do not say so."""
+        if not isinstance(value, dict):
+            return value
+        known = plugins.installed().protocols.get(value.get("protocol") or "")
+        if known is None:
+            return value
+        limits = value.get("limits") or {}
+        if known.limits and isinstance(limits, dict):
+            value = {**value, "limits": {**known.limits, **limits}}
+        return {"websocket": {}, **value} if known.websocket else value
+
+    @field_validator("protocol")
+    @classmethod
+    def _installed(cls, protocol: str) -> str:
+        found = plugins.installed()
+        if protocol not in found.protocols:
+            raise ValueError(found.why_not(protocol))
+        return protocol
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _of_the_protocol(cls, value: object, info: ValidationInfo) -> object:
+        kind = options_of(info.data.get("protocol", ""))
+        if kind is None:  # the protocol is a problem already
+            return NoOptions()
+        return kind.model_validate(value or {}, context=info.context)
+
+    @field_validator("tls", mode="before")
+    @classmethod
+    def _not_by_accident(cls, value: object, info: ValidationInfo) -> object:
+        if value is None and info.context:  # all its lines are comments, perhaps
+            raise ValueError("is empty; leave the key out to have no encryption")
+        return value
+
+    @field_validator("websocket", "proxy_protocol", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return None if value is False or value == "false" else value
+
+    @field_serializer("websocket", "proxy_protocol", when_used="json")
+    def _write_off(self, value: Section | None) -> Any:
+        return value.model_dump(mode="json") if value else False
+
+
+def options_of(protocol: object) -> type[Section] | None:
+    """The type of `listeners[].options` for a protocol; None if it is not installed.
+
+    ValueError if the protocol does not say.
+    """
+    known = plugins.installed().protocols.get(str(protocol))
+    try:
+        return None if known is None else known.options() or NoOptions
+    except Exception as why:
+        raise ValueError(plugins.failure(str(protocol), "options", why)) from why

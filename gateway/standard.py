@@ -1,0 +1,40 @@
+"""Standard input, output and error of a program that was started without some of them.
+
+Whoever closes one (`2>&-`, a supervisor that gives none) leaves its number free.  What is
+opened next gets it, and whatever a library prints goes there: into a pipe of the event
+loop, or into the Parquet file that is being written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal, TextIO
+
+__all__ = ["hold_descriptors"]
+
+
+def hold_descriptors() -> None:
+    """Have descriptors 0, 1 and 2: those that are closed lead to /dev/null from now on.
+
+    Processes that are started inherit them.  Call it before any file is opened that stays
+    open.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free, which this one is.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdin is None:
+        sys.stdin = _stream(0, "r")
+    if sys.stdout is None:
+        sys.stdout = _stream(1, "w")
+    if sys.stderr is None:
+        sys.stderr = _stream(2, "w")
+
+
+def _stream(number: int, mode: Literal["r", "w"]) -> TextIO:
+    return open(
+        number, mode, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
