@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.history import History
@@ -29,20 +30,16 @@ _EVERY_SECONDS = 2.0
 Rejections = Callable[[], tuple[int, Callable[[], bytes]]]
 
 
+@define(eq=False, slots=False)
 class Feed:
     """All viewers."""
 
-    def __init__(
-        self,
-        probe: Probe,
-        history: History,
-        rejections: Rejections,
-        clock: IReactorTime,
-    ) -> None:
-        self._probe = probe
-        self._history = history
-        self._rejections = rejections
-        self._clock = clock
+    _probe: Probe
+    _history: History
+    _rejections: Rejections
+    _clock: IReactorTime
+
+    def __attrs_post_init__(self) -> None:
         self._viewers: dict[EventStream, int] = {}
         """And the number of rejections that each was told of; -1: none."""
         self._next: IDelayedCall | None = None

@@ -151,9 +151,11 @@ class Metrics:
         """Of `gateway_ack_seconds`: bounds of buckets, and how many batches each has."""
         return self._ack_seconds.bounds, self._ack_seconds.counts
 
-    def published(self, seconds: float) -> None:
-        """One Parquet file reached the spool."""
+    def published(self, seconds: float, flaws: Mapping[str, int] | None = None) -> None:
+        """One Parquet file reached the spool; so many of its events have each flaw."""
         self._publish_seconds.observe(seconds)
+        for flaw, events in (flaws or {}).items():
+            self.flawed(flaw, events)
 
     def uploaded(self, seconds: float) -> None:
         """One Parquet file reached the bucket; any thread may call."""
@@ -345,45 +347,37 @@ def _freshness(status: Status) -> Iterator[Metric]:
     if fresh is None:
         return
     if fresh.age_seconds is not None:
-        node = GaugeMetricFamily(
+        yield _gauges(
             "gateway_freshness_seconds",
             "Age of the oldest event that is in no table, stored or not.",
-            labels=["node"],
+            "node",
+            {status.node: fresh.age_seconds},
         )
-        node.add_metric([status.node], fresh.age_seconds)
-        yield node
-    each = GaugeMetricFamily(
+    yield _gauges(
         "gateway_listener_freshness_seconds",
         "The same, of the events of one listener.",
-        labels=["listener"],
+        "listener",
+        {name: age for name, age in fresh.listeners.items() if age is not None},
     )
-    for name, age in fresh.listeners.items():
-        if age is not None:
-            each.add_metric([name], age)
-    yield each
-    held = GaugeMetricFamily(
+    yield _gauges(
         "gateway_freshness_held",
         "1 for what has to act next for the oldest event.",
-        labels=["by"],
+        "by",
+        {by: by == fresh.held_by for by in get_args(Holder)},
     )
-    for by in get_args(Holder):
-        held.add_metric([by], by == fresh.held_by)
-    yield held
-    back = GaugeMetricFamily(
-        "gateway_held_back", "1 for what holds senders back.", labels=["reason"]
+    yield _gauges(
+        "gateway_held_back",
+        "1 for what holds senders back.",
+        "reason",
+        {reason: reason in fresh.reasons for reason in _REASONS},
     )
-    for reason in _REASONS:
-        back.add_metric([reason], reason in fresh.reasons)
-    yield back
-    valid = GaugeMetricFamily(
-        "gateway_certificate_valid_seconds",
-        "Until the certificate ends; below 0 if it has.",
-        labels=["listener"],
-    )
-    for name, seconds in fresh.certificates.items():
-        valid.add_metric([name], seconds)
     if fresh.certificates:
-        yield valid
+        yield _gauges(
+            "gateway_certificate_valid_seconds",
+            "Until the certificate ends; below 0 if it has.",
+            "listener",
+            fresh.certificates,
+        )
     if fresh.room_seconds is not None:
         yield _gauge(
             "gateway_spool_room_seconds",
@@ -403,7 +397,16 @@ def _statistic(one: Statistic, value: float | Mapping[str, float]) -> Metric:
     family = CounterMetricFamily if one.counter else GaugeMetricFamily
     if not isinstance(value, Mapping):
         return family(one.metric, one.text, value=value)
-    metric = family(one.metric, one.text, labels=[one.label])
-    for key, count in value.items():
-        metric.add_metric([key], count)
-    return metric
+    return _each(family(one.metric, one.text, labels=[one.label]), value)
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    return _each(GaugeMetricFamily(name, text, labels=[label]), values)
+
+
+def _each(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
+) -> Metric:
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family

@@ -103,6 +103,8 @@ class ReloadStatus:
 
     at: float = 0.0
     """When, in seconds since the epoch; at first that of the start."""
+    began: float = 0.0
+    """When the file began to be read: what was written before is in it."""
     successful: bool = True
     """Nothing was wrong with it, nor with certificates and other files that it names."""
     applied: bool = True

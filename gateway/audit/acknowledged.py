@@ -12,7 +12,7 @@ acknowledgement came has to send again.  That is told, and is no fault.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts, Ints
 from gateway.audit.files import scans
 from gateway.audit.lake import Problem
+from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
+from gateway.audit.sites import Site, Spools, distinct
 from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store.bucket import Bucket
@@ -86,15 +87,19 @@ def search(
     acknowledged: Iterable[str],
     decoders: Mapping[str, Decode],
     bucket: Bucket | None = None,
+    access: Access | None = None,
+    others: Iterable[Site] = (),
 ) -> Acknowledged:
     """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
 
-    *bucket* is where files of the spool go, if it has one.
+    *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
+    object storage; *others* more directories, as for `audit`.
 
     Files that can not be read are passed over; `audit` reports them.
     """
     times = dict.fromkeys(acknowledged, 0)
-    search = _Search(directories, decoders, times, BucketFiles(bucket))
+    sites = distinct([Site(directories, None, bucket, access), *others])
+    search = _Search(sites, decoders, times)
     search.run()
     return Acknowledged(
         len(times),
@@ -107,30 +112,33 @@ def search(
 
 @dataclass(slots=True)
 class _Search:
-    directories: Directories
+    sites: Sequence[Site]
     decoders: Mapping[str, Decode]
     times: dict[str, int]
-    bucket: BucketFiles
     unsearched: list[Problem] = field(default_factory=list)
     _met: dict[str, Counts] = field(default_factory=dict)
 
     def run(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            for directory in sorted(self.directories.journal.iterdir()):
-                if directory.is_dir():
-                    self._journal(directory)
-        for files in spool_files(self.directories.spool).values():
-            for file in files:
-                self._table(file.path)
-        for files in self.bucket.list().values():
-            for file in files:
-                with (
-                    contextlib.suppress(FileNotFoundError),
-                    self.bucket.local(file) as there,
-                ):
-                    self._table(there.path)
-        for path, _ in table_files(self.directories.lake):
-            self._table(path)
+        for site in self.sites:
+            with contextlib.suppress(FileNotFoundError):
+                for directory in sorted(site.directories.journal.iterdir()):
+                    if directory.is_dir():
+                        self._journal(directory)
+        for site in self.sites:
+            for files in spool_files(site.directories.spool).values():
+                for file in files:
+                    self._table(file.path)
+        for bucket in Spools(self.sites).buckets:
+            for files in bucket.list().values():
+                for file in files:
+                    with (
+                        contextlib.suppress(FileNotFoundError),
+                        bucket.local(file) as there,
+                    ):
+                        self._table(there.path)
+        for site in self.sites:
+            for path, _ in table_files(site.directories.lake, site.access):
+                self._table(path)
 
     def _journal(self, directory: Path) -> None:
         decoder = Decoder(self.decoders)
@@ -145,9 +153,9 @@ class _Search:
                     if row in unmet:
                         self._meet(event_id(payload))
 
-    def _table(self, path: Path) -> None:
+    def _table(self, path: Place) -> None:
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(opened(path)) as file:
                 if _shredded(file.schema_arrow):
                     why = "its column body is shredded (variant.writeShredding)"
                     self.unsearched.append(Problem(str(path), why))

@@ -39,13 +39,17 @@ class BucketFiles:
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
 
+    def has(self, file: SpoolFile) -> bool:
+        """Whether it is one of those."""
+        return self._bucket is not None and file.path.parent == self._folder
+
     @contextmanager
     def local(self, file: SpoolFile) -> Iterator[SpoolFile]:
         """The same file, or a copy of it on this machine.
 
         Raises FileNotFoundError if it is not in the bucket any more.
         """
-        if self._bucket is None or file.path.parent != self._folder:
+        if self._bucket is None or not self.has(file):
             yield file
             return
         name = file.path.name

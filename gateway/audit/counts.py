@@ -1,11 +1,13 @@
 """How often each lsn of a node was seen: one byte per lsn, in chunks of 16 Mi lsns.
 
 Chunks exist only where something was seen, so one absurd lsn costs one chunk and a
-lake that was pruned costs nothing for its past.
+lake that was pruned costs nothing for its past.  One in which each lsn was seen once needs
+no bytes any more: what stays is as much as is not, or not yet, as it should be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +32,28 @@ class Counts:
     def __init__(self, chunk: int = CHUNK) -> None:
         self.last = 0
         """The greatest lsn seen; 0 if there is none."""
-        self._size = chunk
+        self.size = chunk
+        """Lsns of a chunk."""
         self._chunks: dict[int, _Bytes] = {}
+        self._seen: dict[int, int] = {}
+        """How many in each of those, those of one lsn too."""
+        self._whole: set[int] = set()
+        """Chunks in which each lsn was seen once."""
+
+    @classmethod
+    def summed(cls, parts: Sequence[Counts]) -> Counts:
+        """What all of them saw, whose chunks are of one size."""
+        found = cls(parts[0].size)
+        for part in parts:
+            found.last = max(found.last, part.last)
+            for first, times in part.each():
+                found._add_dense(first, times.astype(np.uint16))
+        return found
+
+    @property
+    def memory(self) -> int:
+        """Bytes."""
+        return len(self._chunks) * self.size
 
     def add(self, lsns: Ints) -> None:
         """See each of these once more; fastest where they are close together."""
@@ -47,11 +69,13 @@ class Counts:
     def of(self, lsns: Ints) -> _Bytes:
         """How often each of these was seen."""
         found = np.zeros(len(lsns), np.uint8)
-        numbers = lsns // self._size
+        numbers = lsns // self.size
         for number in np.unique(numbers).tolist():
-            if number in self._chunks:
-                here = numbers == number
-                found[here] = self._chunks[number][lsns[here] % self._size]
+            here = numbers == number
+            if number in self._whole:
+                found[here] = 1
+            elif number in self._chunks:
+                found[here] = self._chunks[number][lsns[here] % self.size]
         return found
 
     def missing(self, first: int, last: int) -> Ranges:
@@ -64,38 +88,81 @@ class Counts:
 
     def _where(self, first: int, last: int, *, above: int) -> Ranges:
         found = []
-        for number in sorted(self._chunks):
-            begin = max(first, number * self._size)
-            end = min(last + 1, (number + 1) * self._size)
-            if begin < end:
-                base = number * self._size
-                counts = self._chunks[number][begin - base : end - base]
-                if counts.min() > above:
+        for number in self._numbers():
+            begin = max(first, number * self.size)
+            end = min(last + 1, (number + 1) * self.size)
+            if begin >= end:
+                continue
+            if number in self._whole:
+                if not above:
                     found.append(Ranges.of([(begin, end - 1)]))
-                elif counts.max() > above:
-                    found.append(Ranges.where(counts > above, begin))
+                continue
+            base = number * self.size
+            counts = self._chunks[number][begin - base : end - base]
+            if counts.min() > above:
+                found.append(Ranges.of([(begin, end - 1)]))
+            elif counts.max() > above:
+                found.append(Ranges.where(counts > above, begin))
         return Ranges.joined(found)
+
+    def each(self) -> Iterator[tuple[int, _Bytes]]:
+        """Of each chunk its first lsn, and how often that and those behind it were seen."""
+        for number in self._numbers():
+            yield number * self.size, self._of(number)
+
+    def _numbers(self) -> list[int]:
+        return sorted(self._chunks.keys() | self._whole)
+
+    def _of(self, number: int) -> _Bytes:
+        if number in self._whole:
+            once = np.ones(self.size, np.uint8)
+            once[: number == 0] = 0  # there is no lsn 0
+            return once
+        return self._chunks[number]
 
     def _chunk(self, number: int) -> _Bytes:
         chunk = self._chunks.get(number)
         if chunk is None:
-            chunk = self._chunks[number] = np.zeros(self._size, np.uint8)
+            if number in self._whole:
+                chunk = self._of(number)
+                self._whole.remove(number)
+                self._seen[number] = self._lsns(number)
+            else:
+                chunk = np.zeros(self.size, np.uint8)
+            self._chunks[number] = chunk
         return chunk
 
-    def _add_dense(self, first: int, times: Ints) -> None:
+    def _lsns(self, number: int) -> int:
+        """How many lsns a chunk has."""
+        return self.size - (number == 0)
+
+    def _note(self, number: int, times: int) -> None:
+        """So many were seen; those of a chunk that is whole now are remembered as that."""
+        self._seen[number] = seen = self._seen.get(number, 0) + times
+        if (
+            seen == self._lsns(number)
+            and self._chunks[number][number == 0 :].min() == 1
+        ):
+            del self._chunks[number], self._seen[number]
+            self._whole.add(number)
+
+    def _add_dense(self, first: int, times: np.ndarray[Any, Any]) -> None:
         """Lsn `first + i` was seen `times[i]` times more."""
         while len(times):
-            number, at = divmod(first, self._size)
-            size = min(len(times), self._size - at)
+            number, at = divmod(first, self.size)
+            size = min(len(times), self.size - at)
             counts = self._chunk(number)[at : at + size]
             counts[:] = np.minimum(counts + times[:size], _MANY)
+            self._note(number, int(times[:size].sum()))
             first, times = first + size, times[size:]
 
     def _add_sparse(self, lsns: Ints, times: Ints) -> None:
         """The same for lsns in order, each there once."""
-        numbers = lsns // self._size
+        numbers = lsns // self.size
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for begin, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
-            chunk = self._chunk(int(numbers[begin]))
-            places = lsns[begin:end] % self._size
+            number = int(numbers[begin])
+            chunk = self._chunk(number)
+            places = lsns[begin:end] % self.size
             chunk[places] = np.minimum(chunk[places] + times[begin:end], _MANY)
+            self._note(number, int(times[begin:end].sum()))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import GREATEST, Counts, Ints
+from gateway.audit.remote import Place, opened
 from gateway.event import LOST
 from gateway.store.digests import PayloadDigest
 
@@ -78,8 +79,8 @@ class Lake:
         self.directory = directory
         self.node = node
         self.first = first
-        self._read: dict[Path, Identity] = {}
-        self._spans: dict[Path, dict[str, _Span]] = {}
+        self._read: dict[Place, Identity] = {}
+        self._spans: dict[Place, dict[str, _Span]] = {}
 
     def look(self) -> None:
         """Count the files that were not there last time.  Raises OSError.
@@ -90,7 +91,7 @@ class Lake:
         there = self.there()
         if self.problems or not self._read.items() <= there.items():
             self._forget()
-        for path in sorted(there.keys() - self._read.keys()):
+        for path in sorted(there.keys() - self._read.keys(), key=str):
             try:
                 self._count(path)
             except FileNotFoundError:
@@ -99,7 +100,7 @@ class Lake:
                 self.problems.append(Problem(str(path), str(why)))
             self._read[path] = there[path]
 
-    def there(self) -> dict[Path, Identity]:
+    def there(self) -> dict[Place, Identity]:
         """The files that have the rows.  Raises OSError."""
         return {
             path: identity
@@ -122,7 +123,7 @@ class Lake:
         for kept in (self.nodes, self.problems, self._read, self._spans):
             kept.clear()
 
-    def _count(self, path: Path) -> None:
+    def _count(self, path: Place) -> None:
         for node, lsns in columns(path):
             if self.node not in (None, node):
                 continue
@@ -133,7 +134,7 @@ class Lake:
             self.nodes.setdefault(node, Counts()).add(wanted)
 
     @staticmethod
-    def _holds(path: Path, node: str, first: int, last: int) -> bool:
+    def _holds(path: Place, node: str, first: int, last: int) -> bool:
         try:
             return any(
                 name == node and bool(((lsns >= first) & (lsns <= last)).any())
@@ -170,7 +171,7 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def columns(
-    path: Path, payloads: PayloadDigest | None = None
+    path: Place, payloads: PayloadDigest | None = None
 ) -> Iterator[tuple[str, Ints]]:
     """(node, lsns) of a Parquet file, piece by piece, none of them empty.
 
@@ -179,7 +180,7 @@ def columns(
     """
     try:
         with pq.ParquetFile(
-            path, read_dictionary=["node"], page_checksum_verification=True
+            opened(path), read_dictionary=["node"], page_checksum_verification=True
         ) as file:
             schema = file.schema_arrow
             check_columns(schema)
@@ -251,7 +252,7 @@ def _by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
         yield names[code], lsns[codes == code]
 
 
-def _reason(path: Path, why: Exception) -> str:
-    if not path.stat().st_size:
+def _reason(path: Place, why: Exception) -> str:
+    if isinstance(path, Path) and not path.stat().st_size:
         return "it is empty: zero bytes are no Parquet file"
     return f"it can not be read: {' '.join(str(why).split())}"

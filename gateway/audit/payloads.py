@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from gateway.audit.counts import GREATEST, Ints
 from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, check_columns
+from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.directories import Directories
@@ -61,8 +62,16 @@ class Payloads:
     problems: list[Problem] = field(default_factory=list)
 
 
-def compare_payloads(directories: Directories, *, node: str | None = None) -> Payloads:
-    """Of all nodes, or of one.  Raises OSError."""
+def compare_payloads(
+    directories: Directories,
+    *,
+    node: str | None = None,
+    access: Access | None = None,
+) -> Payloads:
+    """Of all nodes, or of one; *access* is how to reach tables in object storage.
+
+    Raises OSError.
+    """
     found = Payloads()
     entries = _entries(directories.journal)
     known: dict[tuple[str, int, int], str] = {
@@ -75,7 +84,7 @@ def compare_payloads(directories: Directories, *, node: str | None = None) -> Pa
             _compare_file(file, entries.get(file.path.name), known, found)
     for file in _all(spool_files(directories.spool)):
         known.setdefault((file.node, file.first, file.last), _said(file.path))
-    tables = _Tables(directories.lake)
+    tables = _Tables(directories.lake, access)
     there, compared = tables.count(node), 0
     for (name, first, last), wanted in sorted(known.items()):
         if node in (None, name):
@@ -157,7 +166,7 @@ def _compare_rows(
 class _Piece:
     """A row group of the tables."""
 
-    path: Path
+    path: Place
     group: int
     first: int
     last: int
@@ -201,13 +210,13 @@ class _Rows:
 class _Tables:
     """The row groups of all tables, by lsn; some of them in memory."""
 
-    def __init__(self, lake: Path) -> None:
+    def __init__(self, lake: Path, access: Access | None) -> None:
         self.problems: list[Problem] = []
         """Of files whose lsns may be read, and their payloads can not."""
-        self.vanished: set[Path] = set()
+        self.vanished: set[Place] = set()
         """Files that were gone when they were read."""
         self._pieces: list[_Piece] = []
-        for path in sorted(path for path, _ in table_files(lake)):
+        for path in sorted((path for path, _ in table_files(lake, access)), key=str):
             self._pieces += _pieces(path)
         self._first = np.array([piece.first for piece in self._pieces], np.int64)
         self._last = np.array([piece.last for piece in self._pieces], np.int64)
@@ -262,10 +271,10 @@ class _Tables:
         return loaded
 
 
-def _pieces(path: Path) -> Iterable[_Piece]:
+def _pieces(path: Place) -> Iterable[_Piece]:
     """Nothing of what can not be read: somebody else tells that."""
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(opened(path))
         check_columns(metadata.schema.to_arrow_schema())
     except PermissionError:
         raise
@@ -290,7 +299,7 @@ def _pieces(path: Path) -> Iterable[_Piece]:
 def _rows_of(node: str, piece: _Piece) -> int:
     """How many; as many as it has if that can not be told."""
     try:
-        with pq.ParquetFile(piece.path) as file:
+        with pq.ParquetFile(opened(piece.path)) as file:
             rows = file.read_row_group(piece.group, columns=["node"])
         mine = pc.sum(pc.equal(rows["node"].cast(pa.string()), node)).as_py()
     except PermissionError:
@@ -301,7 +310,7 @@ def _rows_of(node: str, piece: _Piece) -> int:
 
 
 def _load(piece: _Piece) -> _Loaded:
-    with pq.ParquetFile(piece.path, page_checksum_verification=True) as file:
+    with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
         wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)

@@ -8,6 +8,8 @@ its way.  Doubles are the same (node, lsn) twice in the tables, or in two files 
 spool and archive.
 
 A spool in a bucket is two places: files are in the directory, and then in the bucket.
+Gateways on other machines are asked first of all: what one says is only in its journal may
+be met in the bucket later.
 
 A directory is not listed at one instant, though.  So what looks like a fault is looked
 at afresh a few times, and only what the last look finds is one.
@@ -21,16 +23,24 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
-from gateway.audit.files import JournalContent, read_journal, runs_in
-from gateway.audit.incarnations import Incarnations
+from gateway.audit.files import JournalContent, runs_in
 from gateway.audit.lake import Problem, Unusable
 from gateway.audit.ranges import Ranges
-from gateway.audit.sinks import lake_of
+from gateway.audit.remote import Access
+from gateway.audit.sites import (
+    Ask,
+    Asked,
+    Journals,
+    Lakes,
+    Site,
+    Spools,
+    distinct,
+    joined,
+)
 from gateway.store import mark
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
@@ -107,6 +117,8 @@ class Report:
     looks: int = 1
     told: bool = False
     """Whether what is in the tables is only what the job's ledger says."""
+    asked: list[str] = field(default_factory=list)
+    """Nodes of which what is in the journal is only what their gateway says."""
 
     @property
     def events(self) -> int:
@@ -126,18 +138,27 @@ def audit(
     first: int = 1,
     served: str | None = None,
     bucket: Bucket | None = None,
+    access: Access | None = None,
+    others: Iterable[Site] = (),
+    gateways: Iterable[tuple[str, Ask]] = (),
     pause: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Check all nodes, or one; from lsn *first* on.  Raises OSError.
 
-    *bucket* is where files of the spool go, if it has one.
+    *others* are more directories, of gateways that write for one job; *gateways* those that
+    are asked, because their directories are on other machines: addresses, for people, and
+    how to ask.
+
+    *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
+    object storage.
 
     *served* is the node of the configuration: what is in the journal of another one waits
     for nobody, unless a daemon has it locked.
 
     *pause* is called between two looks, with the seconds to wait.
     """
-    view = _View(directories, node, first, served, bucket)
+    sites = distinct([Site(directories, served, bucket, access), *others])
+    view = _View(sites, node, first, gateways)
     report = view.look()
     while not report.complete and report.looks < _LOOKS:
         pause(_PAUSE_SECONDS)
@@ -153,51 +174,57 @@ class _View:
 
     def __init__(
         self,
-        directories: Directories,
+        sites: Sequence[Site],
         node: str | None,
         first: int,
-        served: str | None,
-        bucket: Bucket | None,
+        gateways: Iterable[tuple[str, Ask]],
     ) -> None:
-        self._directories = directories
-        self._served = served
+        self._sites = sites
         self._node = node
         self._first = first
-        self._bucket = BucketFiles(bucket)
-        self._lake = lake_of(directories.lake, node=node, first=first)
+        self._journals = Journals(sites)
+        self._spools = Spools(sites)
+        self._lake = Lakes(sites, node=node, first=first)
+        self._asked = Asked(gateways, self._spools.urls)
         self._journal: dict[str, JournalContent] = {}
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
         self._aside: dict[str, Ranges] = {}
         self._runs: dict[str, list[tuple[int, int]]] = {}
         self._until: dict[str, int] = {}
-        self._incarnations = Incarnations(directories.journal)
 
     def look(self) -> Report:
-        # First of all, so that what it speaks of can be found in a place read later.
+        # First of all, so that what they speak of can be found in a place read later.
+        self._asked.look()
         marked = self._marked()
-        self._journal = read_journal(self._directories.journal)
-        self._spool = _joined(spool_files(self._directories.spool), self._bucket.list())
+        self._journals.look()
+        self._journal = self._journals.nodes
+        self._spool = self._spools.list()
         self._lake.look()
         self._aside = self._moved_aside()
-        self._archive = spool_files(self._directories.archive)
+        self._archive = joined(
+            *(spool_files(site.directories.archive) for site in self._sites)
+        )
         names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
         names |= self._until.keys() | marked.keys()
         if self._node is not None:
             names &= {self._node}
-        problems = list(self._lake.problems)
+        problems = [*self._asked.problems, *self._lake.problems]
         nodes = [
             self._judge(name, problems, marked.get(name, 0)) for name in sorted(names)
         ]
-        return Report(nodes, problems, told=self._lake.told)
+        asked = sorted(self._asked.words.keys() & names)
+        return Report(nodes, problems, told=self._lake.told, asked=asked)
 
     def _marked(self) -> dict[str, int]:
-        """How far each node had come at least, by its mark."""
-        found: dict[str, int] = {}
-        for path in self._directories.state.glob(f"*/{mark.NAME}"):
-            with contextlib.suppress(FileNotFoundError):
-                if (read := mark.decode(path.read_bytes())) is not None:
-                    found[path.parent.name] = read.durable
+        """How far each node had come at least, by its mark, or its own word."""
+        found = {word.node: word.durable for word in self._asked.words.values()}
+        for site in self._sites:
+            for path in site.directories.state.glob(f"*/{mark.NAME}"):
+                with contextlib.suppress(FileNotFoundError):
+                    if (read := mark.decode(path.read_bytes())) is not None:
+                        node = path.parent.name
+                        found[node] = max(found.get(node, 0), read.durable)
         return found
 
     def _judge(self, name: str, problems: list[Problem], marked: int) -> Node:
@@ -209,16 +236,18 @@ class _View:
         asked = Ranges.of([(self._first, last)])
         problems += journal.problems
         files = sorted((*spool, *archive), key=lambda file: (file.first, file.last))
-        problems += self._incarnations.problems(name, files)
+        problems += self._journals.foreign(name, files)
         missing = lake.missing(self._first, last)
         runs = self._read(spool, missing, journal, problems)
         lacking = missing - Ranges.of(runs)
         waiting = lacking & journal.events
-        holes = (lacking - waiting) | (waiting & self._taken(journal, waiting))
+        said = lacking & self._asked.waiting(name)
+        holes = lacking - waiting - said
+        holes = holes | ((waiting & self._taken(journal, waiting)) - said)
         aside = holes & self._aside.get(name, Ranges())
         holes = holes - aside
-        if len(waiting) and (why := self._unserved(name)) is not None:
-            problems.append(why)
+        if len(waiting):
+            problems += self._unserved(name)
         spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
         twice = Ranges.twice(runs) | Ranges.twice(spans.values())
         return Node(
@@ -233,16 +262,16 @@ class _View:
             doubles=lake.doubled(self._first, last) | (twice & asked),
         )
 
-    def _unserved(self, name: str) -> Problem | None:
+    def _unserved(self, name: str) -> Iterable[Problem]:
         """Why what waits in a node's journal would wait for ever."""
-        path = self._directories.journal_of(name)
-        if self._served in (None, name) or is_locked(path):
-            return None
-        return Problem(
-            str(path),
-            f"nobody serves node {name}: the gateway of node {self._served} publishes "
-            "its events when it starts",
-        )
+        for site in self._journals.homes(name):
+            path = site.directories.journal_of(name)
+            if site.served not in (None, name) and not is_locked(path):
+                yield Problem(
+                    str(path),
+                    f"nobody serves node {name}: the gateway of node {site.served} "
+                    "publishes its events when it starts",
+                )
 
     def _taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
         """Which of *waiting* were published, and will not be again.
@@ -253,7 +282,9 @@ class _View:
             (entry.first, entry.last)
             for entry in journal.published
             if waiting.touches(entry.first, entry.last)
-            and not (self._directories.spool / entry.hidden).exists()
+            and not any(
+                (site.directories.spool / entry.hidden).exists() for site in self._sites
+            )
         )
 
     def _read(
@@ -274,8 +305,13 @@ class _View:
                 continue
             name = file.path.name
             if name not in self._runs:
+                bucket = self._spools.bucket_of(file)
                 try:
-                    with self._bucket.local(file) as there:
+                    with (
+                        bucket.local(file)
+                        if bucket
+                        else contextlib.nullcontext(file) as there
+                    ):
                         self._runs[name] = runs_in(there, entries.get(name))
                 except FileNotFoundError:
                     # It was public when we listed it, and has gone to the tables since.
@@ -288,10 +324,10 @@ class _View:
         return found
 
     def _moved_aside(self) -> dict[str, Ranges]:
-        try:
-            holes = known_holes(self._directories.lake)
-        except ValueError:
-            return {}  # then they are holes that nobody knows
+        holes = []
+        for site in self._sites:
+            with contextlib.suppress(ValueError):  # then they are holes nobody knows
+                holes += known_holes(site.directories.lake)
         return {
             node: Ranges.of((one.first, one.last) for one in holes if one.node == node)
             for node in {one.node for one in holes}
@@ -334,22 +370,6 @@ class _View:
         if len({path.rpartition("/")[2] for path in spooled}) < 2:
             spooled = []
         return self._lake.files_with(name, double.first, double.last) + spooled
-
-
-def _joined(
-    here: dict[str, list[SpoolFile]], there: dict[str, list[SpoolFile]]
-) -> dict[str, list[SpoolFile]]:
-    """Files in two places; one that is in both is on its way, and counts once."""
-    return {
-        node: sorted(
-            {
-                file.path.name: file
-                for file in (*there.get(node, ()), *here.get(node, ()))
-            }.values(),
-            key=lambda file: (file.first, file.last),
-        )
-        for node in here.keys() | there.keys()
-    }
 
 
 def _lasts(files: Iterable[SpoolFile]) -> list[int]:

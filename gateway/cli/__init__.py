@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from typing import NoReturn
 from gateway import __version__
 from gateway.plugins import installed
 from gateway.protocol import Command
+from gateway.standard import hold_descriptors
 
 __all__ = ["COMMANDS", "WrongUse", "commands", "main"]
 
@@ -73,6 +75,8 @@ class WrongUse(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status.  Neither ^C nor `| head` shows a trace."""
+    hold_descriptors()
+    _spell_what_can_not_be_encoded()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -83,6 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _spell_what_can_not_be_encoded() -> None:
+    """Where the locale is not UTF-8, an ellipsis is to be no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(argv: Sequence[str]) -> int:

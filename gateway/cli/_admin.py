@@ -17,7 +17,15 @@ from gateway.cli._data_dir import DEFAULT_CONFIG
 if TYPE_CHECKING:
     from gateway.config.model import Admin
 
-__all__ = ["AdminPort", "Unreachable", "add_arguments", "admin_port", "port_of"]
+__all__ = [
+    "AdminPort",
+    "Unreachable",
+    "add_arguments",
+    "admin_port",
+    "port_at",
+    "port_of",
+    "token_in",
+]
 
 _SECONDS = 10.0
 """Longer than the daemon takes for any answer, and the pause between two states."""
@@ -41,9 +49,12 @@ class AdminPort:
         """What `/api/status` says.  Raises `Unreachable`."""
         with self._get("/api/status") as answer:
             try:
-                return dict(json.load(answer))
+                found = _object(answer)
             except (ValueError, OSError, http.client.HTTPException) as why:
                 raise Unreachable(f"no status: {why}") from None
+        if "node" not in found:
+            raise Unreachable("what answers there is no gateway")
+        return found
 
     def feed(self) -> Iterator[tuple[str, Any]]:
         """The kind and the data of each event, as long as there are any.
@@ -72,7 +83,7 @@ class AdminPort:
         """
         with self._request(path, post, seconds) as answer:
             try:
-                return answer.status, dict(json.load(answer))
+                return answer.status, _object(answer)
             except (ValueError, OSError, http.client.HTTPException) as why:
                 raise Unreachable(f"{answer.status}, no answer: {why}") from None
 
@@ -101,9 +112,16 @@ class AdminPort:
             return answer
         said = ""
         with answer, contextlib.suppress(OSError, http.client.HTTPException):
-            said = answer.read(500).decode(errors="replace").strip()
+            said = answer.read(500).decode(errors="replace").strip().rstrip(".")
         hint = "; say --token-file" if answer.status == http.client.UNAUTHORIZED else ""
         raise Unreachable(f"{answer.status} {said}{hint}")
+
+
+def _object(answer: http.client.HTTPResponse) -> dict[str, Any]:
+    found = json.load(answer)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 - what json raises, too
+    return found
 
 
 def _connection(address: str, seconds: float) -> http.client.HTTPConnection:
@@ -146,18 +164,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def admin_port(args: argparse.Namespace) -> AdminPort:
     """The one that the arguments name.  Raises `WrongUse`, `config.Invalid`."""
-    token = None
-    if args.token_file is not None:
-        try:
-            token = args.token_file.read_text().strip()
-        except (OSError, UnicodeDecodeError) as why:
-            raise WrongUse(f"--token-file {args.token_file}: {why}") from None
+    token = token_in(args.token_file)
     file = args.config
     if file is None and args.address is None and Path(DEFAULT_CONFIG).is_file():
         file = DEFAULT_CONFIG
     if file is not None:
         return _configured(file, token)
-    address = args.address or _DEFAULT
+    return port_at(args.address or _DEFAULT, token)
+
+
+def token_in(file: Path | None) -> str | None:
+    """What `--token-file` says.  Raises `WrongUse`."""
+    if file is None:
+        return None
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as why:
+        raise WrongUse(f"--token-file {file}: {why}") from None
+
+
+def port_at(address: str, token: str | None) -> AdminPort:
+    """The one at `HOST:PORT` or `unix:PATH`.  Raises `WrongUse`."""
     if not address.startswith("unix:/") and not _has_port(address):
         raise WrongUse(f"not HOST:PORT, nor unix:PATH: {address!r}")
     return AdminPort(address, token)

@@ -10,6 +10,7 @@ from gateway.audit.chain import Chain, verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.lake import Problem
 from gateway.audit.payloads import compare_payloads
+from gateway.audit.remote import Access
 from gateway.store.directories import Directories
 
 __all__ = ["Part", "chain", "content", "payloads"]
@@ -104,9 +105,9 @@ def content(places: Directories, *, node: str | None) -> Part:
     return Part("content", plain, lines)
 
 
-def payloads(places: Directories, *, node: str | None) -> Part:
+def payloads(places: Directories, node: str | None, access: Access | None) -> Part:
     """Whether archive and tables have the payloads that were published."""
-    found = compare_payloads(places, node=node)
+    found = compare_payloads(places, node=node, access=access)
     told = (
         f"payloads: {found.archived} files of the archive are read; the tables have the"
         f" {found.events} payloads of {found.in_tables} files as they were published"

@@ -6,19 +6,22 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.cli import WrongUse
 
 if TYPE_CHECKING:
+    from gateway.audit.remote import Access
     from gateway.store.bucket import Bucket
     from gateway.store.directories import Directories
 
 __all__ = [
     "DEFAULT_CONFIG",
+    "access",
     "add_arguments",
     "bucket",
     "deletes",
+    "each",
     "node",
     "places",
     "readable",
@@ -27,20 +30,35 @@ __all__ = [
 DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the two options; they exclude each other."""
+def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the two options, which exclude each other; *several*: each more than once, for
+    `each`.
+    """
     where = parser.add_mutually_exclusive_group()
+    more: dict[str, Any] = {"action": "append"} if several else {}
+    again = "; again for more of them" if several else ""
     where.add_argument(
         "--config",
         metavar="FILE",
-        help=f"the gateway's configuration (default: {DEFAULT_CONFIG})",
+        help=f"the gateway's configuration (default: {DEFAULT_CONFIG}){again}",
+        **more,
     )
     where.add_argument(
         "--data-dir",
         metavar="DIR",
         type=Path,
-        help="its data_dir, if the directories in it have their default names",
+        help=f"its data_dir, if the directories in it have their default names{again}",
+        **more,
     )
+
+
+def each(args: argparse.Namespace) -> list[argparse.Namespace]:
+    """Of each that is named several times, as arguments of its own; or of the default."""
+    found = [argparse.Namespace(config=one, data_dir=None) for one in args.config or ()]
+    found += [
+        argparse.Namespace(config=None, data_dir=one) for one in args.data_dir or ()
+    ]
+    return found or [argparse.Namespace(config=None, data_dir=None)]
 
 
 def node(args: argparse.Namespace) -> str | None:
@@ -58,6 +76,14 @@ def bucket(args: argparse.Namespace) -> Bucket | None:
     if args.data_dir:
         return None
     return bucket_of(load(args.config or DEFAULT_CONFIG).spool)
+
+
+def access(args: argparse.Namespace) -> Access | None:
+    """How to reach its tables, where they are in object storage."""
+    from gateway.audit.remote import access_of
+    from gateway.config import load
+
+    return None if args.data_dir else access_of(load(args.config or DEFAULT_CONFIG))
 
 
 def deletes(args: argparse.Namespace) -> bool:

@@ -2,7 +2,8 @@
 disk or time.
 
 What is sent are bytes as they are, or events by the protocol's own client, that of
-`gateway send`.  Rows are what the protocol's decoder makes of the stored batches.
+`gateway send`.  Rows are what the protocol's decoder makes of the stored batches; rows of
+tables are what the Spark job makes of the file that the spool would get.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from gateway.cli import send
 from gateway.config import Listener
 from gateway.event import Origin
 from gateway.plugins import installed
+from gateway.store.spool import parquet
+from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon
 
@@ -43,12 +46,23 @@ class CanNot(Exception):
 class Outcome:
     """What came of it."""
 
-    def __init__(self, rows: list[Row], refused: str, trouble: str = "") -> None:
+    def __init__(
+        self, daemon: FakeDaemon, rows: list[Row], refused: str, trouble: str = ""
+    ) -> None:
+        self._daemon = daemon
         self.rows = rows
         self.refused = refused
         """The rule that was broken, with limit and key; empty: none."""
         self.trouble = trouble
         """Why not everything was acknowledged, or what raised; empty: all is fine."""
+
+    def write(self, path: Path, node: str) -> None:
+        """The events as a file of the spool."""
+        daemon = self._daemon
+        decoder = Decoder({daemon.protocol.name: daemon.context.decode})
+        stored = daemon.journal.stored
+        with path.open("wb") as file:
+            parquet.write(stored, file, node=node, decoder=decoder, compression="zstd")
 
 
 class _Daemon:
@@ -91,7 +105,7 @@ class _Daemon:
         ]
         if failed is not None:
             trouble = f"the protocol raised {type(failed).__name__}: {failed}"
-        return Outcome(rows, refused, trouble)
+        return Outcome(self.fake, rows, refused, trouble)
 
 
 def send_bytes(listener: Listener, data: bytes) -> Outcome:

@@ -7,16 +7,19 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse, _data_dir
+from gateway.cli import WrongUse, _admin, _data_dir
 from gateway.cli._text import printable, table
 from gateway.cli._working import working
 
 if TYPE_CHECKING:
     from gateway.audit import Report
     from gateway.audit.acknowledged import Acknowledged
+    from gateway.audit.remote import Access
+    from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
     from gateway.store.directories import Directories
 
@@ -26,7 +29,9 @@ HELP = """\
 Prove that every acknowledged event is there, exactly once.
 
 For every node, every lsn from 1 to the last acknowledged must be once in the tables,
-or else in the spool, or else in the journal.  Files that have events which no table has
+or else in the spool, or else in the journal.  Of many gateways that write for one job name
+all that this machine can see, the job's configuration first; the others are asked
+(--gateway) how far they are.  Files that have events which no table has
 are read whole, and compared with the digests that they were written with.  Nothing is
 written; the gateway and the Spark job may be at work meanwhile.
 
@@ -34,6 +39,8 @@ Example:
   gateway audit --config /etc/gateway/gateway.yaml
   gateway audit --data-dir /var/lib/gateway --node gw-1 --json
   gateway audit --config /etc/gateway/gateway.yaml --chain --link 5f0c…
+  gateway audit --config job.yaml --config gw-1.yaml --config gw-2.yaml
+  gateway audit --config job.yaml --gateway gw-1:8080 --gateway gw-2:8080
 
 Exit status: 0 complete; 1 something is missing, doubled, changed or unreadable; 2 wrong
 use.
@@ -44,7 +51,16 @@ _SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
-    _data_dir.add_arguments(parser)
+    _data_dir.add_arguments(parser, several=True)
+    parser.add_argument(
+        "--gateway", dest="gateways", metavar="HOST:PORT", action="append", default=[],
+        help="also ask the gateway with this admin port what it has acknowledged and what"
+        " is in its journal alone; again for more of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE",
+        help="has what their admin.token asks for",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
     parser.add_argument("--node", metavar="NAME", help="only this node (default: all)")
     parser.add_argument(
@@ -111,16 +127,25 @@ def _run(args: argparse.Namespace) -> int:
     if args.links and not args.chain:
         raise WrongUse("--link needs --chain")
 
-    places = _data_dir.places(args)
+    one, *more = _data_dir.each(args)
+    if more and (args.content or args.chain):
+        raise WrongUse("--content and --chain look at one directory: name one")
+    place, *others = [_site(each) for each in (one, *more)]
     ids = _ids(args.acknowledged)
-    served = _data_dir.node(args)
-    bucket = _data_dir.bucket(args)
+    places, bucket, access = place.directories, place.bucket, place.access
+    look = partial(
+        audit,
+        places,
+        bucket=bucket,
+        access=access,
+        others=others,
+        gateways=_gateways(args),
+    )
     with working("comparing tables, spool and journal"):
-        report = audit(
-            places, node=args.node, first=args.first, served=served, bucket=bucket
-        )
+        report = look(node=args.node, first=args.first, served=place.served)
     if args.node is not None and not report.nodes:
-        known = [node.node for node in audit(places, pause=lambda _: None).nodes]
+        everything = look(pause=lambda _: None)
+        known = [node.node for node in everything.nodes]
         raise WrongUse(
             f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
         )
@@ -135,9 +160,9 @@ def _run(args: argparse.Namespace) -> int:
         from gateway.plugins import decoders
 
         with working("looking for the acknowledged ids"):
-            searched = search(places, ids, decoders(), bucket)
+            searched = search(places, ids, decoders(), bucket, access, others)
     with working("reading payloads and digests"):
-        parts = _parts(args, places)
+        parts = _parts(args, one, places, access)
     if args.json:
         plain = _plain(report, searched, parts)
         json.dump(plain, sys.stdout, indent=2)
@@ -147,13 +172,59 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if _complete(report, searched, parts) else 1
 
 
-def _parts(args: argparse.Namespace, places: Directories) -> list[Part]:
+def _site(args: argparse.Namespace) -> Site:
+    """What the arguments of one directory name."""
+    from gateway.audit.sites import Site
+
+    return Site(
+        _data_dir.places(args),
+        _data_dir.node(args),
+        _data_dir.bucket(args),
+        _data_dir.access(args),
+    )
+
+
+def _gateways(args: argparse.Namespace) -> list[tuple[str, Ask]]:
+    """How those are asked that have their directories elsewhere.  Raises `WrongUse`."""
+    if args.token_file is not None and not args.gateways:
+        raise WrongUse("--token-file needs --gateway")
+    token = _admin.token_in(args.token_file)
+    return [
+        (address, partial(_asked, _admin.port_at(address, token)))
+        for address in args.gateways
+    ]
+
+
+def _asked(port: _admin.AdminPort) -> Word:
+    from gateway.audit.sites import Word
+
+    try:
+        said = port.status()
+        journal, spool = said["journal"], said["spool"]
+        return Word(
+            str(said["node"]),
+            int(journal["durable_lsn"]),
+            int(spool["published_lsn"]),
+            spool["bucket"],
+        )
+    except _admin.Unreachable as why:
+        raise OSError(str(why)) from None
+    except (KeyError, TypeError, ValueError):
+        raise OSError("it does not say how far it is") from None
+
+
+def _parts(
+    args: argparse.Namespace,
+    one: argparse.Namespace,
+    places: Directories,
+    access: Access | None,
+) -> list[Part]:
     from gateway.cli import _audit_digests
 
     found = []
     if args.content:
         found.append(_audit_digests.content(places, node=args.node))
-        found.append(_audit_digests.payloads(places, node=args.node))
+        found.append(_audit_digests.payloads(places, args.node, access))
     if args.chain:
         found.append(
             _audit_digests.chain(
@@ -161,7 +232,7 @@ def _parts(args: argparse.Namespace, places: Directories) -> list[Part]:
                 node=args.node,
                 first=args.first,
                 links=args.links,
-                deleting=_data_dir.deletes(args),
+                deleting=_data_dir.deletes(one),
             )
         )
     return found
@@ -208,6 +279,9 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
             "note: a function of your own took the batches (spark.sink), so no table was"
             " read: in lake is what the job's ledger says"
         )
+    if report.asked:
+        names = printable(", ".join(report.asked))
+        print(f"note: in journal is what the gateway itself says, of {names}")
     faults = [*_faults(report), *_searched_faults(searched)]
     for line in faults[:_SHOWN]:
         print(printable(line))
@@ -317,6 +391,7 @@ def _plain(
         "events": report.events,
         "looks": report.looks,
         "told": report.told,
+        "asked": report.asked,
         "nodes": [
             {
                 "node": node.node,

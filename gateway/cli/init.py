@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from importlib import resources
@@ -25,12 +26,13 @@ meaning and its default as comments.  Nothing that is there is overwritten.
   --systemd   also units for the daemon and the Spark job.  They find the programs of
               this Python environment, and the configuration in /etc/gateway
   --compose   also a compose.yaml with both as containers, of images that `docker build`
-              makes of the source
+              makes of the source; what is kept lies in a volume, or in --data-dir
 
 Example:
   gateway init PROTOCOL
   gateway init PROTOCOL PROTOCOL --directory first
   gateway init PROTOCOL --systemd --node gw-1
+  gateway init PROTOCOL --compose --data-dir /srv/gateway
 
 Exit status: 0 written; 2 wrong use, or something is there already.
 """
@@ -51,7 +53,7 @@ services:
     # Those of the listeners in gateway.yaml.
     ports: {ports}
     volumes: &volumes
-      - data:/var/lib/gateway
+      - {kept}:{state}
       - ./gateway.yaml:/etc/gateway/gateway.yaml:ro
     # Longer than it takes to answer and publish what was taken.
     stop_grace_period: 60s
@@ -63,9 +65,15 @@ services:
       gateway: {{condition: service_healthy}}
     stop_grace_period: 60s
     restart: unless-stopped
+"""
+_VOLUME = """\
 volumes:
   data:
 """
+_HOMES = ("/home", "/root", "/run/user")
+"""What ProtectHome=yes hides from a service."""
+_OWNER = 10001
+"""Whom the images run as; the Dockerfile says so."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--node", metavar="NAME",
         help="this gateway's name in every event, for ever (default: the host name)")  # fmt: skip
     add("--data-dir", metavar="DIR",
-        help="where all that is kept lies (default: data, beside the file; "
-        f"with --systemd or --compose {_STATE})")  # fmt: skip
+        help="where all that is kept lies; what is relative is beside the file (default: "
+        f"data; with --systemd {_STATE}; with --compose a volume: a DIR of this machine is "
+        f"mounted as {_STATE} in its place)")  # fmt: skip
     add("--all-addresses", action="store_true",
         help=f"listen on all addresses (default: {_LOOPBACK} only, but with --compose)")  # fmt: skip
     add("--systemd", action="store_true", help="write units for systemd, too")
@@ -92,6 +101,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     folder: Path = args.directory
+    if args.compose and args.data_dir is not None and args.systemd:
+        raise WrongUse(
+            f"--data-dir is {_STATE} in containers and itself for systemd: write "
+            "one of --systemd and --compose at a time"
+        )
+    if args.data_dir is not None and not Path(args.data_dir).is_absolute():
+        for form in ("compose", "systemd"):
+            if getattr(args, form):
+                raise WrongUse(
+                    f"--data-dir {args.data_dir}: with --{form}, say all of it"
+                )
     files = dict(_files(args))
     there = [name for name in files if (folder / name).exists()]
     if there:
@@ -112,7 +132,7 @@ def _write(path: Path, text: str) -> None:
     """Once and whole; a configuration only if it is one."""
     from gateway import config
 
-    with path.open("x") as new:
+    with path.open("x", encoding="utf-8") as new:
         new.write(text)
     if path.name != "gateway.yaml":
         return
@@ -132,17 +152,17 @@ def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     if args.systemd:
         for template in templates().iterdir():
             if template.name.endswith(".service"):
-                yield template.name, _unit(template.read_text())
+                yield template.name, _unit(template.read_text("utf-8"), args)
     if args.compose:
         ports = [f"{port}:{port}" for port in _ports(settings["listeners"])]
-        yield (
-            "compose.yaml",
-            _COMPOSE.format(
-                version=__version__,
-                node=settings["node"],
-                ports="[" + ", ".join(f'"{each}"' for each in ports) + "]",
-            ),
+        text = _COMPOSE.format(
+            version=__version__,
+            node=settings["node"],
+            ports="[" + ", ".join(f'"{each}"' for each in ports) + "]",
+            kept=args.data_dir or "data",
+            state=_STATE,
         )
+        yield "compose.yaml", text if args.data_dir else text + _VOLUME
 
 
 def templates() -> Traversable:
@@ -165,7 +185,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         )
     return {
         "node": args.node or default_node(),
-        "data_dir": args.data_dir or kept,
+        "data_dir": kept if args.compose else args.data_dir or kept,
         "listeners": listeners,
         "admin": {"listen": f"tcp:{_LOOPBACK}:8080"},
     }
@@ -184,22 +204,39 @@ def _ports(value: Any) -> Iterator[str]:
             yield found[1]
 
 
-def _unit(text: str) -> str:
-    """With the programs of this environment."""
-    programs = Path(sys.executable).parent
-    if not (programs / "gateway").exists():
-        return text
-    return text.replace("/opt/gateway/bin/", f"{programs}{os.sep}")
+def _unit(text: str, args: argparse.Namespace) -> str:
+    """With the programs of this environment, and the directory that was asked for."""
+    programs, needed = Path(sys.executable).parent, []
+    if (programs / "gateway").exists():
+        text = text.replace("/opt/gateway/bin/", f"{programs}{os.sep}")
+        needed += [programs, Path(sys.base_prefix)]
+    if args.data_dir is not None:
+        needed.append(Path(args.data_dir))
+        spelled = args.data_dir.replace("%", "%%")
+        if " " in spelled:
+            spelled = f'"{spelled}"'
+        strict = "ProtectSystem=strict\n"
+        text = text.replace(strict, f"{strict}ReadWritePaths={spelled}\n")
+    if any(path.is_relative_to(home) for path in needed for home in _HOMES):
+        text = text.replace("ProtectHome=yes\n", "ProtectHome=read-only\n")
+    return text
 
 
 def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
     yield ""
     if args.compose:
         yield "Next: read compose.yaml, build the two images, docker compose up -d"
+        if args.data_dir is not None:
+            yield f"Before that, once: install -d -o {_OWNER} -g {_OWNER} {args.data_dir}"
+        if not file.stat().st_mode & stat.S_IROTH:
+            yield f"The containers run as {_OWNER}, who may not read {file}: chmod a+r it,"
+            yield f"or, with secrets in it, chown it to {_OWNER}"
         return
     if args.systemd:
         yield "Next: copy gateway.yaml to /etc/gateway, the units to /etc/systemd/system;"
         yield "gateway.service says how to make the user, and how to start it."
+        if args.data_dir is not None:
+            yield f"Before that, once: install -d -o gateway -g gateway {args.data_dir}"
         yield "Sockets that stay over a restart: docs/reload.md, conf/gateway.socket"
         return
     yield "Next, each in a terminal of its own:"

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         status, answer = port.ask("/api/reload", {}, _RELOAD_SECONDS)
         if status in (_UNAUTHORIZED, _FORBIDDEN):
-            outcome = _by_signal(loaded, port)
+            outcome = _by_signal(loaded, port, status)
         else:
             outcome = answer if "applied" in answer else _refused(str(answer))
     except (OSError, Unreachable) as why:
@@ -82,16 +82,23 @@ def _refused(*why: str) -> dict[str, Any]:
     }
 
 
-def _by_signal(loaded: config.Config, port: AdminPort) -> Mapping[str, Any]:
+def _by_signal(
+    loaded: config.Config, port: AdminPort, refusal: int
+) -> Mapping[str, Any]:
     """By SIGHUP: there is no token, or it is not in force before the reload.
 
     Raises OSError, `Unreachable`.
     """
     pid = _pid(loaded.data_dir)
     if pid is None:
+        wants = (
+            "asks for another admin.token"
+            if refusal == _UNAUTHORIZED
+            else "takes a reload by its token only, of which it has none, or by signal"
+        )
         return _refused(
-            f"{loaded.admin.listen} asks for another admin.token, and no daemon has "
-            f"{loaded.data_dir}"
+            f"{loaded.admin.listen} {wants}, and no daemon has {loaded.data_dir}: if "
+            "the file names another data_dir than before, restart the daemon"
         )
     asked = time.time()
     os.kill(pid, signal.SIGHUP)
@@ -99,7 +106,8 @@ def _by_signal(loaded: config.Config, port: AdminPort) -> Mapping[str, Any]:
     while time.monotonic() < until:
         status, answer = port.ask("/api/status")
         last: Mapping[str, Any] = answer.get("reload", {})
-        if status == _FINE and last["at"] >= asked:
+        # One that began before may have read an earlier file.
+        if status == _FINE and last.get("began", last.get("at", 0.0)) >= asked:
             return {key: last[key] for key in _refused()}
         time.sleep(_LOOK_SECONDS)
     return _refused(f"process {pid} was asked and says nothing: see its log")

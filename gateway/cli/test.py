@@ -1,4 +1,6 @@
-"""`gateway test`: unit tests of a configuration, sample input through listeners to rows."""
+"""`gateway test`: unit tests of a configuration, sample input through listeners to rows,
+of events and of the tables that Spark makes of them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,15 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from gateway.cli._text import printable
+from gateway.cli._working import working
 
 if TYPE_CHECKING:
     from gateway.cli._trial import Outcome, Row
@@ -40,8 +44,13 @@ TLS, WebSocket and PROXY headers are left out.
 
 A row of `expect` has the columns that matter: payload, flaw, channel, kind, seq,
 content_type, attributes (the keys that are named), protocol, listener.  `only: {kind:
-request}` leaves out all rows but those; `with: [--route, area.move]` are options of
-`gateway send PROTOCOL`, for `events`.
+request}` leaves out all rows but those, in `expect` and `tables`, whichever have that
+column; `with: [--route, area.move]` are options of `gateway send PROTOCOL`, for
+`events`.
+
+`tables` has the same rows as the Spark job makes them, with the columns of section
+`spark`: `tables: [{table: events, message: hello, host: null}]`.  That starts a Spark, once
+for all cases: pip install 'gateway[spark]'.  `spark.deduplicate` and `stats` are left out.
 
 Example:
   gateway test tests.yaml
@@ -97,6 +106,7 @@ class Case(_Strict):
     only: dict[str, Any] = {}
     refused: str | None = None
     expect: list[dict[str, Any]] | None = None
+    tables: list[dict[str, Any]] | None = None
 
 
 class Cases(_Strict):
@@ -121,9 +131,11 @@ def run(args: argparse.Namespace) -> int:
     cases = _read(args.file)
     folder = args.file.parent
     loaded = config.load(folder / cases.config)
+    outcomes = [_outcome(case, loaded, folder) for case in cases.tests]
+    made = _tables(cases.tests, outcomes, loaded)
     failed = 0
-    for case in cases.tests:
-        faults = list(_faults(case, loaded, folder))
+    for case, outcome, rows in zip(cases.tests, outcomes, made, strict=True):
+        faults = list(_faults(case, outcome, rows))
         failed += bool(faults)
         if args.json:
             print(json.dumps({"name": case.name, "ok": not faults, "faults": faults}))
@@ -151,25 +163,69 @@ def _read(path: Path) -> Cases:
     raise Invalid(document.file, document.problems)
 
 
-def _faults(case: Case, loaded: Config, folder: Path) -> Iterator[str]:
-    """What is not as the case says; nothing if it passes."""
+def _outcome(case: Case, loaded: Config, folder: Path) -> Outcome | str:
+    """What came of the case's input, or why that can not be tried."""
     from gateway.cli import _trial
 
     known = {one.name: one for one in loaded.listeners}
     if case.listener not in known:
-        yield f"no listener {case.listener!r}; there is: {', '.join(known)}"
-        return
+        return f"no listener {case.listener!r}; there is: {', '.join(known)}"
     listener = known[case.listener]
     try:
         if case.input.events is not None:
             events = [_event(each) for each in case.input.events]
-            found = _trial.send_events(listener, events, case.options)
-        else:
-            found = _trial.send_bytes(listener, case.input.data(folder))
+            return _trial.send_events(listener, events, case.options)
+        return _trial.send_bytes(listener, case.input.data(folder))
     except (_trial.CanNot, OSError) as why:
-        yield str(why)
+        return str(why)
+
+
+def _tables(
+    cases: Sequence[Case], outcomes: Sequence[Outcome | str], loaded: Config
+) -> list[list[Row] | str]:
+    """The rows that Spark makes of each outcome, or why it makes none; a case that asks
+    for no tables has none.
+    """
+    from gateway.spark import trial
+
+    made: list[list[Row] | str] = [[] for _ in cases]
+    with tempfile.TemporaryDirectory() as folder:
+        files: dict[str, Path] = {}
+        for number, (case, outcome) in enumerate(zip(cases, outcomes, strict=True)):
+            if case.tables is not None and not isinstance(outcome, str):
+                name = f"{number:06d}"
+                files[name] = Path(folder, f"{name}.parquet")
+                outcome.write(files[name], name)
+        if not files:
+            return made
+        try:
+            with working("starting Spark"):
+                rows = trial.rows_of(loaded, list(files.values()))
+        except trial.CanNot as why:
+            return [str(why)] * len(cases)
+    for row in rows:
+        mine = made[int(row["node"])]
+        assert isinstance(mine, list)
+        mine.append({**row, "node": loaded.node})
+    return made
+
+
+def _faults(case: Case, outcome: Outcome | str, made: list[Row] | str) -> Iterator[str]:
+    """What is not as the case says; nothing if it passes."""
+    if isinstance(outcome, str):
+        yield outcome
         return
-    yield from _differences(case, found)
+    there = _columns([*outcome.rows, *(made if isinstance(made, list) else [])])
+    for column in case.only:
+        if there and column not in there and not isinstance(made, str):
+            yield f"only: no column {column!r}; there is: {', '.join(there)}"
+    yield from _differences(case, outcome)
+    if case.tables is None:
+        return
+    if isinstance(made, str):
+        yield made
+    else:
+        yield from _compare_rows("tables, row", case.tables, case.only, made)
 
 
 def _event(given: Any) -> bytes:
@@ -186,16 +242,31 @@ def _differences(case: Case, found: Outcome) -> Iterator[str]:
         yield f"refused: expected {case.refused!r}, got {found.refused or 'no refusal'!r}"
     if found.trouble and case.refused is None:
         yield found.trouble
-    if case.expect is None:
-        return
-    rows = [row for row in found.rows if not any(_compare(case.only, row))]
-    for number, (wanted, row) in enumerate(zip(case.expect, rows, strict=False), 1):
+    if case.expect is not None:
+        yield from _compare_rows("row", case.expect, case.only, found.rows)
+
+
+def _compare_rows(
+    what: str,
+    expected: Sequence[Mapping[str, Any]],
+    only: Mapping[str, Any],
+    found: Sequence[Row],
+) -> Iterator[str]:
+    there = _columns(found)
+    only = {column: value for column, value in only.items() if column in there}
+    rows = [row for row in found if not any(_compare(only, row))]
+    for number, (wanted, row) in enumerate(zip(expected, rows, strict=False), 1):
         for difference in _compare(wanted, row):
-            yield f"row {number}: {difference}"
-    for number in range(len(rows), len(case.expect)):
-        yield f"row {number + 1}: missing: {_shown(case.expect[number])}"
-    for number in range(len(case.expect), len(rows)):
-        yield f"row {number + 1}: not expected: {_shown(_plain(rows[number]))}"
+            yield f"{what} {number}: {difference}"
+    for number in range(len(rows), len(expected)):
+        yield f"{what} {number + 1}: missing: {_shown(expected[number])}"
+    for number in range(len(expected), len(rows)):
+        yield f"{what} {number + 1}: not expected: {_shown(_plain(rows[number]))}"
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, None]:
+    """Those that any of them has, in their order."""
+    return dict.fromkeys(column for row in rows for column in row)
 
 
 def _compare(wanted: Mapping[str, Any], row: Row) -> Iterator[str]:
@@ -205,10 +276,12 @@ def _compare(wanted: Mapping[str, Any], row: Row) -> Iterator[str]:
             yield f"no column {column!r}; there is: {', '.join(row)}"
             continue
         got = row[column]
-        if column == "payload":
+        if isinstance(got, bytes):
             got = _payload(got, as_text=isinstance(value, str))
+        elif column == "body" and isinstance(got, str) and not isinstance(value, str):
+            got = json.loads(got)
         elif column == "attributes" and isinstance(value, dict):
-            got = {key: got.get(key) for key in value}
+            got = {key: (got or {}).get(key) for key in value}
         if got != value:
             yield f"{column}: expected {_shown(value)}, got {_shown(got)}"
 
@@ -226,7 +299,9 @@ def _payload(data: bytes, *, as_text: bool) -> Any:
 def _plain(row: Row) -> dict[str, Any]:
     """What of a row is worth showing."""
     shown = {key: value for key, value in row.items() if value not in (None, {}, "")}
-    return {**shown, "payload": _payload(row["payload"], as_text=False)}
+    if row["payload"] is not None:
+        shown["payload"] = _payload(row["payload"], as_text=False)
+    return shown
 
 
 def _shown(value: Any) -> str:

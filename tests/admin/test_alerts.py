@@ -69,40 +69,36 @@ class Fault(NamedTuple):
     """So many minutes after it nothing is said yet."""
 
 
-STALL = {"gateway_ready": (0.0, 0.0), "gateway_journal_full": (1.0, 0.0)}
+def stalled(reason: str) -> dict[str, tuple[float, float]]:
+    """Nothing is taken any more, and why."""
+    return {
+        "gateway_ready": (0, 0),
+        "gateway_journal_full": (1, 0),
+        f'gateway_held_back{{reason="{reason}"}}': (1, 0),
+    }
+
+
+def lagging(seconds: float) -> dict[str, tuple[float, float]]:
+    """Nothing gets into the tables any more, since so long."""
+    return {'gateway_lake_lag_seconds{node="gw-1"}': (seconds, 15)}
+
+
+def certificate(seconds: float) -> dict[str, tuple[float, float]]:
+    """It is valid for so long."""
+    return {'gateway_certificate_valid_seconds{listener="beats"}': (seconds, -15)}
+
+
+WAITING = {"gateway_journal_oldest_wait_seconds": (15.0, 15.0)}
 FAULTS = {
     "gone": Fault("GatewayDown", 3, {'up{job="gateway"}': (0, 0)}, 1.5),
     "start that hangs": Fault("GatewayNotReady", 6, {"gateway_ready": (0, 0)}, 4.5),
     "full disk": Fault(
-        "GatewayDiskFull",
-        2,
-        STALL
-        | {
-            'gateway_held_back{reason="disk"}': (1, 0),
-            "gateway_journal_oldest_wait_seconds": (15, 15),
-            'gateway_lake_lag_seconds{node="gw-1"}': (15, 15),
-        },
-        0.5,
+        "GatewayDiskFull", 2, stalled("disk") | WAITING | lagging(15), 0.5
     ),
     "hung disk": Fault(
-        "GatewayDiskHangs",
-        1.5,
-        STALL
-        | {
-            'gateway_held_back{reason="stall"}': (1, 0),
-            "gateway_journal_oldest_wait_seconds": (15, 15),
-            'gateway_lake_lag_seconds{node="gw-1"}': (15, 15),
-        },
+        "GatewayDiskHangs", 1.5, stalled("stall") | WAITING | lagging(15)
     ),
-    "hung disk under load": Fault(
-        "GatewayDiskHangs",
-        1.5,
-        STALL
-        | {
-            'gateway_held_back{reason="memory"}': (1, 0),
-            "gateway_journal_oldest_wait_seconds": (15, 15),
-        },
-    ),
+    "hung disk under load": Fault("GatewayDiskHangs", 1.5, stalled("memory") | WAITING),
     "failed sync": Fault(
         "GatewayDiskFails",
         1,
@@ -114,29 +110,16 @@ FAULTS = {
     "full spool": Fault(
         "GatewaySpoolFull",
         2,
-        STALL
-        | {
-            'gateway_held_back{reason="spool"}': (1, 0),
-            "gateway_spark_up": (0, 0),
-            "gateway_spool_bytes": (2e10, 1),
-            'gateway_lake_lag_seconds{node="gw-1"}': (86400, 15),
-        },
+        stalled("spool")
+        | {"gateway_spark_up": (0, 0), "gateway_spool_bytes": (2e10, 1)}
+        | lagging(86400),
         0.5,
     ),
-    "slow disk": Fault(
-        "GatewayHoldsBack",
-        6,
-        STALL | {'gateway_held_back{reason="memory"}': (1, 0)},
-        4.5,
-    ),
+    "slow disk": Fault("GatewayHoldsBack", 6, stalled("memory"), 4.5),
     "dead job": Fault(
         "GatewaySparkDown",
         1,
-        {
-            "gateway_spark_up": (0, 0),
-            'gateway_lake_lag_seconds{node="gw-1"}': (30, 15),
-            "gateway_spool_bytes": (1e6, 1e6),
-        },
+        {"gateway_spark_up": (0, 0), "gateway_spool_bytes": (1e6, 1e6)} | lagging(30),
     ),
     "lagging node": Fault(
         "GatewayLakeLags", 6, {'gateway_lake_lag_seconds{node="gw-1"}': (61, 1)}, 4.5
@@ -148,30 +131,17 @@ FAULTS = {
         "GatewaySpoolFills", 12, {"gateway_spool_bytes": (1.1e10, 1e6)}, 8
     ),
     "certificate that ends tomorrow": Fault(
-        "GatewayCertificateEnded",
-        6,
-        {'gateway_certificate_valid_seconds{listener="beats"}': (86399, -15)},
-        4.5,
+        "GatewayCertificateEnded", 6, certificate(86399), 4.5
     ),
-    "certificate that ended": Fault(
-        "GatewayCertificateEnded",
-        6,
-        {'gateway_certificate_valid_seconds{listener="beats"}': (-1, -15)},
-    ),
+    "certificate that ended": Fault("GatewayCertificateEnded", 6, certificate(-1)),
     "certificate that ends soon": Fault(
-        "GatewayCertificateEnds",
-        62,
-        {'gateway_certificate_valid_seconds{listener="beats"}': (13 * 86400, -15)},
-        55,
+        "GatewayCertificateEnds", 62, certificate(13 * 86400), 55
     ),
     "bucket that is away": Fault(
         "GatewayBucketAway", 3, {"gateway_bucket_away": (1, 0)}, 1.5
     ),
     "broken configuration": Fault(
-        "GatewayReloadFailed",
-        6,
-        {"gateway_config_last_reload_successful": (0, 0)},
-        4.5,
+        "GatewayReloadFailed", 6, {"gateway_config_last_reload_successful": (0, 0)}, 4.5
     ),
     "slow acknowledgements": Fault(
         "GatewaySlowAcks", 16, {'gateway_ack_seconds_bucket{le="0.01"}': (0, 0)}, 8

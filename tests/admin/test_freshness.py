@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from deadlines import ROOT
 from gateway.admin.freshness import Facts, Freshness, Holder, Job, judge
 
 GiB = 2**30
@@ -242,6 +244,20 @@ def test_a_fault_is_told_in_one_sentence(fault: str) -> None:
     found = judged(**facts)
     assert found.sentence == sentence
     assert (found.level, found.stands or "") == (level, stands)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_manual_has_a_row_for_every_sentence(fault: str) -> None:
+    """docs/symptoms.md says what to do."""
+    page = (ROOT / "docs" / "symptoms.md").read_text()
+    section = page.partition("## The first sentence")[2].partition("\n## ")[0]
+    begins = [
+        shown.partition("…")[0].strip()
+        for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        for shown in re.findall(r"`([^`]+)`", row)
+    ]
+    sentence = FAULTS[fault][1]
+    assert any(begin and sentence.startswith(begin) for begin in begins)
 
 
 @pytest.mark.parametrize(

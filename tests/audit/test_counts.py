@@ -39,6 +39,39 @@ def test_counts_are_right(seen: list[list[int]]) -> None:
     )
 
 
+@given(groups, groups)
+def test_those_of_several_tables_are_added_up(
+    one: list[list[int]], other: list[list[int]]
+) -> None:
+    """As if one had counted all; whole chunks too."""
+    parts, together = (Counts(SMALL), Counts(SMALL)), Counts(SMALL)
+    for counts, seen in zip(
+        parts, (one, [*other, list(range(1, 3 * SMALL))]), strict=True
+    ):
+        for group in seen:
+            counts.add(np.array(group, np.int64))
+            together.add(np.array(group, np.int64))
+    summed = Counts.summed(parts)
+    everywhere = np.array(range(1, 6 * SMALL), np.int64)
+    assert summed.of(everywhere).tolist() == together.of(everywhere).tolist()
+    assert summed.last == together.last
+    assert summed.missing(1, 99) == together.missing(1, 99)
+    assert summed.doubled(1, 99) == together.doubled(1, 99)
+
+
+def test_what_is_as_it_should_be_takes_no_memory() -> None:
+    """In whatever order it is read; what is missing or doubled does, until it is not."""
+    counts = Counts(SMALL)
+    for first in (*range(1, 40 * SMALL, 10), *range(3, 40 * SMALL, 10)):
+        many = 2 if first % 10 == 1 else 8
+        counts.add(np.arange(first, first + many, dtype=np.int64))
+    assert counts.memory <= SMALL
+    counts.add(np.array([5 * SMALL + 3], np.int64))
+    assert list(counts.doubled(1, 39 * SMALL)) == [(5 * SMALL + 3,) * 2]
+    assert counts.memory <= 2 * SMALL
+    assert not len(counts.missing(1, 40 * SMALL))
+
+
 def test_runs_cross_chunks() -> None:
     """A run over the border of two chunks is counted on both sides."""
     counts = Counts()

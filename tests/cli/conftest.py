@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from twisted.internet.task import Clock
 
+from daemons import spawn
+from deadlines import eventually, finish
 from gateway import cli
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.plugins import installed
@@ -326,3 +329,33 @@ def listen(serve: Callable[..., str]) -> Callable[..., Listener]:
 def send(gateway_command: Callable[..., Any]) -> Callable[..., Any]:
     """Run `gateway send …` to its end."""
     return lambda *words, **more: gateway_command("send", *words, **more)
+
+
+@pytest.fixture
+def send_until(tmp_path: Path) -> Callable[..., str]:
+    """Run `gateway send …`, which has nothing acknowledged and tries again, until it says
+    *complaint*; then it is stopped.  What it said.
+    """
+
+    def run(complaint: str, *words: object) -> str:
+        log = tmp_path / "send.log"
+        command = [sys.executable, "-m", "gateway", "send", *map(str, words)]
+        process = spawn(command, log)
+
+        def complains() -> bool:
+            ended = process.poll() is not None
+            said = complaint in log.read_text()
+            assert said or not ended, log.read_text()
+            return said
+
+        try:
+            eventually(complains, complaint)
+            process.terminate()
+            finish(process)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 1
+        return log.read_text()
+
+    return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,22 @@ def test_names_without_tokens(
     assert ("warning: all: without tokens, whoever may connect" in said) is warns
 
 
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [("", True), (", options: {offsets: false}", False)],
+)
+def test_names_behind_a_shared_port(
+    file: Path, capsys: pytest.CaptureFixture[str], options: str, warns: bool
+) -> None:
+    """An RS.io sender that meets another gateway is not known there: that is said."""
+    shared = f"listen: tcp:7400, reuse_port: true{options}"
+    streams = f"  - {{name: all, protocol: rsio, {shared}}}\nadmin:"
+    file.write_text(GOOD.replace("admin:", streams))
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert ("warning: all: RS.io senders with a name" in said) is warns
+
+
 def test_effective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The configuration with its defaults is YAML, and shows no secret."""
     assert main(["check", "--effective", str(file)]) == 0
@@ -153,6 +170,36 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     """`gateway schema` prints the JSON Schema."""
     assert main(["schema"]) == 0
     assert "listeners" in json.loads(capsys.readouterr().out)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "after", "odd"),
+    [
+        ("/srv/a b %20 #", "archive", None),
+        ("/srv/10:30", "archive", ":"),
+        ("/srv/{a}*", "delete", "* { }"),
+        ("/srv/{a}*", "keep", None),
+    ],
+)
+def test_a_path_that_spark_can_not_read(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    folder: str,
+    after: str,
+    odd: str | None,
+) -> None:
+    """Before there are events in it; without a job it does not matter."""
+    text = re.sub("^data_dir:.*\n", "", GOOD, flags=re.MULTILINE)
+    more = f"data_dir: {json.dumps(folder)}\nspool: {{after: {after}}}\n"
+    file.write_text(text + more)
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    path = f"{folder}/spool"
+    if odd is None:
+        assert "Spark" not in said
+    else:
+        why = f"  warning: the Spark job can not read {path}, for {odd} in its path"
+        assert why in said
 
 
 @pytest.mark.parametrize(("memory", "warns"), [("32MiB", False), ("31MiB", True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deadlines import ROOT
 from gateway import cli, config
 from gateway.config import json_schema
 from gateway.plugins import installed
@@ -135,3 +137,85 @@ def test_compose(tmp_path: Path) -> None:
     assert services["gateway"]["ports"] == ["5044:5044", "12345:12345", "9090:9090"]
     assert services["gateway"]["hostname"] == loaded.node
     assert services["spark"]["volumes"] == services["gateway"]["volumes"]
+    assert loaded.data_dir == Path("/var/lib/gateway")
+    assert services["gateway"]["volumes"][0] == "data:/var/lib/gateway"
+
+
+def test_compose_with_a_directory_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is mounted where the images have theirs, and whose it must be is said: what is
+    kept would be gone with the container elsewhere.
+    """
+    words = ("lumberjack", "--compose", "--data-dir", "/srv/gateway")
+    loaded = config.load(init(tmp_path, *words))
+    assert loaded.data_dir == Path("/var/lib/gateway")
+    compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
+    services = compose["services"]
+    assert services["gateway"]["volumes"][0] == "/srv/gateway:/var/lib/gateway"
+    assert services["spark"]["volumes"] == services["gateway"]["volumes"]
+    assert "volumes" not in compose
+    said = capsys.readouterr().out
+    assert "install -d -o 10001 -g 10001 /srv/gateway" in said
+    assert "\nUSER 10001:10001\n" in (ROOT / "Dockerfile").read_text()
+
+
+def test_units_for_another_directory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They may write there; and what lies in somebody's home is not hidden from them."""
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "gateway").touch()
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    words = ("lumberjack", "--systemd", "--data-dir")
+    loaded = config.load(init(tmp_path / "srv", *words, "/srv/100% mine"))
+    assert loaded.data_dir == Path("/srv/100% mine")
+    assert "-g gateway /srv/100% mine" in capsys.readouterr().out
+    init(tmp_path / "home", *words, "/home/me/gateway")
+    monkeypatch.setattr(sys, "base_prefix", str(Path("/root") / "python-3.12"))
+    init(tmp_path / "python", "lumberjack", "--systemd")
+    for folder, writable, homes in (
+        ("srv", '"/srv/100%% mine"', "yes"),
+        ("home", "/home/me/gateway", "read-only"),
+        ("python", None, "read-only"),
+    ):
+        for unit in ("gateway", "gateway-spark"):
+            text = (tmp_path / folder / f"{unit}.service").read_text()
+            found = re.findall("^ReadWritePaths=(.*)$", text, re.MULTILINE)
+            assert found == ([] if writable is None else [writable])
+            assert f"\nProtectHome={homes}\n" in text
+
+
+@pytest.mark.parametrize(("mask", "told"), [(0o077, True), (0o022, False)])
+def test_compose_where_files_are_for_their_owner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: int, told: bool
+) -> None:
+    """The containers, which run as somebody else, could not read the configuration."""
+    before = os.umask(mask)
+    try:
+        file = init(tmp_path, "lumberjack", "--compose")
+    finally:
+        os.umask(before)
+    says = f"The containers run as 10001, who may not read {file}: chmod a+r it"
+    assert (says in capsys.readouterr().out) is told
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--compose", "--data-dir", "data"), "with --compose, say all of it"),
+        (("--systemd", "--data-dir", "data"), "with --systemd, say all of it"),
+        (("--compose", "--systemd", "--data-dir", "/srv"), "one of --systemd and"),
+    ],
+)
+def test_directories_that_nobody_can_mount(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    """Nothing is written."""
+    assert cli.main(["init", "lumberjack", *words, "--directory", str(tmp_path)]) == 2
+    assert why in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

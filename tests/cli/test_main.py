@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deadlines import ROOT, run
+from deadlines import ROOT, environment, run
 from gateway import __version__, cli, config
 from gateway.protocol import Command
 
@@ -186,3 +186,27 @@ def test_a_closed_pipe() -> None:
     done = run("bash", "-c", pipe)
     assert done.stderr == ""
     assert done.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_closed_from_the_beginning(closed: str) -> None:
+    """Nobody reads what it says, and no file that it opens is written into."""
+    code = (
+        "import os, sys; from gateway import cli; "
+        'status = cli.main(["schema"]); '
+        'nowhere = [fd for fd in range(3) if os.readlink(f"/proc/self/fd/{fd}") '
+        '== "/dev/null"]; '
+        "sys.exit(status or 10 + len(nowhere))"
+    )
+    done = run("bash", "-c", f"{sys.executable} -c '{code}' {closed}")
+    assert (done.returncode, done.stderr) == (10 + closed.count("&-"), "")
+
+
+def test_a_locale_without_our_letters() -> None:
+    """They are spelled; there is no trace."""
+    code = 'from gateway.cli import main; main(["audit", "--help"]); print("…")'
+    done = run(
+        sys.executable, "-c", code, env={**environment(), "PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0
+    assert done.stdout.endswith("\\u2026\n")

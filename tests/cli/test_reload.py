@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import threading
@@ -137,34 +138,67 @@ def test_nobody_is_there(
     assert "nobody reloads at tcp:127.0.0.1:" in capsys.readouterr().err
 
 
+@contextlib.contextmanager
+def daemon(data: Path, hang_up: Callable[..., None]) -> Iterator[None]:
+    """This process is the one that has the lock, and gets SIGHUP."""
+    held = lock(data / "lock", "gateway gw")
+    before = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        held.release()
+
+
 def test_a_new_token_is_taken_by_signal(
     admin: AdminPort,
     reload: Any,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The daemon has the old one, and the new one once it has reloaded."""
+    """The daemon has the old one, and the new one once it has reloaded.  A reload that
+    was under way when it was asked ends first, and is not what is told.
+    """
+    token, asked = "old", 0.0
+    told: list[float] = []
+
+    def answer(path: str, given: str | None) -> tuple[int, Any]:
+        if given != f"Bearer {token}":
+            return 401, {"error": "send the token"}
+        told.append(asked - 1.0 if len(told) < 3 else time.time())
+        mine = {"changed": ["admin.token"], "restart": ["node: …"]}
+        last = {"at": time.time(), "began": told[-1], **(mine if len(told) > 3 else {})}
+        return 200, {"reload": {**FINE, **last}}
+
+    def hang_up(*_: object) -> None:
+        nonlocal token, asked
+        token, asked = "new", time.time()
+
+    admin.answer = answer
+    with daemon(tmp_path, hang_up):
+        assert reload(token="new") == 0
+    assert capsys.readouterr().out == "reloaded; changed: admin.token\n  node: …\n"
+    assert len(told) == 4
+
+
+def test_a_daemon_that_does_not_say_when_it_began(
+    admin: AdminPort, reload: Any, tmp_path: Path
+) -> None:
+    """One of an earlier version: the end of its reload counts."""
     token = "old"
 
     def answer(path: str, given: str | None) -> tuple[int, Any]:
         if given != f"Bearer {token}":
             return 401, {"error": "send the token"}
-        last = {"at": time.time(), "changed": ["admin.token"], "restart": ["node: …"]}
-        return 200, {"reload": {**FINE, **last}}
+        return 200, {"reload": {**FINE, "at": time.time()}}
 
     def hang_up(*_: object) -> None:
         nonlocal token
         token = "new"
 
     admin.answer = answer
-    held = lock(tmp_path / "lock", "gateway gw")
-    before = signal.signal(signal.SIGHUP, hang_up)
-    try:
+    with daemon(tmp_path, hang_up):
         assert reload(token="new") == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
-        held.release()
-    assert capsys.readouterr().out == "reloaded; changed: admin.token\n  node: …\n"
 
 
 def test_a_wrong_token_and_no_daemon(
@@ -174,3 +208,16 @@ def test_a_wrong_token_and_no_daemon(
     admin.answer = lambda *_: (401, {"error": "send the token"})
     assert reload(token="wrong") == 1
     assert "another admin.token" in capsys.readouterr().err
+
+
+def test_another_data_dir(
+    admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose daemon nobody can signal, as that of a file in which it was changed: it says
+    that this needs a restart, and nothing of tokens that there are none of.
+    """
+    admin.answer = lambda *_: (403, {"error": "not without a token"})
+    assert reload() == 1
+    said = capsys.readouterr().err
+    assert "if the file names another data_dir than before, restart" in said
+    assert "another admin.token" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,14 +93,18 @@ def test_exactly_once(
     assert len(listener.ids) == len(set(listener.ids)) == 300
 
 
-@pytest.mark.parametrize("source", ["--file", "--stdin"])
+@pytest.mark.parametrize("source", ["--file", "pipe", "--stdin"])
 def test_lines(listen: Make, send: Make, tmp_path: Path, source: str) -> None:
     """JSON objects go as they are, other lines as messages, the last without newline."""
     listener = listen("lumberjack")
     text = '{"event":{"id":"mine"}}\n\nplain "text"\n[1]\nlast'
     acked, path = tmp_path / "acked", tmp_path / "lines"
-    path.write_text(text)
-    words = [source, path] if source == "--file" else [source]
+    words = [source] if source == "--stdin" else ["--file", path]
+    if source == "pipe":
+        os.mkfifo(path)
+        threading.Thread(target=path.write_text, args=(text,)).start()
+    else:
+        path.write_text(text)
     run = send("lumberjack", listener.address, *words, "--acked", acked, stdin=text)
     assert run.returncode == 0, run.stderr
     assert "4 of 4 events acknowledged" in run.stdout
@@ -150,6 +155,7 @@ def test_its_last_words_agree(totals: Totals, end: str) -> None:
         (["gw:5044", "--ca", __file__], "need --tls"),
         (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
         (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
+        (["gw:5044", "--file", "/"], "/ is a directory"),
         (["gw:5044", "--file", "a", "--stdin"], "not allowed with"),
         (["unix:relative"], "not HOST:PORT"),
     ],

@@ -115,6 +115,27 @@ def test_nobody_there(free_port: Callable[[], int], capsys: Shown) -> None:
     assert json.loads(capsys.readouterr().out) == {"well": False, "sentence": says}
 
 
+@pytest.mark.parametrize("body", [b"[1, 2]", b"null", b'"up"', b"{}", b"<html>"])
+def test_no_gateway(serve: Callable[..., str], capsys: Shown, body: bytes) -> None:
+    """Something else answers at that port: that is said."""
+    address = serve(answering(body, []))
+    assert cli.main(["status", "--address", address]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"No gateway answers at {address}: ")
+    assert shown.err == ""
+
+
+def test_another_port_of_a_gateway(serve: Callable[..., str], capsys: Shown) -> None:
+    """It says what it speaks; that is quoted, in one sentence."""
+    says = b"an HTTP request on a port that speaks something else.\n"
+    address = serve(answering(says, [], "400 Bad Request"))
+    assert cli.main(["status", "--address", address]) == 1
+    assert capsys.readouterr().out == (
+        f"No gateway answers at {address}: 400 an HTTP request on a port that speaks "
+        "something else.\n"
+    )
+
+
 def test_the_token(serve: Callable[..., str], tmp_path: Path, capsys: Shown) -> None:
     """Is that of the configuration, or of a file; without one the refusal says so."""
     asked: list[bytes] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -133,9 +134,11 @@ def test_differences(trial: Try) -> None:
         {**events, "expect": [{"seq": 1}]},
         {**events, "listener": "beast"},
         {**events, "with": ["--no-such-option"]},
+        {**events, "only": {"kid": "event"}, "expect": []},
     )
     assert status == 1
-    differs, more, nowhere, strange = (each["faults"] for each in said)
+    differs, more, nowhere, strange, typo = (each["faults"] for each in said)
+    assert typo[0].startswith("only: no column 'kid'; there is: protocol, ")
     assert differs[0] == 'row 1: payload: expected {"a": 7}, got {"a": 1}'
     assert differs[1].startswith("row 1: no column 'chanel'; there is: protocol, ")
     assert differs[2:] == ['row 3: missing: {"seq": 3}']
@@ -143,6 +146,24 @@ def test_differences(trial: Try) -> None:
     assert '"payload": {"a": 2}' in more[0]
     assert nowhere == ["no listener 'beast'; there is: beats, game, streams, reactive"]
     assert strange == ['with: ["--no-such-option"] are no options of it']
+
+
+def test_tables_without_spark(trial: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that asks for tables fails and says what to install; others are tested."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    events = {"listener": "beats", "input": {"events": [{"a": 1}]}}
+    expected = {"expect": [{"payload": {"a": 1}}]}
+    status, said = trial(
+        {**events, **expected},
+        {**events, **expected, "tables": [{"table": "events"}]},
+        {**events, "tables": []},
+    )
+    assert status == 1
+    fine, wanting, nothing = (each["faults"] for each in said)
+    assert fine == []
+    assert wanting == nothing
+    [why] = wanting
+    assert "no pyspark here: pip install 'gateway[spark]'" in why
 
 
 def test_a_client_that_is_never_answered(trial: Try) -> None:

@@ -1,0 +1,133 @@
+"""The tables of formats, as their own libraries read them: no Spark is needed."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from gateway.audit import audit
+from gateway.audit.sinks import table_files
+from gateway.store.directories import Directories
+
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def z85(data: bytes) -> str:
+    """As Delta writes what lies in its log."""
+    found = bytearray()
+    for (word,) in struct.iter_unpack(">I", data):
+        found += bytes(_Z85[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    return found.decode()
+
+
+def vector(row: int) -> dict[str, Any]:
+    """Delta's word that one row of a file is deleted."""
+    roaring = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, row)
+    bits = struct.pack("<IQI", 1681511377, 1, 0) + roaring
+    padded = bits + bytes(-len(bits) % 4)
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": z85(padded),
+        "sizeInBytes": len(bits),
+        "cardinality": 1,
+    }
+
+
+def claimed(data: Path, sink: dict[str, str]) -> None:
+    """As the job leaves word of its table."""
+    path = data / "lake" / ".gateway" / "sink.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(sink))
+
+
+def test_rows_that_a_deletion_vector_hides_are_said(tmp_path: Path) -> None:
+    """The files still have them; the audit does not take that for complete, and says how
+    the rows get out of the files."""
+    deltalake = pytest.importorskip("deltalake")
+    place = tmp_path / "lake" / "delta" / "events"
+    rows = pa.table({"node": ["gw"] * 3, "lsn": pa.array([1, 2, 3], pa.int64())})
+    deltalake.write_deltalake(str(place), rows)
+    claimed(tmp_path, {"sink": "delta", "table": f"file://{place}"})
+    assert audit(Directories.under(tmp_path)).complete
+
+    log = place / "_delta_log"
+    (added,) = (
+        found["add"]
+        for line in (log / f"{0:020d}.json").read_text().splitlines()
+        if "add" in (found := json.loads(line))
+    )
+    removed = {"path": added["path"], "deletionTimestamp": 1, "dataChange": True}
+    hidden = {**added, "deletionVector": vector(1)}
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["deletionVectors"],
+    }
+    (log / f"{1:020d}.json").write_text(
+        "\n".join(
+            json.dumps(action)
+            for action in (
+                {"protocol": protocol}, {"remove": removed}, {"add": hidden}
+            )
+        )
+    )  # fmt: skip
+    report = audit(Directories.under(tmp_path))
+    assert not report.complete
+    (problem,) = report.problems
+    assert problem.file.endswith(added["path"])
+    assert "rows of it are deleted by others" in problem.why
+    assert "REORG TABLE" in problem.why
+
+
+class Planned:
+    """A table as pyiceberg shows it."""
+
+    def __init__(self, tasks: list[Any], why: Exception | None = None) -> None:
+        self._tasks, self._why = tasks, why
+
+    def from_metadata(self, _place: str, _how: Any = None) -> Planned:
+        return self
+
+    def scan(self) -> Planned:
+        return self
+
+    def plan_files(self) -> list[Any]:
+        if self._why is not None:
+            raise self._why
+        return self._tasks
+
+
+def test_rows_that_a_delete_file_hides_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions are said of their file; where only values are named, nothing is judged."""
+    table = pytest.importorskip("pyiceberg.table")
+    import pyarrow.parquet as pq
+
+    rows = pa.table({"node": ["gw"] * 3, "lsn": pa.array([1, 2, 3], pa.int64())})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    claimed(tmp_path, {"sink": "iceberg", "table": "lake.e", "metadata": "/m.json"})
+    deletes = [SimpleNamespace(file_path="/d/00-deletes.parquet")]
+    task = SimpleNamespace(
+        file=SimpleNamespace(file_path=f"file://{tmp_path}/a.parquet"),
+        delete_files=[],
+    )
+    monkeypatch.setattr(table, "StaticTable", Planned([task]))
+    assert audit(Directories.under(tmp_path)).complete
+    task.delete_files = deletes
+    report = audit(Directories.under(tmp_path))
+    assert not report.complete
+    (problem,) = report.problems
+    assert "by /d/00-deletes.parquet. CALL system.rewrite_data_files" in problem.why
+    monkeypatch.setattr(
+        table, "StaticTable", Planned([], ValueError("no equality deletes yet"))
+    )
+    with pytest.raises(OSError, match=r"lake\.e can not be judged: .*no equality"):
+        list(table_files(tmp_path / "lake"))

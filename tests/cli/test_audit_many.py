@@ -1,0 +1,291 @@
+"""`gateway audit` over gateways that have a disk each, and one bucket and one job."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from gateway import cli
+from gateway.admin.status import (
+    ArchiveStatus,
+    JournalStatus,
+    SpoolStatus,
+    Status,
+    as_json,
+)
+from small_s3 import SmallS3, small_s3
+
+pytest.importorskip("obstore")
+
+NODES = ("gw-1", "gw-2", "gw-3")
+
+
+class Cluster:
+    """Directories of three gateways and of a job, and their bucket."""
+
+    def __init__(self, root: Path, server: SmallS3, system: type) -> None:
+        self.root = root
+        self.server = server
+        self.job = system(root / "job")
+        self.nodes = {name: system(root / name).node(name) for name in NODES}
+        (root / "job" / "lake").mkdir(parents=True)
+        for name in ("job", *NODES):
+            self.config(name)
+
+    def config(self, name: str) -> Path:
+        """Its file."""
+        path = self.root / f"{name}.yaml"
+        s3 = {
+            "endpoint": self.server.url,
+            "region": "us-east-1",
+            "access_key_id": "K",
+            "secret_access_key": "S",
+        }
+        content = {
+            "node": name,
+            "data_dir": name,
+            "listeners": [{"name": "a", "protocol": "lumberjack", "listen": "tcp:1"}],
+            "spool": {"directory": "s3://gateway/spool", "s3": s3},
+        }
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    def upload(self, name: str, count: int) -> str:
+        """Events of a node get into the bucket; the object's name."""
+        node = self.nodes[name]
+        path = node.publish(count=count)
+        self.server.objects[f"gateway/spool/{path.name}"] = path.read_bytes()
+        path.rename(node.archive / path.name)
+        return path.name
+
+    def take(self, file: str) -> None:
+        """The job commits one, and it leaves the bucket."""
+        key = f"gateway/spool/{file}"
+        data = self.server.objects.pop(key)
+        (self.root / "here.parquet").write_bytes(data)
+        rows = pq.read_table(self.root / "here.parquet", columns=["node", "lsn"])
+        target = self.root / "job/lake/events/protocol=plain"
+        target.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, target / f"part-{file}")
+
+    def named(self, *names: str) -> list[str]:
+        """As arguments."""
+        return [word for name in names for word in ("--config", str(self.config(name)))]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, system: Any) -> Iterator[Cluster]:
+    with small_s3() as server:
+        yield Cluster(tmp_path, server, type(system))
+
+
+@pytest.fixture
+def verdict(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    def verdict(*words: str) -> dict[str, Any]:
+        status = cli.main(["audit", "--json", *words])
+        out, err = capsys.readouterr()
+        assert status in (0, 1), err
+        found: dict[str, Any] = json.loads(out)
+        assert found["complete"] is (status == 0)
+        return found
+
+    return verdict
+
+
+Verdict = Callable[..., dict[str, Any]]
+
+
+def places(report: dict[str, Any]) -> dict[str, tuple[int, int, int, int]]:
+    """Of each node its last lsn, and how many events are where."""
+    return {
+        one["node"]: (one["last"], one["in_lake"], one["in_spool"], one["in_journal"])
+        for one in report["nodes"]
+    }
+
+
+def everywhere(cluster: Cluster) -> None:
+    """Some of each node in the table, in the bucket and in its journal."""
+    for number, name in enumerate(NODES, 1):
+        cluster.take(cluster.upload(name, 5))
+        cluster.upload(name, 3)
+        cluster.nodes[name].store(count=number)
+
+
+def test_one_answer_for_all(cluster: Cluster, verdict: Verdict) -> None:
+    """The job alone sees table and bucket, and a gateway alone not what is in the table;
+    together they account for every event of all.
+    """
+    everywhere(cluster)
+    alone = verdict(*cluster.named("job"))
+    assert alone["complete"]
+    assert places(alone) == dict.fromkeys(NODES, (8, 5, 3, 0))
+    assert not verdict(*cluster.named("gw-1"))["complete"]
+    report = verdict(*cluster.named("job", *NODES))
+    assert report["complete"]
+    assert report["events"] == 9 + 10 + 11
+    assert places(report) == {name: (8 + n, 5, 3, n) for n, name in enumerate(NODES, 1)}
+    assert verdict(*cluster.named("job", "gw-2", "gw-2"))["complete"]
+    only = verdict(*cluster.named("job", *NODES), "--node", "gw-2")
+    assert places(only) == {"gw-2": (10, 5, 3, 2)}
+
+
+def test_what_only_its_gateway_knows_is_missed(
+    cluster: Cluster, verdict: Verdict
+) -> None:
+    """An object at the end of those of a node that is lost: the job can not know of it."""
+    everywhere(cluster)
+    lost = cluster.upload("gw-3", 4)  # and the three that were in its journal
+    (cluster.root / "gw-3" / "archive" / lost).unlink()
+    del cluster.server.objects[f"gateway/spool/{lost}"]
+    assert verdict(*cluster.named("job"))["complete"]
+    report = verdict(*cluster.named("job", *NODES))
+    [node] = [one for one in report["nodes"] if one["holes"]]
+    assert node["node"] == "gw-3"
+    [hole] = node["holes"]
+    assert (hole["first"], hole["last"]) == (9, 15)
+    assert lost in hole["note"]
+
+
+def test_two_directories_of_one_node(cluster: Cluster, verdict: Verdict) -> None:
+    """A machine that was replaced, and the disk of the old one."""
+    everywhere(cluster)
+    (cluster.root / "gw-1").rename(cluster.root / "old")
+    kind = type(cluster.nodes["gw-1"])
+    again = kind(cluster.root / "gw-1", "gw-1", remembers=False)
+    again.log.next_lsn = 9
+    again.store(count=2)
+    report = verdict(
+        *cluster.named("job"),
+        *("--config", str(cluster.config("gw-1").rename(cluster.root / "new.yaml"))),
+    )
+    assert places(report)["gw-1"] == (10, 5, 3, 2)
+    old = cluster.config("gw-1")
+    old.write_text(old.read_text().replace("data_dir: gw-1", "data_dir: old"))
+    report = verdict(
+        *cluster.named("job"),
+        *("--config", str(old), "--config", str(cluster.root / "new.yaml")),
+    )
+    [problem] = report["problems"]
+    assert "another directory has a journal of this node" in problem["why"]
+
+
+def answering(**said: Any) -> Callable[[socket.socket], None]:
+    """The admin port of a gateway."""
+    bucket = said.pop("bucket", "s3://gateway/spool")
+    durable, published = said.pop("durable"), said.pop("published")
+    body = as_json(
+        Status(
+            version="1",
+            uptime_seconds=1.0,
+            not_ready_reason=None,
+            listeners=[],
+            journal=JournalStatus(durable, 100),
+            spool=SpoolStatus(published, 0, 0, 1 << 20, bucket),
+            archive=ArchiveStatus(0, 0),
+            freshness=None,
+            **said,
+        )
+    )
+
+    def talk(peer: socket.socket) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += peer.recv(1 << 16)
+        refused = b"401 Unauthorized" if b"Bearer secret" not in request else b"200 OK"
+        peer.sendall(
+            b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (refused, len(body))
+        )
+        peer.sendall(body)
+
+    return talk
+
+
+def test_gateways_on_other_machines_are_asked(
+    cluster: Cluster, serve: Callable[..., str], verdict: Verdict, tmp_path: Path
+) -> None:
+    """How far they are, and what is in their journals alone: a hole before that shows."""
+    everywhere(cluster)
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    words = [*cluster.named("job"), "--token-file", str(token)]
+    one = serve(answering(node="gw-1", durable=12, published=8))
+    two = serve(answering(node="gw-2", durable=10, published=8))
+    report = verdict(*words, "--gateway", one, "--gateway", two)
+    assert report["complete"]
+    assert report["asked"] == ["gw-1", "gw-2"]
+    assert places(report)["gw-1"] == (12, 5, 3, 4)
+    assert places(report)["gw-3"] == (8, 5, 3, 0)
+    ahead = serve(answering(node="gw-1", durable=12, published=10))
+    report = verdict(*words, "--gateway", ahead)
+    [node] = [one for one in report["nodes"] if one["holes"]]
+    assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 10)]
+    assert node["in_journal"] == 2
+
+
+def test_a_gateway_that_can_not_be_asked_is_a_problem(
+    cluster: Cluster, serve: Callable[..., str], verdict: Verdict, tmp_path: Path
+) -> None:
+    """Nobody there, no token, a bucket that is not looked at, one node twice."""
+    everywhere(cluster)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    named = cluster.named("job")
+    elsewhere = serve(
+        answering(node="gw-9", durable=1, published=1, bucket="s3://other/spool")
+    )
+    here = serve(answering(node="gw-9", durable=1, published=1, bucket=None))
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+    for address, why in (
+        (nobody, "can not be asked"),
+        (elsewhere, "puts its files into s3://other/spool"),
+        (here, "puts its files into a directory of its machine"),
+    ):
+        report = verdict(*named, "--gateway", address, "--token-file", str(token))
+        assert {one["file"] for one in report["problems"]} == {address}
+        assert all(why in one["why"] for one in report["problems"])
+    fine = [serve(answering(node="gw-1", durable=8, published=8)) for _ in range(2)]
+    [problem] = verdict(*named, "--gateway", fine[0])["problems"]
+    assert "--token-file" in problem["why"]
+    twice = verdict(
+        *(*named, "--gateway", fine[0], "--gateway", fine[1]),
+        *("--token-file", str(token)),
+    )
+    [problem] = twice["problems"]
+    assert "node gw-1 answers here and at another address" in problem["why"]
+
+
+def test_acknowledged_ids_are_looked_for_in_all(
+    cluster: Cluster, verdict: Verdict, tmp_path: Path
+) -> None:
+    """In the directories of each, in the bucket."""
+    gw_1, gw_2 = cluster.nodes["gw-1"], cluster.nodes["gw-2"]
+    acked = tmp_path / "acked"
+    acked.write_text("a\nb\nc\n")
+    gw_1.publish(b'{"event":{"id":"a"}}')
+    path = gw_2.publish(b'{"event":{"id":"b"}}')
+    cluster.server.objects[f"gateway/spool/{path.name}"] = path.read_bytes()
+    path.rename(gw_2.archive / path.name)
+    found = verdict(*cluster.named("job", *NODES), "--acknowledged", str(acked))
+    assert found["acknowledged"]["missing"] == ["c"]
+
+
+def test_one_directory_for_digests(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Chains and payloads are each gateway's own; wrong use is said."""
+    for words in (
+        [*cluster.named("job", "gw-1"), "--chain"],
+        [*cluster.named("job", "gw-1"), "--content"],
+        [*cluster.named("job"), "--token-file", "x"],
+        [*cluster.named("job"), "--gateway", "gw-1"],
+    ):
+        assert cli.main(["audit", *words]) == 2
+        assert capsys.readouterr().err
