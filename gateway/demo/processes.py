@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from gateway.demo.setup import Setup, Traffic
 
-__all__ = ["Failed", "Process", "Processes", "Sender"]
+__all__ = ["Demo", "Failed", "Process", "Processes", "Sender", "status_of", "tail"]
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -27,15 +28,33 @@ class Failed(Exception):
 
 
 class Process:
-    """A child process; its standard output and errors go to the file *log*."""
+    """A child process; its standard output and errors go to the file *log*.
 
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+    *more* is added to its environment.  With *family* it leads a session of its own, and
+    `stop` ends what it has started, too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        more: Mapping[str, str] | None = None,
+        *,
+        family: bool = False,
+    ) -> None:
         self.name = name
         self.command = command
         self.log = log
-        with log.open("wb") as output:
+        self._family = family
+        with log.open("ab") as output:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(more or {})},
+                start_new_session=family,
             )
 
     @property
@@ -51,6 +70,11 @@ class Process:
                 f"the end of {self.log}:\n{tail(self.log)}"
             )
 
+    def kill(self) -> None:
+        """End it by SIGKILL, as a machine that is lost."""
+        self._child.kill()
+        self._child.wait()
+
     def stop(self) -> int:
         """End it by SIGTERM, or by SIGKILL if that takes too long; the exit status."""
         if self.status is None:
@@ -59,14 +83,25 @@ class Process:
                 self._child.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._child.kill()
-        return self._child.wait()
+        status = self._child.wait()
+        if self._family:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+        return status
 
 
 class Sender(Process):
     """A `gateway send` that writes the ids of its acknowledged events to a file."""
 
     def __init__(
-        self, traffic: Traffic, address: str, directory: Path, events: int, rate: int
+        self,
+        traffic: Traffic,
+        address: str,
+        directory: Path,
+        events: int,
+        rate: int,
+        *,
+        patience: float = 60.0,
     ) -> None:
         self.traffic = traffic
         name = traffic.title.lower().translate(str.maketrans(" ", "-", "()"))
@@ -74,7 +109,8 @@ class Sender(Process):
         command = [
             sys.executable, "-m", "gateway.cli", "send", traffic.protocol, address,
             "--generate", str(events), "--rate", str(rate), "--json",
-            "--acked", str(self.acknowledged_ids), *traffic.arguments,
+            "--acked", str(self.acknowledged_ids), "--patience", str(patience),
+            *traffic.arguments,
         ]  # fmt: skip
         super().__init__(traffic.title, command, directory / f"{name}.log")
 
@@ -88,14 +124,56 @@ class Sender(Process):
         return totals
 
 
-class Processes:
+class Demo(ABC):
+    """The processes of a demo, which end with it."""
+
+    def __init__(self) -> None:
+        self.senders: list[Sender] = []
+
+    @abstractmethod
+    def _needed(self) -> Sequence[Process | None]:
+        """Those that must run to the end, once they were started."""
+
+    @abstractmethod
+    def _all(self) -> Sequence[Process | None]:
+        """All but the senders, in the order in which they are stopped."""
+
+    def acknowledged_ids(self) -> Sequence[str]:
+        """Ids of the events that were acknowledged to the senders."""
+        return [
+            name
+            for sender in self.senders
+            for name in sender.acknowledged_ids.read_text().splitlines()
+        ]
+
+    def check(self) -> None:
+        """Raise `Failed` if a process has ended that must not have."""
+        for process in self._needed():
+            if process is not None:
+                process.check()
+        for sender in self.senders:
+            if sender.status is not None:
+                sender.totals()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """A context that stops every process when it is left."""
+        try:
+            yield self
+        finally:
+            for process in (*self.senders, *self._all()):
+                if process is not None:
+                    process.stop()
+
+
+class Processes(Demo):
     """All processes of one demo."""
 
     def __init__(self, setup: Setup) -> None:
+        super().__init__()
         self.setup = setup
         self.daemon: Process | None = None
         self.spark: Process | None = None
-        self.senders: list[Sender] = []
         self.players: Process | None = None
         self.tap: Process | None = None
 
@@ -155,14 +233,6 @@ class Processes:
             self.setup.directory / "tap.log",
         )  # fmt: skip
 
-    def acknowledged_ids(self) -> Sequence[str]:
-        """Ids of the events that were acknowledged to the senders."""
-        return [
-            name
-            for sender in self.senders
-            for name in sender.acknowledged_ids.read_text().splitlines()
-        ]
-
     def tapped(self) -> Sequence[Mapping[str, Any]]:
         """The events that `gateway tap` has shown so far."""
         return _objects(self.tap)
@@ -173,45 +243,31 @@ class Processes:
 
     def status(self) -> Mapping[str, Any]:
         """The answer of `/api/status`.  Raises OSError."""
-        connection = http.client.HTTPConnection(self.setup.admin, timeout=5)
-        try:
-            connection.request("GET", "/api/status")
-            found: Mapping[str, Any] = json.loads(connection.getresponse().read())
-        except http.client.HTTPException as why:
-            raise OSError(str(why)) from why
-        finally:
-            connection.close()
-        return found
+        return status_of(self.setup.admin)
 
     def spark_running(self) -> bool:
         """Whether the job has its Spark session and reads the spool."""
         assert self.spark is not None
         return '"running"' in self.spark.log.read_text(errors="replace")
 
-    def check(self) -> None:
-        """Raise `Failed` if a process has ended that must not have."""
-        for process in (self.daemon, self.spark, self.players):
-            if process is not None:
-                process.check()
-        for sender in self.senders:
-            if sender.status is not None:
-                sender.totals()
+    def _needed(self) -> Sequence[Process | None]:
+        return (self.daemon, self.spark, self.players)
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Processes]:
-        """A context that stops every process when it is left."""
-        try:
-            yield self
-        finally:
-            for process in (
-                *self.senders,
-                self.tap,
-                self.players,
-                self.daemon,
-                self.spark,
-            ):
-                if process is not None:
-                    process.stop()
+    def _all(self) -> Sequence[Process | None]:
+        return (self.tap, self.players, self.daemon, self.spark)
+
+
+def status_of(admin: str) -> Mapping[str, Any]:
+    """What `/api/status` at `HOST:PORT` answers.  Raises OSError."""
+    connection = http.client.HTTPConnection(admin, timeout=5)
+    try:
+        connection.request("GET", "/api/status")
+        found: Mapping[str, Any] = json.loads(connection.getresponse().read())
+    except (http.client.HTTPException, ValueError) as why:
+        raise OSError(str(why)) from why
+    finally:
+        connection.close()
+    return found
 
 
 def _objects(process: Process | None) -> Sequence[Mapping[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,10 @@ from gateway.store.directories import Directories
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gateway.demo.processes import Processes
+    from gateway.demo.processes import Processes, Sender
     from gateway.demo.setup import Setup
 
-__all__ = ["report"]
+__all__ = ["report", "show_senders"]
 
 
 def report(processes: Processes, console: Console) -> bool:
@@ -28,14 +28,7 @@ def report(processes: Processes, console: Console) -> bool:
     True if every acknowledged event is in the tables exactly once.  Raises
     `processes.Failed` if a sender failed.
     """
-    acknowledged = 0
-    for sender in processes.senders:
-        totals = sender.totals()
-        acknowledged += totals["acknowledged"]
-        console.print(
-            f"  {sender.name:<26} sent {totals['sent']:>8,}   "
-            f"acknowledged {totals['acknowledged']:>8,}"
-        )
+    acknowledged = show_senders(processes.senders, console)
     assert processes.daemon is not None
     assert processes.spark is not None
     processes.daemon.stop()
@@ -46,6 +39,25 @@ def report(processes: Processes, console: Console) -> bool:
     complete = _prove(setup, acknowledged, processes.acknowledged_ids(), console)
     _show_places(setup, console)
     return complete
+
+
+def show_senders(
+    senders: Iterable[Sender], console: Console, *, again: bool = False
+) -> int:
+    """How many events were acknowledged to them; *again* shows how many were resent.
+
+    Raises `processes.Failed` if a sender failed.
+    """
+    acknowledged = 0
+    for sender in senders:
+        totals = sender.totals()
+        acknowledged += totals["acknowledged"]
+        console.print(
+            f"  {sender.name:<26} sent {totals['sent']:>8,}   "
+            f"acknowledged {totals['acknowledged']:>8,}"
+            + (f"   again {totals['resent']:>6,}" if again else "")
+        )
+    return acknowledged
 
 
 def _show_tables(lake: Path, console: Console) -> None:

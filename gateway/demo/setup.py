@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.testing.certificates import Authority
 
-__all__ = ["NotADemo", "Setup", "Traffic", "prepare"]
+__all__ = ["NotADemo", "Setup", "Traffic", "empty", "prepare"]
 
 _MARK = ".gateway-demo"
 
@@ -87,6 +87,21 @@ def prepare(directory: Path) -> Setup:
 
     Raises `NotADemo`, OSError.
     """
+    empty(directory)
+    Authority(directory, "ca").issue("localhost", "server")
+    admin = _free_port()
+    config = directory / "gateway.yaml"
+    config.write_text(_CONFIG.format(admin=admin))
+    return Setup(
+        directory, config, directory / "data", f"127.0.0.1:{admin}", _traffic(directory)
+    )
+
+
+def empty(directory: Path) -> None:
+    """Make *directory* that of a new demo; an earlier one there is deleted.
+
+    Raises `NotADemo`, OSError.
+    """
     if directory.exists() and any(directory.iterdir()):
         if not (directory / _MARK).exists():
             raise NotADemo(
@@ -96,13 +111,6 @@ def prepare(directory: Path) -> Setup:
         shutil.rmtree(directory)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / _MARK).touch()
-    Authority(directory, "ca").issue("localhost", "server")
-    admin = _free_port()
-    config = directory / "gateway.yaml"
-    config.write_text(_CONFIG.format(admin=admin))
-    return Setup(
-        directory, config, directory / "data", f"127.0.0.1:{admin}", _traffic(directory)
-    )
 
 
 def _traffic(directory: Path) -> Sequence[Traffic]:

@@ -1,0 +1,60 @@
+"""What must be installed for a cluster on this machine; all that is not is told at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+
+from gateway.spark import java
+from gateway.spark.formats import FORMATS
+from gateway.spark.ledger import Broken
+from gateway.testing import seaweed
+
+__all__ = ["Missing", "check"]
+
+_PACKAGES = {
+    "obstore": "reaches the bucket",
+    "pyiceberg": "reads the table without Spark",
+}
+
+
+class Missing(Exception):
+    """Something is not installed; says what, and how to get it."""
+
+
+def check() -> None:
+    """Raise `Missing` unless everything is there; jars are fetched later."""
+    lacking = list(_lacking())
+    if lacking:
+        lines = "".join(f"\n  {one}" for one in lacking)
+        raise Missing(
+            f"gateway demo --cluster needs more than there is:{lines}\n"
+            "pip install 'gateway[cluster]' brings all of it, best in an environment of"
+            " its own; in a clone: make demo-cluster"
+        )
+
+
+def _lacking() -> Iterator[str]:
+    if importlib.util.find_spec("pyspark") is None:
+        yield "no Python package pyspark"
+    else:
+        import pyspark
+
+        iceberg = FORMATS["iceberg"]
+        try:
+            iceberg.coordinate(pyspark.__version__)
+        except Broken:
+            fits = " or ".join(sorted(iceberg.jars))
+            yield f"Spark {fits}, for which Iceberg has jars; this is {pyspark.__version__}"
+        try:
+            java.find(os.environ)
+        except java.NoJava as why:
+            yield str(why)
+    for name, what in _PACKAGES.items():
+        if importlib.util.find_spec(name) is None:
+            yield f"no Python package {name}, which {what}"
+    try:
+        seaweed.program()
+    except seaweed.NoSeaweed as why:
+        yield str(why)

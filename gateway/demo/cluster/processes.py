@@ -1,0 +1,231 @@
+"""The child processes of a cluster on this machine, started as a platform team would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.config import load
+from gateway.demo.cluster.setup import Node, Setup
+from gateway.demo.processes import Demo, Failed, Process, Sender, status_of, tail
+from gateway.spark import java
+from gateway.store.bucket import Bucket
+from gateway.store.lake import committed, health_path
+from gateway.store.s3 import bucket_of
+
+__all__ = ["Processes"]
+
+_START_SECONDS = 120.0
+_JOB_SECONDS = 600.0
+"""Jars are fetched meanwhile, for the first time."""
+_LOOK = 0.1
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_WORKERS = 2
+
+#: `twistd` of this Python, whichever scripts are beside it.
+_TWISTD = "from twisted.scripts.twistd import run; run()"
+
+
+class Processes(Demo):
+    """All processes of one demo."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        self.setup = setup
+        self.server: Process | None = None
+        self.master: Process | None = None
+        self.workers: list[Process] = []
+        self.gateways: dict[str, Process] = {}
+        self.job: Process | None = None
+        self.lost: set[str] = set()
+        """Names of processes that were killed on purpose, and are not back."""
+
+    @property
+    def bucket(self) -> Bucket:
+        """Where the gateways' files go."""
+        found = bucket_of(load(self.setup.job).spool)
+        assert found is not None
+        return found
+
+    # -- starting ---------------------------------------------------------------------
+
+    def start_server(self) -> None:
+        """Start the S3 server and wait until it takes objects."""
+        seaweed = self.setup.server
+        self.server = Process(
+            "the S3 server",
+            seaweed.command,
+            self.setup.directory / "s3.log",
+            seaweed.environment,
+        )
+        _wait(seaweed.takes_objects, self.server, _START_SECONDS)
+
+    def start_cluster(self) -> None:
+        """Start Spark's master and workers, and wait until the master has them."""
+        import pyspark
+
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        more = {
+            "JAVA_HOME": str(java.find(os.environ).home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            # Not in a spark-env.sh of somebody else's.
+            "SPARK_HOME": str(program.parents[1]),
+        }
+        directory = self.setup.directory
+        local = ["--host", "127.0.0.1", "--webui-port", "0"]
+        master = f"spark://127.0.0.1:{self.setup.master}"
+        self.master = Process(
+            "Spark's master",
+            [str(program), _MASTER, *local, "--port", str(self.setup.master)],
+            directory / "master.log",
+            more,
+        )
+        _wait(_says(self.master, "Starting Spark master"), self.master, _START_SECONDS)
+        for number in range(1, _WORKERS + 1):
+            name = f"worker-{number}"
+            words = [*local, "--cores", "1", "--memory", "1g"]
+            self.workers.append(
+                Process(
+                    name,
+                    [
+                        str(program), _WORKER, master, *words,
+                        "--work-dir", str(directory / name),
+                    ],
+                    directory / f"{name}.log",
+                    more,
+                    family=True,
+                )
+            )  # fmt: skip
+        for worker in self.workers:
+            there = _says(worker, "Successfully registered with master")
+            _wait(there, worker, _START_SECONDS)
+
+    def start_job(self) -> None:
+        """Start the Spark job, once it can make its table, and wait until it reads."""
+        assert self.server is not None
+        _wait(self.setup.server.takes_tables, self.server, _START_SECONDS)
+        self.job = Process(
+            "the Spark job",
+            [
+                sys.executable, "-m", "gateway.cli", "spark",
+                "--config", str(self.setup.job), "--json",
+            ],
+            self.setup.directory / "job.log",
+            {"SPARK_LOCAL_IP": "127.0.0.1"},
+        )  # fmt: skip
+        try:
+            _wait(_says(self.job, '"running"'), self.job, _JOB_SECONDS)
+        except Failed as why:
+            raise Failed(
+                f"{why}\nIts jars come from Maven Central.  Where that is out of reach,"
+                " --jars DIR names a folder that has them: after one start elsewhere they"
+                " are in ~/.ivy2.5.2/jars"
+            ) from None
+
+    def start_gateway(self, node: Node) -> None:
+        """Start it and wait until it takes events."""
+        command = [sys.executable, "-c", _TWISTD, "-n", "--pidfile=", "gateway"]
+        process = self.gateways[node.name] = Process(
+            node.name,
+            [*command, "--config", str(node.config)],
+            self.setup.directory / f"{node.name}.log",
+        )
+        self.lost.discard(node.name)
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(self.status(node).get("ready"))
+            return False
+
+        _wait(ready, process, _START_SECONDS)
+
+    def start_senders(self, events: int, rate: int) -> None:
+        """Start all; *events* of each, *rate* a second."""
+        nodes = {node.name: node for node in self.setup.nodes}
+        self.senders = [
+            Sender(
+                traffic,
+                nodes[name].addresses[traffic.listener],
+                self.setup.directory,
+                events,
+                rate,
+                patience=_JOB_SECONDS,
+            )
+            for name, traffic in self.setup.traffic
+        ]
+
+    # -- losing -----------------------------------------------------------------------
+
+    def lose_gateway(self, node: Node) -> None:
+        """Kill it, and delete its disk."""
+        self.lost.add(node.name)
+        self.gateways[node.name].kill()
+        shutil.rmtree(node.data)
+
+    def lose_worker(self) -> Process:
+        """Kill the last one, for good."""
+        worker = self.workers[-1]
+        self.lost.add(worker.name)
+        worker.kill()
+        return worker
+
+    # -- looking ----------------------------------------------------------------------
+
+    def status(self, node: Node) -> Mapping[str, Any]:
+        """The answer of its `/api/status`.  Raises OSError."""
+        return status_of(node.admin)
+
+    def in_table(self) -> Mapping[str, int]:
+        """How many events of each node are in the table, as the job says."""
+        with contextlib.suppress(OSError, ValueError):
+            return {
+                node: sum(last - first + 1 for first, last in spans)
+                for node, spans in committed(self.setup.job_data / "lake").items()
+            }
+        return {}
+
+    def job_is_busy(self) -> bool:
+        """Whether a batch is on its way into the table right now."""
+        with contextlib.suppress(OSError, ValueError):
+            told = json.loads(health_path(self.setup.job_data / "lake").read_bytes())
+            return bool(told["busy"])
+        return False
+
+    def _needed(self) -> Sequence[Process | None]:
+        started = reversed(self._all())
+        return [one for one in started if one and one.name not in self.lost]
+
+    def _all(self) -> Sequence[Process | None]:
+        return (
+            *self.gateways.values(),
+            self.job,
+            *self.workers,
+            self.master,
+            self.server,
+        )
+
+
+def _says(process: Process, text: str) -> Callable[[], bool]:
+    """Whether its log has this by now."""
+    return lambda: text in process.log.read_text(errors="replace")
+
+
+def _wait(look: Callable[[], bool], process: Process, seconds: float) -> None:
+    """Until *look* is true.  Raises `Failed` if the process ends, or after *seconds*."""
+    end = time.monotonic() + seconds
+    while not look():
+        process.check()
+        if time.monotonic() > end:
+            raise Failed(
+                f"{process.name} is not ready after {seconds:.0f} s; the end of"
+                f" {process.log}:\n{tail(process.log)}"
+            )
+        time.sleep(_LOOK)

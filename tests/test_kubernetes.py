@@ -1,0 +1,172 @@
+"""The manifests in deploy/kubernetes: by Kubernetes' own schemas, and by our promises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway import config
+
+FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
+
+#: The oldest that is supported, and the newest that there is.
+VERSIONS = ("1.33", "1.37")
+
+
+def kustomization() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    return found
+
+
+def objects() -> list[dict[str, Any]]:
+    """All that kustomize applies."""
+    return [
+        one
+        for name in kustomization()["resources"]
+        for one in yaml.safe_load_all((FOLDER / name).read_text())
+    ]
+
+
+def of_kind(kind: str) -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one for one in objects() if one["kind"] == kind}
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(name, pod, its one container) of each workload."""
+    for name, one in of_kind("StatefulSet").items():
+        pod = one["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        yield name, pod, container
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_of_kubernetes_take_them(version: str) -> None:
+    """Strictly: a key that is misspelled is an error, not passed over."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("kubernetes_validate")
+    import kubernetes_validate
+
+    for one in objects():
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_kustomize_finds_all_files() -> None:
+    """Nothing lies there that is not applied, and nothing is named that is not there."""
+    named = kustomization()
+    files = {*named["resources"], *named["configMapGenerator"][0]["files"]}
+    assert {path.name for path in FOLDER.iterdir()} == {*files, "kustomization.yaml"}
+    images = {one["name"] for one in named["images"]}
+    assert images == {container["image"] for _, _, container in pods()}
+    maps = {one["name"] for one in named["configMapGenerator"]}
+    for _, pod, _ in pods():
+        used = {v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
+        assert used == maps
+
+
+def test_the_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the environment that the pods have; each node has its pod's name."""
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    found = config.load(FOLDER / "gateway.yaml")
+    assert found.node == "gateway-0"
+    assert found.ack == "spool"
+    for name, _, container in pods():
+        given = {one["name"] for one in container["env"]}
+        assert {"POD_NAME", "GATEWAY_ADMIN_TOKEN"} <= given, name
+        mounts = {one["mountPath"] for one in container["volumeMounts"]}
+        assert {str(found.data_dir), "/etc/gateway", "/tmp"} == mounts, name
+
+
+def test_pods_can_do_no_harm() -> None:
+    """A numeric user without rights, and nothing to write on but volumes."""
+    for name, pod, container in pods():
+        assert pod["automountServiceAccountToken"] is False, name
+        user = pod["securityContext"]
+        assert user["runAsNonRoot"] is True
+        assert user["runAsUser"] == user["fsGroup"] == 10001
+        assert user["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert "memory" in container["resources"]["limits"]
+
+
+def test_probes_ask_what_answers_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/healthz and /readyz on the port of `admin.listen`, which need no token; and each
+    listener has its port."""
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    found = config.load(FOLDER / "gateway.yaml")
+    container = next(one for name, _, one in pods() if name == "gateway")
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    wanted = {one.name: one.listen.port for one in found.listeners}
+    assert ports == {**wanted, "admin": found.admin.listen.port}
+    paths = {
+        kind: container[kind]["httpGet"]
+        for kind in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
+    assert {one["port"] for one in paths.values()} == {"admin"}
+    assert {kind: one["path"] for kind, one in paths.items()} == {
+        "startupProbe": "/healthz",
+        "livenessProbe": "/healthz",
+        "readinessProbe": "/readyz",
+    }
+
+
+def test_services_reach_the_pods() -> None:
+    """The balancer and the headless one; the names that StatefulSets need are there."""
+    services = of_kind("Service")
+    sets = of_kind("StatefulSet")
+    for name, one in sets.items():
+        own = services[one["spec"]["serviceName"]]["spec"]
+        labels = one["spec"]["template"]["metadata"]["labels"]
+        assert own["clusterIP"] == "None", name
+        assert own["selector"] == labels == one["spec"]["selector"]["matchLabels"]
+    names = {
+        port["name"]
+        for port in sets["gateway"]["spec"]["template"]["spec"]["containers"][0][
+            "ports"
+        ]
+    }
+    for name in ("gateway", "gateway-nodes"):
+        assert {port["targetPort"] for port in services[name]["spec"]["ports"]} <= names
+    # One that takes no events is still to be asked why, and its clients keep its name.
+    assert services["gateway-nodes"]["spec"]["publishNotReadyAddresses"]
+    assert not services["gateway"]["spec"].get("publishNotReadyAddresses")
+    # The page and its posts are for those inside.
+    assert [port["name"] for port in services["gateway"]["spec"]["ports"]] == ["beats"]
+
+
+def test_at_most_one_gateway_goes_at_a_time() -> None:
+    """The budget is for gateways; of the job there is one, which must be able to go."""
+    (budget,) = of_kind("PodDisruptionBudget").values()
+    gateways = of_kind("StatefulSet")["gateway"]["spec"]
+    assert budget["spec"]["selector"] == gateways["selector"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert gateways["replicas"] > 1
+    assert of_kind("StatefulSet")["gateway-job"]["spec"]["replicas"] == 1
+
+
+def test_a_volume_outlives_its_pod_and_holds_an_outage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have what is not in the bucket; journal, spool and archive fit into it."""
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    found = config.load(FOLDER / "gateway.yaml")
+    gateways = of_kind("StatefulSet")["gateway"]["spec"]
+    kept = gateways["persistentVolumeClaimRetentionPolicy"]
+    assert set(kept.values()) == {"Retain"}
+    (claim,) = gateways["volumeClaimTemplates"]
+    size = claim["spec"]["resources"]["requests"]["storage"]
+    assert size.endswith("Gi")
+    assert found.spool.archive_bytes is not None
+    used = found.spool.max_bytes + found.spool.archive_bytes + (2 << 30)
+    assert used < int(size.removesuffix("Gi")) << 30
