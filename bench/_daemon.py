@@ -67,7 +67,7 @@ class Gateway:
     *settings* are merged over a configuration with one Lumberjack listener named
     `beats`.  *stall* names a file: while it exists, the daemon's calls named by
     *stall_calls* wait (see _stalled.py).  *syncs* names a file for the seconds of each
-    sync (see _timed.py).
+    sync (see _timed.py), *viewed* one for what the live page costs (see _viewed.py).
     """
 
     home: Path
@@ -75,6 +75,7 @@ class Gateway:
     stall: Path | None = None
     stall_calls: str = "fdatasync,fsync"
     syncs: Path | None = None
+    viewed: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -143,6 +144,9 @@ class Gateway:
         if self.syncs is not None:
             timed = str(Path(__file__).with_name("_timed.py"))
             return [sys.executable, timed, str(self.syncs), *arguments]
+        if self.viewed is not None:
+            viewed = str(Path(__file__).with_name("_viewed.py"))
+            return [sys.executable, viewed, str(self.viewed), *arguments]
         run = "from twisted.scripts.twistd import run; run()"
         return [sys.executable, "-c", run, *arguments]
 
@@ -206,6 +210,15 @@ class Gateway:
         """Durable in the journal, published in the spool."""
         status = self.status()
         return status["journal"]["durable_lsn"], status["spool"]["published_lsn"]
+
+    def waiting_bytes(self) -> int:
+        """What `spool.max_bytes` bounds: the journal, and files nobody has taken."""
+        total = 0
+        for place in (self.data / "journal", self.data / "spool"):
+            for path in place.rglob("*"):
+                with contextlib.suppress(OSError):  # taken or removed meanwhile
+                    total += path.stat().st_size if path.is_file() else 0
+        return total
 
     def wait_published(self, timeout: float = 120.0) -> float:
         """Until Parquet holds all that is durable; returns the seconds that took."""

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _documents import KINDS
 from _windows import cached
 
 _ACK = struct.Struct(">2sI")
@@ -122,7 +123,12 @@ class Load:
         """Distinct windows, and how many events each has."""
         options = self.options
         windows = cached(
-            options.windows, options.events, options.level, options.seed, options.first
+            options.windows,
+            options.events,
+            options.level,
+            options.seed,
+            options.first,
+            options.kind,
         )
         return [memoryview(frame) for frame in windows.frames], windows.events
 
@@ -352,6 +358,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=2048, help="in each window")
     parser.add_argument("--windows", type=int, default=256, help="distinct ones")
     parser.add_argument("--level", type=int, default=3, help="0 sends bare J frames")
+    parser.add_argument("--kind", default="access", choices=KINDS, help="of events")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="mark of the first one")
     parser.add_argument("--tls", action="store_true", help="TLS 1.3")

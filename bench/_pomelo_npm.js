@@ -1,15 +1,16 @@
-// The npm package pomelo as an echo server: `node FILE BASE PORT HEARTBEAT`.
+// The npm package pomelo as an echo server: `node FILE BASE PORT HEARTBEAT [SERVICE]`.
 //
 // One frontend server with pomelo's own components: hybridconnector, sessions, filters,
 // handlers, direct push scheduler.  Left out is the monitor, which would look for a
-// master.  Prints a line once it listens, and ends with its standard input.
+// master.  With the port of a service its handler answers what that does, asked over HTTP on
+// 16 connections that are kept (_pomelo_service.js).  Prints a line once it listens, and ends with its standard input.
 'use strict';
 
 process.stdin.resume().on('end', () => process.exit());
 
 const fs = require('fs');
 const path = require('path');
-const [base, port, heartbeat] = process.argv.slice(2);
+const [base, port, heartbeat, service] = process.argv.slice(2);
 
 const files = {
   'config/master.json': { development: { id: 'master', host: '127.0.0.1', port: 1 } },
@@ -23,8 +24,19 @@ for (const [name, content] of Object.entries(files)) {
 const handlers = path.join(base, 'app/servers/area/handler');
 fs.mkdirSync(handlers, { recursive: true });
 fs.writeFileSync(path.join(handlers, 'player.js'), `
+  const http = require('http');
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
+  const to = { port: ${service || 0}, host: '127.0.0.1', method: 'POST', agent };
+  function ask(msg, session, next) {
+    const request = http.request(to, (response) => {
+      const pieces = [];
+      response.on('data', (piece) => pieces.push(piece));
+      response.on('end', () => next(null, JSON.parse(Buffer.concat(pieces)).answers[0]));
+    });
+    request.end(JSON.stringify({ requests: [{ route: 'area.player.move', body: msg }] }));
+  }
   module.exports = () => ({
-    move: (msg, session, next) => next(null, msg),
+    move: ${service ? 'ask' : '(msg, session, next) => next(null, msg)'},
     note: (msg, session, next) => next(null),
   });
 `);

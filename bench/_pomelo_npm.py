@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Self
 
 from _daemon import Usage, usage
-from _report import Broken
+from _report import Broken, Lacking
 
-__all__ = ["VERSION", "Echo", "Lacking", "installed"]
+__all__ = ["VERSION", "Echo", "Service", "installed"]
 
 VERSION = "2.2.7"
 _INSTALL_SECONDS = 180.0
-
-
-class Lacking(Exception):
-    """It can not be had here; str() says why."""
 
 
 def installed() -> Path:
@@ -51,13 +47,17 @@ def installed() -> Path:
 class Echo:
     """A process of it, with the calls that the benchmark makes of a `Gateway`."""
 
-    def __init__(self, home: Path, modules: Path, heartbeat: int) -> None:
+    def __init__(
+        self, home: Path, modules: Path, heartbeat: int, service: int | None = None
+    ) -> None:
+        """*service* is the port of a `Service`, which its handler asks."""
         self.home = home
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         self.address = f"127.0.0.1:{port}"
         program = Path(__file__).with_suffix(".js")
-        self._command = ["node", str(program), str(home), str(port), str(heartbeat)]
+        words = [home, port, heartbeat, *([] if service is None else [service])]
+        self._command = ["node", str(program), *map(str, words)]
         self._environment = {**os.environ, "NODE_PATH": str(modules)}
 
     def __enter__(self) -> Self:
@@ -82,3 +82,24 @@ class Echo:
 
     def usage(self) -> Usage:
         return usage(self.process.pid)
+
+
+class Service:
+    """A game's service in Node, for the gateway and for pomelo's handler."""
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            ["node", str(Path(__file__).with_name("_pomelo_service.js"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def cpu(self) -> float:
+        """Seconds, so far."""
+        return usage(self.process.pid).cpu

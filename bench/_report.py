@@ -15,11 +15,17 @@ from typing import Any
 
 from _machine import Floors
 
-__all__ = ["Broken", "Claim", "Report", "arguments", "main", "workplace"]
+__all__ = [
+    "Broken", "Claim", "Lacking", "Report", "arguments", "main", "short", "workplace",
+]  # fmt: skip
 
 
 class Broken(Exception):
     """The benchmark could not be carried out; the message says why, logs included."""
+
+
+class Lacking(Exception):
+    """What ours is to be compared with can not be had here; str() says why."""
 
 
 @dataclass
@@ -44,9 +50,9 @@ class Claim:
 
     def line(self) -> str:
         sign = "≥" if self.at_least else "≤"
-        figure = "none" if self.figure is None else _short(self.figure)
+        figure = "none" if self.figure is None else short(self.figure)
         verdict = "kept" if self.kept else "BROKEN"
-        limit = f"{sign} {_short(self.limit)} {self.unit}"
+        limit = f"{sign} {short(self.limit)} {self.unit}"
         return f"  {verdict:7} {figure:>12} {self.unit:10} {limit:22} {self.what}"
 
 
@@ -60,12 +66,25 @@ class Report:
     claims: list[Claim] = field(default_factory=list)
     rows: list[tuple[str, str]] = field(default_factory=list)
     """Name and figure of everything else worth reading."""
+    numbers: dict[str, float] = field(default_factory=dict)
+    """The same for programs, by name."""
     notes: list[str] = field(default_factory=list)
     raw: dict[str, Any] = field(default_factory=dict)
 
     def add(self, name: str, figure: object, unit: str = "") -> None:
-        text = _short(figure) if isinstance(figure, int | float) else str(figure)
+        text = str(figure)
+        if isinstance(figure, int | float):
+            self.numbers[name] = figure
+            text = short(figure)
         self.rows.append((name, f"{text} {unit}".rstrip()))
+
+    def spread(self, name: str, found: dict[str, float] | None, unit: str) -> None:
+        """Percentiles of one figure, if there are any; each is a number of its own."""
+        if not found:
+            return
+        self.numbers.update({f"{name}, {key}": value for key, value in found.items()})
+        text = "  ".join(f"{key} {value:.2f}" for key, value in found.items())
+        self.add(name, text, unit)
 
     def ratios(self, name: str, us_per_event: float) -> None:
         """The figure beside the floors of this run."""
@@ -90,6 +109,7 @@ class Report:
             "floors": self.floors.json() if self.floors else None,
             "claims": [asdict(claim) | {"kept": claim.kept} for claim in self.claims],
             "figures": dict(self.rows),
+            "numbers": self.numbers,
             "notes": self.notes,
             "raw": self.raw,
         }
@@ -102,7 +122,7 @@ class Report:
         if self.floors:
             print("floors (one core, this run, before the load)")
             for name, floor in self.floors.json().items():
-                print(f"  {name:24} {_short(floor)}")
+                print(f"  {name:24} {short(floor)}")
         print("figures")
         width = max((len(name) for name, _ in self.rows), default=0)
         for name, text in self.rows:
@@ -114,7 +134,7 @@ class Report:
             print(claim.line())
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     if isinstance(number, int) or abs(number) >= 1000:
         return f"{number:,.0f}"
     return f"{number:.3g}" if abs(number) < 100 else f"{number:.0f}"

@@ -6,7 +6,8 @@ What the figures are is said at the top of `lumberjack.py`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ from _daemon import Consumer, Gateway, Memory, Usage, load
 from _machine import cores, processor_seconds
 from _report import Broken
 
-__all__ = ["Run", "between", "chosen", "through"]
+from gateway.config.model import Spool
+
+__all__ = ["Run", "add_lasting", "between", "chosen", "through"]
 
 _IDLE = 0.05
 
@@ -37,10 +40,25 @@ class Run:
     idle: float
     """Share of the machine's time that no one used."""
     stolen: float
+    grows: float = 0.0
+    """Bytes a second by which journal and spool grew in the interval."""
 
     @property
     def rate(self) -> float:
         return float(self.load["events_per_second"])
+
+    @property
+    def lasting(self) -> float:
+        """Events a second that were acknowledged and went to Parquet, too: what it could
+        go on with.
+        """
+        return self.rate * min(1.0, self.published_share or 0.0)
+
+    @property
+    def lasts(self) -> float:
+        """Seconds until so much waits that senders are held back, by default."""
+        most = Spool().max_bytes
+        return most / self.grows if self.grows > 0 else math.inf
 
     @property
     def bytes_rate(self) -> float:
@@ -61,17 +79,29 @@ class Run:
         return max(known) if known else None
 
 
+def add_lasting(parser: argparse.ArgumentParser) -> None:
+    """The options of a load that is to last with a bounded backlog."""
+    parser.add_argument("--lasting", type=float, default=60.0, help="seconds")
+    parser.add_argument(
+        "--filling", type=float, default=25.0, help="seconds before that"
+    )
+    parser.add_argument("--backlog", default="512MiB", help="that may wait then")
+
+
 def chosen(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, cases: Sequence[str]
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    cases: Iterable[str],
+    base: str | None = None,
 ) -> list[str]:
-    """Those of *cases* that `--case` names, in their order.  `latency` needs `--rate`,
-    or the case `top` before it.
+    """Those of *cases* that `--case` names, in their order.  `latency`, where there is
+    one, needs `--rate`, or the case *base* before it.
     """
     wanted = options.case.split(",")
     if unknown := set(wanted) - set(cases):
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if "latency" in wanted and "top" not in wanted and not options.rate:
-        parser.error("the latency case needs the top case or --rate")
+    if "latency" in wanted and base not in wanted and not options.rate:
+        parser.error(f"the latency case needs the {base} case or --rate")
     return [case for case in cases if case in wanted]
 
 
@@ -88,10 +118,11 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
     with load(gateway.address(listener), **options) as running:
         running.until("measuring")
         before, machine_before = gateway.usage(), processor_seconds()
-        published_before = gateway.lsns()[1]
+        published_before, waiting = gateway.lsns()[1], gateway.waiting_bytes()
         measured = running.until("measured")
         after, machine_after = gateway.usage(), processor_seconds()
         published = gateway.lsns()[1] - published_before
+        grown = gateway.waiting_bytes() - waiting
         total = running.until("drained")["acked_events"]
     gateway.wait_published()
     whole = gateway.usage()
@@ -104,6 +135,7 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
     run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
     run.published_share = published / measured["events"]
     run.rss_peak = peak
+    run.grows = grown / float(measured["seconds"])
     return run
 
 

@@ -7,21 +7,31 @@
 fsync is on and Parquet is written meanwhile; published files are moved away as
 Spark would.  Cases:
 
-top      windows of 2048 events, 4 connections, 2 windows in flight, plain TCP
-tls      the same over TLS 1.3
-small    windows of 50 events over 100 connections
-sustained  like top, for a minute at least, and never more than 512 MiB of journal and
-           spool that wait: a rate that lasts, where top is that of a burst
-latency  like top, at half of the rate that top reached (or --rate)
+top        windows of 2048 events, 4 connections, 2 windows in flight, plain TCP
+tls        the same over TLS 1.3
+small      windows of 50 events over 100 connections
+documents  like top, events as Filebeat ships them from a Kubernetes cluster
+ids        like top, events that deflate can do little with
+sustained, sustained-tls, sustained-small, sustained-documents, sustained-ids
+           like these, for --lasting seconds, and never more than --backlog of journal and
+           spool that wait: rates that last, where those above are rates of a burst
+latency    like top, at half of the rate of the case sustained (or --rate)
+go-lumber, go-lumber-documents
+           like top and documents, but sent to go-lumber's own server, which stores
+           nothing; skipped where there is no Go
 
 How the figures are made:
 
-CPU per event   user and system time of all threads of the gateway over the
+CPU per event   user and system time of all threads and processes of the gateway over the
                 measured interval ÷ events acknowledged in it.  Whole run: the same
                 from the first byte to the last row in Parquet, start-up excluded.
                 The claim is judged on the larger of the two.
 rate            acknowledged events ÷ wall time, with the generator on the same
                 cores.
+rate that lasts the same of events that were acknowledged and went to Parquet: where
+                either is slower, what waits grows or shrinks.
+a burst lasts   until what waits has reached `spool.max_bytes`, as fast as it grew in
+                the measured interval, if nobody takes files for so long.
 rate, generator taken out
                 what the gateway would do had the generator run elsewhere.  Only if
                 the cores were saturated (under 5 % idle) did the generator take
@@ -37,68 +47,95 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from _daemon import Gateway, Usage, certificate, load, usage
+from _go_lumber import GoLumber, built
 from _machine import floors, machine, processor_seconds
-from _report import Claim, Report, arguments, main, workplace
-from _run import Run, between, chosen, through
+from _report import Claim, Lacking, Report, arguments, main, workplace
+from _run import Run, add_lasting, between, chosen, through
 
-CASES = ("top", "tls", "small", "sustained", "latency")
-_SUSTAINED_SECONDS = 60.0
-_BACKLOG = "512MiB"
-_SMALL = {"events": 50, "connections": 100, "windows": 4096}
 _LARGE = {"events": 2048, "connections": 4, "windows": 256}
+_SMALL = {"events": 50, "connections": 100, "windows": 4096}
+_DOCUMENTS = {**_LARGE, "windows": 64, "kind": "kubernetes"}
+_IDS = {**_LARGE, "windows": 64, "kind": "ids"}
 
 
-def ours(home: Path, case: str, options: argparse.Namespace, rate: float) -> Run:
+@dataclass(frozen=True)
+class Case:
+    """A load."""
+
+    shape: dict[str, Any]
+    tls: bool = False
+    lasting: bool = False
+
+
+CASES = {
+    "top": Case(_LARGE),
+    "tls": Case(_LARGE, tls=True),
+    "small": Case(_SMALL),
+    "documents": Case(_DOCUMENTS),
+    "ids": Case(_IDS),
+    "sustained": Case(_LARGE, lasting=True),
+    "sustained-tls": Case(_LARGE, tls=True, lasting=True),
+    "sustained-small": Case(_SMALL, lasting=True),
+    "sustained-documents": Case(_DOCUMENTS, lasting=True),
+    "sustained-ids": Case(_IDS, lasting=True),
+    "latency": Case(_LARGE),
+}
+PEERS = {"go-lumber": Case(_LARGE), "go-lumber-documents": Case(_DOCUMENTS)}
+
+
+def ours(home: Path, name: str, options: argparse.Namespace, rate: float) -> Run:
     """Run a case through a fresh gateway."""
+    case = CASES[name]
     listener: dict[str, Any] = {
         "name": "beats",
         "protocol": "lumberjack",
         "listen": "tcp:127.0.0.1:0",
     }
-    place = home / case
+    place = home / name
     place.mkdir()
     ca = None
-    if case == "tls":
+    if case.tls:
         ca, key = certificate(place)
         listener["tls"] = {"certificate": str(ca), "private_key": str(key)}
-    spool, seconds = {"retention": "10s"}, options.seconds
-    if case == "sustained":
-        spool["max_bytes"] = _BACKLOG
-        seconds = max(seconds, _SUSTAINED_SECONDS)
+    spool = {"retention": "10s", "publishers": options.publishers}
+    if case.lasting:
+        spool["max_bytes"] = options.backlog
     settings = {"listeners": [listener], "spool": spool}
     with Gateway(place, settings) as gateway:
         return through(
             gateway,
             "beats",
             rate=rate,
-            warm_up=options.warm_up,
-            seconds=seconds,
-            tls=case == "tls",
+            warm_up=options.filling if case.lasting else options.warm_up,
+            seconds=options.lasting if case.lasting else options.seconds,
+            tls=case.tls,
             ca=ca,
-            **(_SMALL if case == "small" else _LARGE),
+            **case.shape,
         )
 
 
-def theirs(case: str, options: argparse.Namespace, rate: float) -> Run:
+def theirs(
+    reader: str, pid: int | None, case: Case, options: argparse.Namespace, rate: float
+) -> Run:
     """Run a case against a reader that is running already."""
-    shape = _SMALL if case == "small" else _LARGE
 
     def used() -> Usage:
-        if options.pid is None:
+        if pid is None:
             return Usage(time.monotonic(), 0.0, {}, 0)
-        return usage(options.pid)
+        return usage(pid)
 
     with load(
-        options.reader,
+        reader,
         rate=rate,
         warm_up=options.warm_up,
         seconds=options.seconds,
-        tls=case == "tls",
-        **shape,
+        tls=case.tls,
+        **case.shape,
     ) as running:
         running.until("measuring")
         before, machine_before = used(), processor_seconds()
@@ -107,9 +144,30 @@ def theirs(case: str, options: argparse.Namespace, rate: float) -> Run:
         running.until("drained")
     run = between(measured, before, after, machine_before, machine_after)
     run.rss_peak = after.rss
-    if options.pid is None:
+    if pid is None:
         run.cpu_us = None
     return run
+
+
+def go_lumber(name: str, options: argparse.Namespace, home: Path, program: Path) -> Run:
+    """Run a case against go-lumber's server."""
+    place = home / name
+    place.mkdir()
+    with GoLumber(place, program) as server:
+        return theirs(server.address, server.pid, PEERS[name], options, 0.0)
+
+
+def compare(report: Report, name: str, run: Run, peer: Run) -> None:
+    """Ours beside that of go-lumber."""
+    report.add(f"{name}: rate that lasts ÷ go-lumber's", run.lasting / peer.rate, "x")
+    if run.judged_us and peer.cpu_us:
+        ratio = run.judged_us / peer.cpu_us
+        report.add(f"{name}: CPU ÷ go-lumber's", ratio, "x")
+
+
+def half(run: Run) -> float:
+    """Of the rate that lasts; of the rate, where nobody knows what lasts."""
+    return (run.rate if run.published_share is None else run.lasting) / 2
 
 
 def describe(report: Report, case: str, run: Run) -> None:
@@ -119,11 +177,19 @@ def describe(report: Report, case: str, run: Run) -> None:
     add(f"{case}: events/s, generator taken out", run.rate_alone)
     if run.cpu_us is not None:
         add(f"{case}: gateway CPU", run.cpu_us, "µs/event")
-        report.ratios(f"{case}: gateway CPU", run.judged_us or run.cpu_us)
+        if "kind" not in {**CASES, **PEERS}[case].shape:  # of which the floors are
+            report.ratios(f"{case}: gateway CPU", run.judged_us or run.cpu_us)
     if run.whole_us is not None:
         add(f"{case}: gateway CPU, whole run", run.whole_us, "µs/event")
+    if run.judged_us is not None:
+        add(f"{case}: CPU of an event", run.judged_us, "µs")
     if run.published_share is not None:
         add(f"{case}: written to Parquet meanwhile", run.published_share * 100, "%")
+        add(f"{case}: events/s that last", run.lasting)
+        add(f"{case}: so it lasts", run.lasts, "s")
+    if report.floors and (acks := run.load["ack_ms"]):
+        ratio = acks["p50"] / report.floors.fdatasync_ms
+        add(f"{case}: last byte to ack, p50 ÷ fdatasync", ratio, "x")
     add(f"{case}: gateway", run.cores, "cores")
     add(f"{case}: gateway's busiest thread", run.busiest, "cores")
     add(f"{case}: generator", run.load["generator_cpu_cores"], "cores")
@@ -131,11 +197,8 @@ def describe(report: Report, case: str, run: Run) -> None:
     if run.stolen > 0.005:
         add(f"{case}: machine time stolen by others", run.stolen * 100, "%")
     add(f"{case}: gateway memory, peak", run.rss_peak / 2**20, "MiB")
-    for name in ("ack_ms", "due_ms"):
-        if spread := run.load[name]:
-            text = "  ".join(f"{key} {value:.1f}" for key, value in spread.items())
-            add(f"{case}: last byte to ack" if name == "ack_ms" else f"{case}: due to ack",
-                text, "ms")  # fmt: skip
+    report.spread(f"{case}: last byte to ack", run.load["ack_ms"], "ms")
+    report.spread(f"{case}: due to ack", run.load["due_ms"], "ms")
     report.raw[case] = run.load
 
 
@@ -162,8 +225,10 @@ def judge(report: Report, runs: dict[str, Run]) -> None:
         what = "windows of 50 events, 100 connections, generator beside it"
         claims.append(Claim(what, small.rate, "events/s", 60_000, at_least=True))
     if sustained := runs.get("sustained"):
-        what = f"rate with a backlog of {_BACKLOG} at most, generator beside it"
-        claims.append(Claim(what, sustained.rate, "events/s", 450_000, at_least=True))
+        what = "rate that lasts with a bounded backlog, generator beside it"
+        claims.append(
+            Claim(what, sustained.lasting, "events/s", 450_000, at_least=True)
+        )
         what = "CPU of the gateway per event, the same"
         claims.append(Claim(what, sustained.judged_us, "µs", 3.3))
     if latency := runs.get("latency"):
@@ -176,27 +241,48 @@ def judge(report: Report, runs: dict[str, Run]) -> None:
 
 def bench() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--case", default=",".join([*CASES, *PEERS]))
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--warm-up", type=float, default=5.0)
+    add_lasting(parser)
+    parser.add_argument("--publishers", type=int, help="spool.publishers")
     parser.add_argument("--rate", type=float, help="events/s of the latency case")
     parser.add_argument("--reader", help="HOST:PORT of another Lumberjack v2 reader")
     parser.add_argument("--pid", type=int, help="its session leader, for its CPU")
     options = parser.parse_args()
-    cases = chosen(parser, options, CASES)
+    base = "top" if options.reader else "sustained"
+    cases = chosen(parser, options, [*CASES, *PEERS], base)
+    if options.reader:
+        cases = [name for name in cases if name in CASES and not CASES[name].lasting]
     runs: dict[str, Run] = {}
     with workplace(options) as home:
         report = Report("Lumberjack v2", machine(home), floors(home))
-        for case in cases:
+        program = None
+        if PEERS.keys() & set(cases):
+            try:
+                program = built()
+            except Lacking as why:
+                report.notes.append(f"not measured beside go-lumber: {why}")
+                cases = [name for name in cases if name in CASES]
+        for name in cases:
+            print(f"{name} …", file=sys.stderr, flush=True)
             rate = 0.0
-            if case == "latency":
-                rate = options.rate or runs["top"].rate / 2
-            print(f"{case} …", file=sys.stderr, flush=True)
-            if options.reader:
-                runs[case] = theirs(case, options, rate)
+            if name == "latency":
+                rate = options.rate or half(runs[base])
+            if name in PEERS:
+                assert program is not None
+                run = go_lumber(name, options, home, program)
+            elif options.reader:
+                reader, pid = options.reader, options.pid
+                run = theirs(reader, pid, CASES[name], options, rate)
             else:
-                runs[case] = ours(home, case, options, rate)
-            describe(report, case, runs[case])
+                run = ours(home, name, options, rate)
+            runs[name] = run
+            describe(report, name, run)
+            if name in PEERS:
+                beside = name.replace("go-lumber", "sustained")
+                if beside in runs:
+                    compare(report, beside, runs[beside], run)
     judge(report, runs)
     return report.finish(as_json=options.json)
 

@@ -199,7 +199,7 @@ def run(
     delays = sorted(lake.at[mark] - sent[mark] for mark in whole)
     report.add("events/s", measured["events_per_second"])
     report.add("windows measured", len(inside))
-    _spread(report, "last byte to ack", measured["ack_ms"])
+    report.spread("last byte to ack", measured["ack_ms"], "ms")
     _delays(report, "last byte to spool", spool, sent, whole)
     _delays(report, "last byte to lake/events", lake, sent, whole)
     report.add("gateway", after[0].since(before[0])[0], "cores")
@@ -208,7 +208,7 @@ def run(
     report.add("Spark memory", after[1].rss / 2**20, "MiB")
     spent = {name: after[2][name] - before[2][name] for name in after[2]}
     report.add("machine idle", spent["idle"] / sum(spent.values()) * 100, "%")
-    p99 = _at(delays, 0.99)
+    p99 = _at(delays, 0.99) if delays else None
     what = (
         f"last byte of a window to its rows in lake/events, {options.rate:,.0f}/s, p99"
     )
@@ -237,19 +237,10 @@ def _delays(
         report.add(name, "not to be seen")
         return
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-    text = "  ".join(f"{key} {_at(found, at):.2f}" for key, at in shares.items())
-    report.add(name, text, "s")
+    report.spread(name, {key: _at(found, at) for key, at in shares.items()}, "s")
 
 
-def _spread(report: Report, name: str, spread: dict[str, float] | None) -> None:
-    if spread:
-        text = "  ".join(f"{key} {value:.1f}" for key, value in spread.items())
-        report.add(name, text, "ms")
-
-
-def _at(ranked: list[float], share: float) -> float | None:
-    if not ranked:
-        return None
+def _at(ranked: list[float], share: float) -> float:
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 

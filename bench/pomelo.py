@@ -8,11 +8,15 @@ web      the same over WebSocket
 depth1   like tcp, one in flight
 one      one connection, one in flight: how long it waits, in syncs of the disk
 notify   99 notifies before each request, two in flight on each of 100 connections
-crowd    10 000 connections with heartbeats every 3 s, then one push to all
+reply    like tcp, each answered by a service of the game's, over HTTP
+crowd    10 000 connections with heartbeats every 3 s; a push to all; then 1 000 groups of
+         100, ten for each client, and pushes to one group after the other
 
 fsync is on and Parquet is written meanwhile.  Where node and npm are there, the same
 clients then talk to the npm package pomelo, which echoes what it gets and stores
-nothing; it is installed once, into the user's cache directory.
+nothing; it is installed once, into the user's cache directory.  In `reply` its handler
+asks the same service (_pomelo_service.js), on as many connections; the gateway stores each
+request before that, and what waits goes in one post.
 
 The generator is this process, on the same machine; every message has a body of its
 own, every answer is matched with its request.  A second of the same load comes first
@@ -23,33 +27,33 @@ Memory of a connection is the growth of the resident set ÷ connections, for all
 them or for the second half, whichever is more: the first may grow into what the
 process had free before.  It is small objects of CPython and nothing else, so it is
 printed beside what bare Twisted takes.  Socket buffers are the kernel's and are in
-neither figure.
+neither figure.  That of one in ten groups has these as well.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import resource
 import socket
 import time
-import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from _daemon import Consumer, Gateway, Usage
+from _crowd import HEARTBEAT_SECONDS, Beats, Groups, gather, push
+from _daemon import Consumer, Gateway
 from _machine import machine
-from _players import answered, greeted, package, players, waited
-from _pomelo_npm import VERSION, Echo, Lacking, installed
-from _report import Broken, Claim, Report, arguments, main, workplace
+from _players import answered, players, waited
+from _pomelo_npm import VERSION, Echo, Service, installed
+from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
 from idle import bare
 
-_SETTLE_SECONDS = 3.0
+from gateway.spark import beside
+
 _WARM_UP_SECONDS = 1.0
-_HEARTBEAT_SECONDS = 3
-_BEAT_SECONDS = 2.8
+_ROLL_SECONDS = 1.0
+"""spool.roll_interval"""
+_PUSHES = 1000
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Case:
     """Events a second, at least."""
     us: int | None = None
     """CPU of an event, at most."""
+    asks: bool = False
+    """A service answers."""
 
 
 CASES = {
@@ -73,6 +79,7 @@ CASES = {
     "depth1": Case(1, rate=15_000),
     "notify": Case(2, notifies=99, rate=80_000, us=12),
 }
+REPLY = Case(10, asks=True)
 
 
 @dataclass
@@ -82,24 +89,30 @@ class Run:
     rate: float
     us: float
     generator_us: float
+    lasting: float
+    """The same until all is in Parquet, but for the second in which a file is filled."""
 
 
 def measure(server: Gateway | Echo, address: str, case: Case, seconds: float) -> Run:
     gateway = server if isinstance(server, Gateway) else None
     stored = gateway is not None
+    told = stored or case.asks
     with players(
-        address, 100, web=case.web, notifies=case.notifies, stored=stored
+        address, 100, web=case.web, notifies=case.notifies, stored=told
     ) as crowd:
         answered(crowd, _WARM_UP_SECONDS, case.depth)
         first = _settled(gateway)
         before, own = server.usage(), time.process_time()
         count = answered(crowd, seconds, case.depth) * (case.notifies + 1)
         took, own = time.monotonic() - before.at, time.process_time() - own
+        ended = time.monotonic()
         last = _settled(gateway)
+        behind = max(0.0, time.monotonic() - ended - _ROLL_SECONDS)
         cpu = server.usage().cpu - before.cpu
     if stored and last - first != count:
         raise Broken(f"{count} were sent and answered, {last - first} are stored")
-    return Run(count / took, cpu / count * 1e6, own / count * 1e6)
+    lasting = count / (took + behind)
+    return Run(count / took, cpu / count * 1e6, own / count * 1e6, lasting)
 
 
 def _settled(gateway: Gateway | None) -> int:
@@ -110,93 +123,9 @@ def _settled(gateway: Gateway | None) -> int:
     return gateway.lsns()[1]
 
 
-@dataclass
-class Crowd:
-    """What many connections cost."""
-
-    rate: float
-    """Connected and greeted, a second."""
-    rss: int
-    """With all of them, in bytes."""
-    each: float
-    """Of `rss`, one connection."""
-    cores: float
-    """While they only beat."""
-
-
-def gather(
-    usage: Callable[[], Usage],
-    address: str,
-    count: int,
-    seconds: float,
-    then: Callable[[list[socket.socket]], None],
-) -> Crowd:
-    """Connect, and beat; call *then* while all are connected."""
-    for sock in [greeted(address) for _ in range(50)]:  # whatever the first ones import
-        sock.close()
-    time.sleep(_SETTLE_SECONDS)
-    connecting, sizes = 0.0, [usage().rss]
-    with contextlib.ExitStack() as stack:
-        socks: list[socket.socket] = []
-        for _ in range(2):
-            begin = beaten = time.monotonic()
-            for _ in range(count // 2):
-                socks.append(stack.enter_context(greeted(address)))
-                if (now := time.monotonic()) - beaten > _HEARTBEAT_SECONDS:
-                    beat(socks)
-                    beaten = time.monotonic()
-                    begin += beaten - now
-            connecting += time.monotonic() - begin
-            beats(socks, seconds / 2)
-            sizes.append(usage().rss)
-        quiet = usage()
-        beats(socks, seconds)
-        cores, _ = usage().since(quiet)
-        then(socks)
-    empty, half, full = sizes
-    each = max(full - empty, 2 * (full - half)) / count
-    return Crowd(count / connecting, full, each, cores)
-
-
-def beats(socks: list[socket.socket], seconds: float) -> None:
-    """A heartbeat of each within 3 s, evenly."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        beat(socks, _BEAT_SECONDS)
-
-
-def beat(socks: list[socket.socket], seconds: float = 0.0) -> None:
-    """One heartbeat of each."""
-    begin, beat = time.monotonic(), package(3)
-    for at, sock in enumerate(socks):
-        sock.sendall(beat)
-        sock.recv(65536)  # there is at least the first heartbeat
-        if at % 100 == 99:
-            due = begin + seconds * at / len(socks)
-            time.sleep(max(0.0, due - time.monotonic()))
-
-
-def push(gateway: Gateway, socks: list[socket.socket]) -> float:
-    """Seconds from the request to the last client's reading of it."""
-    body = {"route": "bench.push", "body": {"n": 1}, "all": True}
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{gateway.admin_port}/api/push",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    begin = time.monotonic()
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        told = json.load(answer)
-    if told["sent"] != len(socks):
-        raise Broken(f"pushed to {told} of {len(socks)}")
-    for sock in socks:
-        heard = b""
-        while b"bench.push" not in heard:
-            heard += sock.recv(65536)
-    return time.monotonic() - begin
-
-
-def started(home: Path, heartbeat: int, syncs: Path | None = None) -> Gateway:
+def started(
+    home: Path, heartbeat: int, syncs: Path | None = None, **options: Any
+) -> Gateway:
     limits = {"connections": 12_000, "connections_per_peer": 12_000, "idle": "1h"}
     game = {
         "name": "game",
@@ -204,7 +133,7 @@ def started(home: Path, heartbeat: int, syncs: Path | None = None) -> Gateway:
         "listen": "tcp:127.0.0.1:0",
         "websocket": {"path": "/"},
         "limits": limits,
-        "options": {"heartbeat": f"{heartbeat}s"},
+        "options": {"heartbeat": f"{heartbeat}s", **options},
     }
     return Gateway(home, {"listeners": [game]}, syncs=syncs)
 
@@ -227,6 +156,7 @@ class Bench:
             run = measure(gateway, gateway.address("game"), case, seconds)
             consumer.stop()
         report.add(f"{name}: rate", run.rate, "/s")
+        report.add(f"{name}: rate that lasts", run.lasting, "/s")
         report.add(f"{name}: CPU", run.us, "µs each")
         report.add(f"{name}: generator's CPU", run.generator_us, "µs each")
         if case.rate:
@@ -240,7 +170,7 @@ class Bench:
             other = measure(echo, echo.address, case, seconds)
         report.add(f"{name}: pomelo's rate", other.rate, "/s")
         report.add(f"{name}: pomelo's CPU", other.us, "µs each")
-        report.add(f"{name}: rate ÷ pomelo's", run.rate / other.rate, "x")
+        report.add(f"{name}: rate ÷ pomelo's", run.lasting / other.rate, "x")
         report.add(f"{name}: CPU ÷ pomelo's", run.us / other.us, "x")
 
     def one(self, seconds: float) -> None:
@@ -266,32 +196,94 @@ class Bench:
         what = "one client's median wait beyond a sync"
         report.claims.append(Claim(what, (wait - sync) * 1e3, "ms", 0.5))
 
+    def reply(self, seconds: float) -> None:
+        """Both ask the same service; pomelo has also one that answers by itself."""
+        report, modules = self._report, self._modules
+        if modules is None:
+            report.notes.append("reply: needs node, and the npm package pomelo")
+            return
+        with Service() as service:
+            backend = {
+                "routes": ["area.player.move"],
+                "url": f"http://127.0.0.1:{service.port}/",
+                "waiting": 4000,
+            }
+            with started(self._home / "reply", 0, backends=[backend]) as gateway:
+                consumer = Consumer(gateway)
+                consumer.start()
+                before = service.cpu()
+                run = measure(gateway, gateway.address("game"), REPLY, seconds)
+                asked = service.cpu() - before
+                consumer.stop()
+            home = self._home / "pomelo-reply"
+            with Echo(home, modules, 0, service.port) as echo:
+                before = service.cpu()
+                other = measure(echo, echo.address, REPLY, seconds)
+                other_asked = service.cpu() - before
+        with Echo(self._home / "pomelo-alone", modules, 0) as echo:
+            alone = measure(echo, echo.address, CASES["tcp"], seconds)
+        for name, one, cpu in (
+            ("gateway", run, asked),
+            ("pomelo", other, other_asked),
+        ):
+            report.add(f"reply: {name}, rate", one.rate, "/s")
+            report.add(f"reply: {name}, CPU", one.us, "µs each")
+            report.add(f"reply: {name}, CPU of the service", cpu, "s")
+            report.add(f"reply: {name}, generator's CPU", one.generator_us, "µs each")
+        report.add(
+            "reply: pomelo, rate when its handler answers by itself", alone.rate, "/s"
+        )
+        report.add("reply: gateway's rate ÷ that", run.rate / alone.rate, "x")
+        what = "reply: rate ÷ pomelo's, whose handler asks the same service"
+        ratio = run.rate / other.rate
+        report.claims.append(Claim(what, ratio, "x", 0.8, at_least=True))
+
     def crowd(self, count: int, seconds: float) -> None:
         """The same, and what bare Twisted takes."""
-        report, took = self._report, 0.0
+        report, to_all, grouped, waits = self._report, 0.0, 0, [0.0]
 
-        def everybody(socks: list[socket.socket]) -> None:
-            nonlocal took
-            took = push(gateway, socks)
+        def everybody(socks: list[socket.socket], beats: Beats) -> None:
+            nonlocal to_all, grouped, waits
+            to_all = push(gateway, socks)
+            groups = Groups(gateway, socks, beats)
+            groups.join()
+            grouped = gateway.usage().rss
+            waits = sorted(groups.pushes(_PUSHES))
+            report.add("crowd: groups of 100", len(groups))
 
-        with started(self._home / "crowd", _HEARTBEAT_SECONDS) as gateway:
+        home, outbox = self._home / "crowd", {"directory": "outbox"}
+        with started(home, HEARTBEAT_SECONDS, outbox=outbox) as gateway:
+            warm = {"join": "nobody", "session": "nobody"}
+            beside.put(gateway.data / "outbox", "warm.json", [warm] * 1000)
             address = gateway.address("game")
             found = gather(gateway.usage, address, count, seconds, everybody)
         floor = bare(count)
         report.add("crowd: gateway with it", found.rss / 2**20, "MiB")
+        report.add("crowd: memory of a session", found.each / 1024, "KiB")
         report.add("crowd: bare Twisted", floor / 1024, "KiB each")
         report.add("crowd: memory ÷ bare Twisted", found.each / floor, "x")
+        report.add(
+            "crowd: a push to a group, median", waits[len(waits) // 2] * 1e3, "ms"
+        )
+        each = max(found.each, (grouped - found.empty) / count)
+        p99 = waits[len(waits) * 99 // 100]
         report.claims += [
             Claim("connect and handshake", found.rate, "/s", 1500, at_least=True),
-            Claim("memory of a connection", found.each / 1024, "KiB", 25),
-            Claim("CPU of the heartbeats", found.cores * 100, "%", 25),
-            Claim("one push to all, in the hands of the last", took, "s", 0.5),
+            Claim("memory of a session in 10 groups", each / 1024, "KiB", 3),
+            Claim("CPU of the heartbeats", found.cores * 100, "%", 15),
+            Claim("a push to all, in the hands of the last", to_all, "s", 0.3),
+            Claim("a push to a group of 100, the same, p99", p99 * 1e3, "ms", 10),
         ]
         if self._modules is None:
             return
         home = self._home / "pomelo-crowd"
-        with Echo(home, self._modules, _HEARTBEAT_SECONDS) as echo:
-            other = gather(echo.usage, echo.address, count, seconds, lambda _: None)
+        try:
+            with Echo(home, self._modules, HEARTBEAT_SECONDS) as echo:
+                use, address = echo.usage, echo.address
+                other = gather(use, address, count, seconds, lambda *_: None)
+        except Broken as why:
+            report.notes.append(f"crowd: not measured beside pomelo from npm: {why}")
+            return
         report.add("crowd: pomelo with it", other.rss / 2**20, "MiB")
         report.add("crowd: pomelo's connections", other.rate, "/s")
         report.add("crowd: pomelo's memory", other.each / 1024, "KiB each")
@@ -303,7 +295,7 @@ class Bench:
 
 def bench() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--case", default=",".join([*CASES, "one", "crowd"]))
+    parser.add_argument("--case", default=",".join([*CASES, "one", "reply", "crowd"]))
     parser.add_argument("--seconds", type=float, default=6.0, help="of each case")
     parser.add_argument("--connections", type=int, default=10_000, help="of crowd")
     parser.add_argument("--alone", action="store_true", help="without npm's pomelo")
@@ -319,6 +311,8 @@ def bench() -> int:
                 run.crowd(options.connections, options.seconds)
             elif case == "one":
                 run.one(options.seconds)
+            elif case == "reply":
+                run.reply(options.seconds)
             else:
                 run.case(case, options.seconds)
     report.add("load average", os.getloadavg()[0])

@@ -4,12 +4,14 @@
     python bench/pravega.py --case top,tail      some
 
 top      events of 100 B in blocks of 128 KiB, 10 writers, 4 blocks in flight on each
+sustained  the same for --lasting seconds, and never more than --backlog of journal and
+         spool that wait: a rate that lasts, where that of top is one of a burst
 mixed    like top, events of 50 to 150 B
 single   like top over one connection, 16 blocks in flight
 kib      like top, events of 1 KiB
 large    like top, events of 10 KiB in blocks of 256 KiB
 small    like top in blocks of 4 KiB, 64 in flight on each
-latency  like top, at half of the rate that top reached (or --rate)
+latency  like top, at half of the rate that sustained reached (or --rate)
 quiet    like top, at half of the rate that is promised
 tail     one event now and then, and a reader that waits for it on another connection
 memory   ten segments read from their beginning, while the gateway has them in memory
@@ -17,6 +19,8 @@ spool    the same from Parquet, of 100 B events that ten writers wrote in turn; 
          one of these segments alone, for which ten times as much must be unpacked.
          The files are in the page cache, and the slower of the two is judged
 state    100 000 segments and 1 000 000 writers (times --scale), kill -9, start
+streams  10 000 streams of ten segments (times --scale), made by the controller, an event
+         in every tenth segment, kill -9, start
 client   events of 100 B through the client library of --client-python
 
 fsync is on and Parquet is written meanwhile; published files are moved away as Spark
@@ -57,16 +61,18 @@ from _load import _spread
 from _machine import best, fdatasync_seconds, machine
 from _reads import read_segment
 from _report import Broken, Claim, Report, arguments, main, workplace
-from _run import Run, chosen, through
+from _run import Run, add_lasting, chosen, through
+from _streams import make_streams, missing_streams
 
 CASES = (
-    "top", "mixed", "single", "kib", "large", "small", "latency", "quiet", "tail", "memory",
-    "spool", "state", "client",
+    "top", "sustained", "mixed", "single", "kib", "large", "small", "latency", "quiet", "tail", "memory",
+    "spool", "state", "streams", "client",
 )  # fmt: skip
 _MIB = 2**20
 _MB = 10**6
 _SHAPES: dict[str, dict[str, int]] = {
     "top": {},
+    "sustained": {},
     "mixed": {"mixed": True},
     "single": {"connections": 1, "in_flight": 16},
     "kib": {"event": 1024},
@@ -79,25 +85,27 @@ _SEGMENT_READ = 10
 _PROMISED = 300_000
 
 
-def started(home: Path, **options: Any) -> Gateway:
+def started(home: Path, spool: dict[str, str] | None = None, **options: Any) -> Gateway:
     listener: dict[str, Any] = {
         "name": "streams",
         "protocol": "pravega",
         "listen": "tcp:127.0.0.1:0",
         "options": options,
     }
-    return Gateway(home, {"listeners": [listener], "spool": {"retention": "10s"}})
+    spool = {"retention": "10s", **(spool or {})}
+    return Gateway(home, {"listeners": [listener], "spool": spool})
 
 
 def appends(home: Path, options: argparse.Namespace, case: str, rate: float) -> Run:
-    with started(home) as gateway:
+    lasting = case == "sustained"
+    with started(home, {"max_bytes": options.backlog} if lasting else None) as gateway:
         return through(
             gateway,
             "streams",
             script="_appends.py",
             rate=rate,
-            warm_up=options.warm_up,
-            seconds=options.seconds,
+            warm_up=options.filling if lasting else options.warm_up,
+            seconds=options.lasting if lasting else options.seconds,
             **_SHAPES[case],
         )
 
@@ -113,7 +121,10 @@ def tell_appends(report: Report, case: str, run: Run, copy_us: float) -> None:
     add(f"{case}: gateway's busiest thread", run.busiest, "cores")
     add(f"{case}: generator", run.load["generator_cpu_cores"], "cores")
     add(f"{case}: gateway memory, peak", run.rss_peak / _MIB, "MiB")
-    add(f"{case}: block to DataAppended", _text(run.load["ack_ms"]), "ms")
+    add(f"{case}: events/s that last", run.lasting)
+    add(f"{case}: CPU of an event", run.judged_us, "µs")
+    add(f"{case}: so it lasts", run.lasts, "s")
+    report.spread(f"{case}: block to DataAppended", run.load["ack_ms"], "ms")
     report.raw[case] = run.load
 
 
@@ -151,10 +162,10 @@ def tail(home: Path, options: argparse.Namespace, report: Report) -> None:
     """How much later than its writer's ack an event is with a waiting reader."""
     with started(home) as gateway:
         late, acks = _tail(gateway.address("streams"), options.events)
-    report.add("tail: append to ack", _text(_spread(acks)), "ms")
+    report.spread("tail: append to ack", _spread(acks), "ms")
     spread = _spread(late)
     assert spread is not None
-    report.add("tail: ack to the reader", _text(spread), "ms")
+    report.spread("tail: ack to the reader", spread, "ms")
     what = "ack to a waiting reader, p99 (0: the reader had it first)"
     report.claims.append(Claim(what, spread["p99"], "ms", 5))
 
@@ -245,7 +256,7 @@ def _read(
     report.add(what, rate, "MB/s")
     cpu = (after.cpu - before.cpu) / found["bytes"] * 1e9
     report.add(f"{what}: gateway CPU", cpu, "ms/MB")
-    report.add(f"{what}: request to answer", _text(found["ms"]), "ms")
+    report.spread(f"{what}: request to answer", found["ms"], "ms")
     return rate
 
 
@@ -337,6 +348,57 @@ def _forgotten(address: str, segments: int, writers: int) -> int:
     return wrong
 
 
+def streams(home: Path, options: argparse.Namespace, report: Report) -> None:
+    """Streams of the controller: what they weigh, and what a start with them takes."""
+    count, each = int(10_000 * options.scale), 10
+    gateway = started(home, segments=count * each + 100, controller="tcp:127.0.0.1:0")
+    controller = "streams.controller"
+    with gateway:
+        consumer = Consumer(gateway)
+        consumer.start()
+        empty = gateway.usage()
+        begin = time.monotonic()
+        make_streams(gateway.address(controller), count, each)
+        took = time.monotonic() - begin
+        _touch(gateway.address("streams"), count)
+        gateway.wait_published()
+        consumer.stop()
+        full = gateway.usage()
+        gateway.kill()
+        ready = gateway.start(timeout=300)
+        again = gateway.usage().rss
+        wrong = missing_streams(gateway.address(controller), count, each)
+    report.add("streams: made in", took, "s")
+    report.add("streams: memory before", empty.rss / _MIB, "MiB")
+    report.add("streams: memory with them", full.rss / _MIB, "MiB")
+    report.add("streams: memory of a stream", (full.rss - empty.rss) / count, "B")
+    report.add("streams: memory after the restart", again / _MIB, "MiB")
+    scale = "" if options.scale == 1 else f" (scale {options.scale})"
+    what = f"10 000 streams, 100 000 segments{scale}"
+    report.claims += [
+        Claim(f"{what}: memory", max(full.rss, again) / _MIB, "MiB", 512),
+        Claim(f"{what}: ready after kill -9", ready, "s", 20),
+        Claim(f"{what}: streams that are not there after it", wrong, "of 100", 0),
+    ]
+
+
+def _touch(address: str, count: int) -> None:
+    """An event in the first segment of each stream."""
+    sock, told = connected(address)
+    data = event(b"x" * 100)
+    for numbers in _batches(count):
+        out = []
+        for at in numbers:
+            name = f"bench/stream{at}/0.#epoch.0"
+            out.append(setup_append(at, _id(at), name))
+            out.append(append(_id(at), data, 1, 1))
+        sock.sendall(b"".join(out))
+        heard = 0
+        while heard < 2 * len(numbers):
+            heard += next(told)[0] in (APPEND_SETUP, DATA_APPENDED)
+    sock.close()
+
+
 # -- the client library ----------------------------------------------------------------
 
 
@@ -376,10 +438,6 @@ def client(home: Path, options: argparse.Namespace, report: Report) -> None:
 # -- all of it -------------------------------------------------------------------------
 
 
-def _text(spread: dict[str, float] | None) -> str:
-    return "  ".join(f"{key} {value:.1f}" for key, value in (spread or {}).items())
-
-
 def floors(home: Path, report: Report) -> dict[int, float]:
     """µs to copy an event of so many bytes once."""
     found = {}
@@ -404,13 +462,14 @@ def bench() -> int:
     parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--seconds", type=float, default=10.0, help="of appends")
     parser.add_argument("--warm-up", type=float, default=2.0)
+    add_lasting(parser)
     parser.add_argument("--rate", type=float, help="events/s of the latency case")
     parser.add_argument("--events", type=int, default=500, help="of the tail case")
     parser.add_argument("--read-bytes", type=int, default=300 * _MB)
     parser.add_argument("--scale", type=float, default=1.0, help="of the state case")
     parser.add_argument("--client-python", default=sys.executable, help="≤ 3.11")
     options = parser.parse_args()
-    cases = chosen(parser, options, CASES)
+    cases = chosen(parser, options, CASES, "sustained")
     runs: dict[str, Run] = {}
     with workplace(options) as home:
         report = Report("Pravega", machine(home))
@@ -420,7 +479,7 @@ def bench() -> int:
             if case in _SHAPES:
                 rate = 0.0
                 if case == "latency":
-                    rate = options.rate or runs["top"].rate / 2
+                    rate = options.rate or runs["sustained"].lasting / 2
                 elif case == "quiet":
                     rate = _PROMISED / 2
                 run = runs[case] = appends(home / case, options, case, rate)
@@ -429,7 +488,9 @@ def bench() -> int:
             elif case in ("memory", "spool"):
                 reads(home / case, options, case, report)
             else:
-                others = {"tail": tail, "state": state, "client": client}
+                others = {
+                    "tail": tail, "state": state, "streams": streams, "client": client
+                }  # fmt: skip
                 others[case](home / case, options, report)
         judge_appends(report, runs)
     return report.finish(as_json=options.json)

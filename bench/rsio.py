@@ -6,8 +6,11 @@
 small     elements of 128 B of JSON, one connection, the default window of 1 024
 wide      the same with a window of 16 384
 large     elements of 512 B, the default window
+sustained like wide, for --lasting seconds, and never more than --backlog of journal and
+          spool that wait: a rate that lasts, where the others are rates of bursts
 packed    elements of a fixed size of 8 B, packed, a window of 2^20
-rivals    elements of 128 B through `grpcio` and `rsocket` (pip install '.[bench]')
+rivals    elements of 128 B through `grpcio` and `rsocket` (pip install '.[bench]'),
+          beside what sustained reached, or wide
 crowd     5 000 connections with 4 streams each
 tap       the full stream at 50 000 events/s to 10 subscribers, one of them very slow
 fair      a counter, one element asked for at a time, alone and beside elements of 1 MB
@@ -25,6 +28,7 @@ in a process of its own, on the same machine, in the same run; nothing is kept o
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -40,12 +44,23 @@ from typing import Any
 from _daemon import Consumer, Gateway, Memory, load
 from _elements import connect, said, varint
 from _machine import machine
-from _report import Broken, Claim, Report, arguments, main, workplace
+from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
+from _run import add_lasting
 
 from gateway.protocols.rsio.client import Subscription
 from gateway.protocols.rsio.client.on_asyncio import connect as rsio_connect
 
-CASES = ("small", "wide", "large", "packed", "rivals", "crowd", "tap", "fair")
+CASES = (
+    "small",
+    "wide",
+    "sustained",
+    "large",
+    "packed",
+    "rivals",
+    "crowd",
+    "tap",
+    "fair",
+)
 _SCRIPT = "_elements.py"
 _SETTLE_SECONDS = 3.0
 _STREAMS = 4
@@ -54,6 +69,7 @@ _LARGE_SECONDS = 0.05
 _LIMITS = {  # octets, window, elements a second, CPU of one in microseconds
     "small": (128, 1 << 10, 120_000, 8.0),
     "wide": (128, 1 << 14, None, 8.0),
+    "sustained": (128, 1 << 14, None, None),
     "large": (512, 1 << 10, 100_000, None),
     "packed": (8, 1 << 20, 5_000_000, None),
 }
@@ -75,21 +91,30 @@ def started(
     return Gateway(home, {"listeners": [listener], **settings})
 
 
-def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
+def ingest(home: Path, case: str, report: Report, given: argparse.Namespace) -> float:
     """Run one case of publishing; returns elements a second."""
     octets, window, rate, us = _LIMITS[case]
     packed = case == "packed"
-    spool = {"roll_events": 1 << 22} if packed else {}
+    lasting = case == "sustained"
+    spool: dict[str, Any] = {"roll_events": 1 << 22} if packed else {}
+    if lasting:
+        spool = {"max_bytes": given.backlog}
     with started(home, {"window": window}, spool=spool) as gateway:
         consumer = Consumer(gateway)
         consumer.start()
         begin = gateway.usage()
-        options = {"octets": octets, "packed": packed, "seconds": seconds}
+        options = {
+            "octets": octets,
+            "packed": packed,
+            "seconds": given.lasting if lasting else given.seconds,
+            **({"warm_up": given.filling} if lasting else {}),
+        }
         with load(gateway.address("rs"), _SCRIPT, **options) as running:
             running.until("measuring")
-            before = gateway.usage()
+            before, published = gateway.usage(), gateway.lsns()[1]
             measured = running.until("measured")
             after = gateway.usage()
+            published = gateway.lsns()[1] - published
             total = running.until("drained")["acked_events"]
         behind = gateway.wait_published()
         whole = (gateway.usage().cpu - begin.cpu) / total * 1e6
@@ -100,6 +125,8 @@ def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
     found = float(measured["events_per_second"])
     used, busiest = after.since(before)
     report.add(f"{case}: elements/s", found)
+    last = min(found, published / float(measured["seconds"]))
+    report.add(f"{case}: elements/s that last", last)
     report.add(f"{case}: CPU", whole, "µs each, until all is in Parquet")
     report.add(f"{case}: so with Parquet keeping up", 1e6 / whole, "/s per core")
     report.add(f"{case}: CPU while receiving", used / found * 1e6, "µs each")
@@ -112,11 +139,11 @@ def ingest(home: Path, case: str, report: Report, seconds: float) -> float:
         report.claims.append(Claim(what, found, "/s", rate, at_least=True))
     if us is not None:
         report.claims.append(Claim(f"{case}: CPU of one", whole, "µs", us))
-    return found
+    return last if lasting else found
 
 
 def rivals(report: Report, ours: float | None, seconds: float) -> None:
-    """The same elements through gRPC and RSocket."""
+    """The same elements through gRPC and RSocket.  Raises Lacking."""
     for name, least, words in (
         ("rsocket", 10.0, []),
         ("rsocket", None, ["--read-bytes", "65536"]),
@@ -129,7 +156,7 @@ def rivals(report: Report, ours: float | None, seconds: float) -> None:
         )
         if done.returncode:
             why = done.stderr.strip().rpartition("\n")[2]
-            raise Broken(f"{name} (pip install '.[bench]'): {why}")
+            raise Lacking(f"{name} (pip install '.[bench]'): {why}")
         found = json.loads(done.stdout.splitlines()[-1])
         label = f"{name}, reads of 64 KiB" if words else name
         report.add(f"{label}: elements/s", found["events_per_second"])
@@ -137,6 +164,7 @@ def rivals(report: Report, ours: float | None, seconds: float) -> None:
         if ours is None:
             continue
         ratio = ours / found["events_per_second"]
+        report.numbers[f"{label}: ours ÷ its"] = ratio
         if least is None:
             report.add(f"{label}: ours, durable ÷ its", ratio, "x")
         else:
@@ -301,6 +329,7 @@ def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--seconds", type=float, default=5.0, help="of each case")
+    add_lasting(parser)
     parser.add_argument("--connections", type=int, default=5000, help="of crowd")
     options = parser.parse_args()
     wanted = options.case.split(",")
@@ -314,9 +343,13 @@ def bench() -> int:
         for case in (case for case in CASES if case in wanted):
             print(f"{case} …", file=sys.stderr, flush=True)
             if case in _LIMITS:
-                rates[case] = ingest(home / case, case, report, options.seconds)
+                rates[case] = ingest(home / case, case, report, options)
             elif case == "rivals":
-                rivals(report, rates.get("wide"), options.seconds)
+                ours = rates.get("sustained") or rates.get("wide")
+                try:
+                    rivals(report, ours, options.seconds)
+                except Lacking as why:
+                    report.notes.append(f"rivals: not measured: {why}")
             elif case == "crowd":
                 crowd(home / case, options.connections, report)
             elif case == "fair":

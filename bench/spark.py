@@ -1,15 +1,19 @@
 """What the Spark job costs, beside a plain copy of the same rows in the same session.
 
 Beats events lie in Parquet files as the gateway publishes them.  They are copied,
-copied into folders as our tables have them, and made into rows of the tables; what is
-compared is the CPU time of Java (and of Python, for the counts), which a busy machine
-disturbs less than wall time.  What Java spends on compiling is left out and shown by
-itself: it ends some minutes after the start.  Then the whole job reads the files from a
-spool as a backlog.
+copied into folders as our tables have them, and made into rows of the tables, which are
+written as the job writes them: those of a batch that belongs into one folder, and of one
+where Spark must look at each row.  What is compared is the CPU time of Java (and of
+Python, for the counts), which a busy machine disturbs less than wall time.  What Java
+spends on compiling is left out and shown by itself: it ends some minutes after the
+start.  Then the whole job reads the files from a spool as a backlog.
 
     python bench/spark.py                     all of it
     python bench/spark.py --case files        how long a batch of 20,000 files is planned
     python bench/spark.py --case year         small batches, before and after a year
+    python bench/spark.py --case nodes        the files of ten nodes, beside those of one
+    python bench/spark.py --case sinks        tables of Delta and Iceberg, beside Parquet;
+                                              with a Spark that their jars fit
 
 Each figure is the best of --rounds, after --warm-up that do not count.  A round does
 everything once, so that what else the machine does falls on all alike.
@@ -29,6 +33,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +41,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from _history import many_names, spool_names, year
 from _machine import machine
+from _nodes import costs_of, spread
 from _report import Claim, Report, arguments, main, workplace
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQueryListener
 
 from gateway.config import Config
 from gateway.event import SCHEMA
-from gateway.spark import job, session, stats, tables
+from gateway.spark import job, query, stats, tables
 from gateway.spark.columns import Columns
 from gateway.spark.fields import function
+from gateway.spark.ledger import SpoolFile
+from gateway.spark.sink import Plan
 from gateway.spark.source import SCHEMA_DDL
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -137,10 +145,13 @@ class Bench:
         self.template = min((home / "small").iterdir())
         # Or a compiler's thread may end, and its time is nobody's.
         java = "-XX:-UseDynamicNumberOfCompilerThreads"
-        config = {
+        config: dict[str, Any] = {
             "driver_memory": "2g",
+            "sink": options.sink,
             "conf": {"spark.driver.extraJavaOptions": java},
         }
+        if options.jars:
+            config["jars_directory"] = options.jars.absolute()
         self.config = Config.model_validate(
             {
                 "data_dir": home,
@@ -150,7 +161,8 @@ class Bench:
                 ],
             }
         )
-        self.spark = session.start(self.config.spark)
+        self.spark = job.start_session(self.config)
+        self._jobs = 0
         assert self.spark._jvm is not None
         self._java = int(self.spark._jvm.java.lang.ProcessHandle.current().pid())
 
@@ -194,6 +206,14 @@ class Bench:
         shutil.rmtree(self.home / name, ignore_errors=True)
         rows.write.partitionBy(*partitions).parquet(f"file://{self.home / name}")
 
+    def batch(self) -> None:
+        """Our rows, written as the job writes a batch."""
+        spool, folder = self.home / "spool", self.home / "ours"
+        shutil.rmtree(folder, ignore_errors=True)
+        files = [SpoolFile.parse(path.name) for path in sorted(spool.iterdir())]
+        plan = Plan([file for file in files if file is not None])
+        query.writer(self.spark, spool)(tables.events(self.read()), folder, plan)
+
     def files(self, name: str) -> list[Path]:
         return list((self.home / name).rglob("*.parquet"))
 
@@ -211,7 +231,8 @@ class Bench:
 
     def parsed(self) -> Any:
         """The one parse of a row, without what is made of it."""
-        find = function(self.spark, Columns().paths)
+        columns = Columns()
+        find = function(self.spark, columns.paths, columns.instants)
         parse = f.expr(f"{find}(payload)")
         return self.read().withColumn("j", parse).drop("payload")
 
@@ -228,6 +249,27 @@ class Bench:
             begin = time.monotonic()
             job.run(self.at(data), self.spark, available_now=True)
         return time.monotonic() - begin
+
+    def job(self, source: str) -> None:
+        """The whole job, from a spool *source* to tables of its own."""
+        self._jobs += 1
+        data = self.home / f"run-{self._jobs}"
+        shutil.copytree(self.home / source, data / "spool", copy_function=os.link)
+        table = {}
+        if self.options.sink == "iceberg":
+            table = {"table": f"lake.gateway.events_{self._jobs}"}
+        job.run(self.at(data, **table), self.spark, available_now=True)
+        shutil.rmtree(data)
+
+    def jobs(self, *sources: str) -> dict[str, Cost]:
+        """Of the job for all events of each spool; its start and end are left out."""
+        cases = {name: partial(self.job, name) for name in ("small", *sources)}
+        cost = self.costs(cases)
+        start = cost.pop("small")
+        return {
+            name: Cost(one.cpu - start.cpu, one.wall - start.wall)
+            for name, one in cost.items()
+        }
 
     def batches(self, config: Config) -> list[dict[str, int]]:
         """Run the job until its spool is read; how long each batch took, in ms."""
@@ -292,9 +334,10 @@ def speed(report: Report, bench: Bench) -> None:
             "copy in our folders": lambda: bench.write(
                 bench.partitioned(), "folders", *folders
             ),
-            "our rows in our folders": lambda: bench.write(
-                tables.events(bench.read()), "ours", *tables.PARTITIONS
+            "our rows, row by row into folders": lambda: bench.write(
+                tables.events(bench.read()), "mixed", *tables.PARTITIONS
             ),
+            "our rows in our folders": bench.batch,
             "counts for stats": bench.count,
         }
     )
@@ -319,6 +362,8 @@ def speed(report: Report, bench: Bench) -> None:
     report.add("our rows, times a plain copy", ours / cpu["plain copy"], "x")
     copied = cpu["copy in our folders"]
     report.add("our rows, times a copy in our folders", ours / copied, "x")
+    mixed = cpu["our rows, row by row into folders"]
+    report.add("the same, of a batch with several folders", mixed / copied, "x")
     claim = "CPU of our rows and counts, times a copy in our folders"
     report.claims.append(Claim(claim, (ours + counts) / copied, "x", 2))
     seconds = bench.backlog()
@@ -378,7 +423,49 @@ def history(report: Report, bench: Bench) -> None:
         report.claims.append(Claim(claim, after / before, "x", 1.2))
 
 
-CASES = {"speed": speed, "files": files, "year": history}
+def nodes(report: Report, bench: Bench) -> None:
+    """The same events in as many files: of one node, and of many."""
+    count = bench.options.nodes
+    for name, number in (("one", 1), ("many", count)):
+        spread(
+            bench.home / "spool", bench.home / name, bench.options.node_files, number
+        )
+    cost = bench.jobs("one", "many")
+    for name, what in (("one", "one node"), ("many", f"{count} nodes")):
+        each = cost[name].cpu / bench.events * 1e6
+        report.add(f"job, files of {what}: CPU of an event", each, "µs")
+        report.add(f"job, files of {what}: wall", cost[name].wall, "s")
+    claim = f"CPU of an event of {count} nodes, times one node's"
+    ratio = cost["many"].cpu / cost["one"].cpu
+    report.claims.append(Claim(claim, ratio, "x", 1.2))
+
+
+def one_sink(report: Report, bench: Bench) -> None:
+    """The job with `--sink`."""
+    cost = bench.jobs("spool")["spool"]
+    report.add("CPU of an event", cost.cpu / bench.events * 1e6, "µs")
+    report.add("wall", cost.wall, "s")
+
+
+def sinks(report: Report, bench: Bench) -> None:
+    """The job with each sink, in a process of its own: a session has one's jars."""
+    cost = costs_of(("parquet", "delta", "iceberg"), bench.options, report.notes)
+    for sink, each in cost.items():
+        report.add(f"job, sink {sink}: CPU of an event", each, "µs")
+        if sink != "parquet":
+            claim = f"CPU of an event into {sink}, times into Parquet"
+            report.claims.append(Claim(claim, each / cost["parquet"], "x", 1.5))
+
+
+CASES = {
+    "speed": speed,
+    "files": files,
+    "year": history,
+    "nodes": nodes,
+    "sinks": sinks,
+}
+PARTS = {"sink": one_sink}
+"""Of cases."""
 
 
 def bench() -> int:
@@ -390,12 +477,16 @@ def bench() -> int:
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--batches", type=int, default=40, help="small ones, for year")
     parser.add_argument("--archived", type=int, default=100_000, metavar="FILES")
+    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--node-files", type=int, default=40, help="of all nodes")
+    parser.add_argument("--sink", default="parquet", help="of the job, for all cases")
+    parser.add_argument("--jars", type=Path, help="folder with those of Delta, Iceberg")
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report("spark: spool to tables", machine(home))
         made = Bench(home / "spark", options)
         for name in options.case.split(","):
-            CASES[name](report, made)
+            {**CASES, **PARTS}[name](report, made)
     return report.finish(as_json=options.json)
 
 

@@ -1,0 +1,394 @@
+"""The lines of the README's table: what is measured for each, and how it is said.
+
+`table.py` runs the benchmarks and prints the lines; `results.json` has the figures of
+record, and the README's table is what is printed for these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+__all__ = ["LINES", "MEASUREMENTS", "Line", "Measurement", "needed", "table", "worse"]
+
+HEAD = "| what | measured | in the same run |\n|---|---|---|"
+_WORSE = 0.10
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One benchmark, with the words it is run with."""
+
+    script: str
+    words: str
+    quick: str | None
+    """Instead of these, when there is little time; None: not then."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number of a benchmark: its name there."""
+
+    name: str
+    better: int
+    """1: the more the better; -1: the less; 0: neither."""
+    scale: float = 1.0
+
+
+def more(name: str, scale: float = 1.0) -> Field:
+    return Field(name, 1, scale)
+
+
+def less(name: str, scale: float = 1.0) -> Field:
+    return Field(name, -1, scale)
+
+
+def told(name: str, scale: float = 1.0) -> Field:
+    return Field(name, 0, scale)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is printed of one case."""
+
+    case: str
+    measurement: str
+    figure: str
+    beside: Sequence[str]
+    """Against peers and floors of the same run; what was not measured is left out."""
+    fields: Mapping[str, Field]
+    """Those in braces in *figure* and *beside*."""
+
+    def values(self, numbers: Mapping[str, float]) -> dict[str, float] | None:
+        """By field; None if the benchmark did not measure all that the figure needs."""
+        found = {
+            key: numbers[field.name] * field.scale
+            for key, field in self.fields.items()
+            if field.name in numbers
+        }
+        return found if needed(self.figure) <= found.keys() else None
+
+    def said(self, values: Mapping[str, float]) -> str:
+        """The row of the table."""
+        texts = {key: said(value) for key, value in values.items()}
+        beside = [
+            each.format(**texts) for each in self.beside if needed(each) <= texts.keys()
+        ]
+        figure = self.figure.format(**texts)
+        return f"| {self.case} | {figure} | {'; '.join(beside)} |"
+
+
+def needed(template: str) -> set[str]:
+    """The fields that stand in it."""
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+@dataclass(frozen=True)
+class Worse:
+    """A figure that is worse than the one of record."""
+
+    case: str
+    field: Field
+    was: float
+    now: float
+
+    def __str__(self) -> str:
+        change = abs(self.now / self.was - 1) * 100
+        direction = "more" if self.now > self.was else "less"
+        figures = f"{said(self.was)} → {said(self.now)}"
+        return f"{self.case}: {self.field.name}: {figures} ({change:.0f} % {direction})"
+
+
+def worse(
+    record: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, float]]
+) -> Iterator[Worse]:
+    """What of *found* is worse than the *record* by more than a tenth, line by line."""
+    for line in LINES:
+        was, now = record.get(line.case, {}).get("values", {}), found.get(line.case, {})
+        for key, field in line.fields.items():
+            if key not in was or key not in now or not was[key]:
+                continue
+            if field.better * (now[key] / was[key] - 1) < -_WORSE:
+                yield Worse(line.case, field, was[key], now[key])
+
+
+def said(number: float) -> str:
+    """For readers: three digits of what is large, two of what is not."""
+    if number == math.inf:
+        return "∞"
+    if abs(number) >= 1000:
+        digits = len(f"{abs(number):.0f}") - 3
+        return f"{round(number, -digits):,.0f}"
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    return f"{number:#.2g}".rstrip(".")
+
+
+def table(record: Mapping[str, Mapping[str, Any]]) -> str:
+    """The README's: all lines that have a record, in their order."""
+    rows = (
+        line.said(record[line.case]["values"]) for line in LINES if line.case in record
+    )
+    return "\n".join([HEAD, *rows]) + "\n"
+
+
+# -- what there is ---------------------------------------------------------------------
+
+_BEATS = (
+    "--case top,sustained,sustained-tls,sustained-small,sustained-documents,"
+    "sustained-ids,latency,go-lumber,go-lumber-documents"
+)
+_BRIEFLY = "--filling 5 --lasting 7 --backlog 256MiB --warm-up 1.5 --seconds 3"
+MEASUREMENTS = {
+    "beats": Measurement("lumberjack", _BEATS, f"{_BEATS} {_BRIEFLY}"),
+    "pomelo": Measurement(
+        "pomelo",
+        "--case tcp,web,depth1,notify,one --seconds 8",
+        "--case tcp,web,depth1,notify,one --seconds 2.5",
+    ),
+    "pravega": Measurement(
+        "pravega",
+        "--case top,sustained,latency,tail,memory,spool",
+        f"--case top,sustained,latency,tail,memory,spool {_BRIEFLY} --events 200 "
+        "--read-bytes 100000000",
+    ),
+    "rsio": Measurement(
+        "rsio",
+        "--case sustained,packed,rivals",
+        "--case sustained,packed,rivals --filling 5 --lasting 7 --backlog 256MiB "
+        "--seconds 2",
+    ),
+    "pipeline": Measurement(
+        "pipeline", "--warm-up 30 --seconds 45", "--warm-up 6 --seconds 10"
+    ),
+    "restart": Measurement("restart", "", "--bytes 268435456"),
+    "full": Measurement(
+        "memory", "--case full --seconds 600", "--case full --seconds 12"
+    ),
+    "stalled": Measurement("memory", "--case stalled", None),
+    "idle": Measurement("idle", "", None),
+}
+
+
+def _beats(case: str, name: str, *beside: str, **fields: Field) -> Line:
+    """Of a rate that lasts."""
+    return Line(
+        case,
+        "beats",
+        "{rate} events/s sustained, {cpu} µs of CPU an event, Parquet included",
+        beside,
+        {
+            "rate": more(f"{name}: events/s that last"),
+            "cpu": less(f"{name}: CPU of an event"),
+            **fields,
+        },
+    )
+
+
+def _peer(name: str) -> dict[str, Field]:
+    return {
+        "times": more(f"{name}: rate that lasts ÷ go-lumber's"),
+        "share": less(f"{name}: CPU ÷ go-lumber's"),
+    }
+
+
+def _pomelo(case: str, name: str) -> Line:
+    return Line(
+        case,
+        "pomelo",
+        "{rate}/s sustained, {cpu} µs of CPU each",
+        [
+            "npm's pomelo, which stores nothing: {theirs}/s, {cost} µs",
+            "{times} × its rate, {share} × its CPU",
+        ],
+        {
+            "rate": more(f"{name}: rate that lasts"),
+            "cpu": less(f"{name}: CPU"),
+            "theirs": told(f"{name}: pomelo's rate"),
+            "cost": told(f"{name}: pomelo's CPU"),
+            "times": more(f"{name}: rate ÷ pomelo's"),
+            "share": less(f"{name}: CPU ÷ pomelo's"),
+        },
+    )
+
+
+_GO_LUMBER = (
+    "go-lumber's server, which decodes each event and stores nothing: "
+    "{times} × its rate, {share} × its CPU"
+)
+LINES = [
+    _beats(
+        "Beats, windows of 2048 events of 546 B, level 3, plain TCP",
+        "sustained",
+        "inflating alone (ISA-L): {floor} µs",
+        _GO_LUMBER,
+        floor=told("floor: isal_us"),
+        **_peer("sustained"),
+    ),
+    Line(
+        "a burst of these, until 20 GiB wait",
+        "beats",
+        "{rate} events/s for {minutes} min",
+        [],
+        {
+            "rate": more("top: events/s"),
+            "minutes": told("top: so it lasts", 1 / 60),
+        },
+    ),
+    _beats("the same over TLS 1.3", "sustained-tls"),
+    _beats("windows of 50 events, 100 connections", "sustained-small"),
+    _beats(
+        "windows of 2048 of Filebeat's documents with Kubernetes metadata, 1.3 KB",
+        "sustained-documents",
+        _GO_LUMBER,
+        **_peer("sustained-documents"),
+    ),
+    _beats("windows of 2048 of ids and free text, 450 B", "sustained-ids"),
+    Line(
+        "whole window to acknowledgement, at half of the sustained rate",
+        "beats",
+        "median {p50} ms, p99 {p99} ms",
+        ["one `fdatasync` of {size} MB: {sync} ms"],
+        {
+            "p50": less("latency: last byte to ack, p50"),
+            "p99": less("latency: last byte to ack, p99"),
+            "sync": told("floor: fdatasync_ms"),
+            "size": told("floor: fdatasync_group_bytes", 1e-6),
+        },
+    ),
+    Line(
+        "last byte of a window to its rows in `lake/events`, Spark included",
+        "pipeline",
+        "median {p50} s, p99 {p99} s at {rate} events/s",
+        ["roll 1 s + trigger 1 s"],
+        {
+            "p50": less("last byte to lake/events, p50"),
+            "p99": less("last byte to lake/events, p99"),
+            "rate": told("events/s"),
+        },
+    ),
+    Line(
+        "ready again after `kill -9`",
+        "restart",
+        "{ready} s with {size} MiB of journal",
+        ["importing: {imports} s, reading the journal: {read} s; {times} × both"],
+        {
+            "ready": less("ready after"),
+            "size": told("journal"),
+            "imports": told("floor: imports"),
+            "read": told("floor: reading the journal from the disk"),
+            "times": told("ready ÷ both floors"),
+        },
+    ),
+    Line(
+        "memory at full load, the processes that write files included",
+        "full",
+        "{peak} MiB in {seconds} s",
+        ["`journal.memory_bytes` 256 MiB"],
+        {"peak": less("full: peak"), "seconds": told("full: seconds")},
+    ),
+    Line(
+        "the same with a hung disk",
+        "stalled",
+        "{peak} MiB",
+        ["`journal.memory_bytes` 256 MiB"],
+        {"peak": less("stalled: peak")},
+    ),
+    Line(
+        "an idle connection",
+        "idle",
+        "{silent} KiB; {spoken} KiB after its first window",
+        ["bare Twisted: {bare} KiB"],
+        {
+            "silent": less("never spoke"),
+            "spoken": less("idle after one window"),
+            "bare": told("bare Twisted"),
+        },
+    ),
+    Line(
+        "Pravega, blocks of events of 100 B, ten writers",
+        "pravega",
+        "{rate} events/s sustained, {cpu} µs of CPU an event, Parquet included",
+        ["copying an event once: {copy} µs"],
+        {
+            "rate": more("sustained: events/s that last"),
+            "cpu": less("sustained: CPU of an event"),
+            "copy": told("floor: copying an event of 100 B"),
+        },
+    ),
+    Line(
+        "Pravega, a burst of these, until 20 GiB wait",
+        "pravega",
+        "{rate} events/s for {minutes} min",
+        [],
+        {
+            "rate": more("top: events/s"),
+            "minutes": told("top: so it lasts", 1 / 60),
+        },
+    ),
+    Line(
+        "Pravega, append to acknowledgement, at half of the sustained rate",
+        "pravega",
+        "median {p50} ms, p99 {p99} ms",
+        ["append 1 MiB and `fdatasync`: {sync} ms"],
+        {
+            "p50": less("latency: block to DataAppended, p50"),
+            "p99": less("latency: block to DataAppended, p99"),
+            "sync": told("floor: append 1 MiB and fdatasync"),
+        },
+    ),
+    Line(
+        "Pravega, reading back",
+        "pravega",
+        "{memory} MB/s from memory; from the spool {spool} MB/s ten segments at once, "
+        "{alone} MB/s one of ten alone",
+        ["a waiting reader has an event {tail} ms after its acknowledgement (p99)"],
+        {
+            "memory": more("memory: ten at once"),
+            "spool": more("spool: ten at once"),
+            "alone": more("spool: one alone"),
+            "tail": told("tail: ack to the reader, p99"),
+        },
+    ),
+    _pomelo(
+        "Pomelo, requests answered when durable, 100 connections, 10 in flight each",
+        "tcp",
+    ),
+    _pomelo("the same over WebSocket", "web"),
+    _pomelo("the same over TCP, one in flight each", "depth1"),
+    _pomelo("Pomelo, 99 notifies before each request", "notify"),
+    Line(
+        "Pomelo, one client, one request in flight",
+        "pomelo",
+        "median {p50} ms, p99 {p99} ms",
+        ["one sync: {sync} ms; {times} × that"],
+        {
+            "p50": less("one: request to answer, median"),
+            "p99": less("one: the same, p99"),
+            "sync": told("one: a sync, median"),
+            "times": less("one: median wait ÷ median sync"),
+        },
+    ),
+    Line(
+        "RS.io, elements of 128 B, one connection, a window of 16,384",
+        "rsio",
+        "{rate}/s sustained, {cpu} µs of CPU each, Parquet included",
+        ["{rsocket} × rsocket-py's rate, {grpc} × grpcio's, which store nothing"],
+        {
+            "rate": more("sustained: elements/s that last"),
+            "cpu": less("sustained: CPU"),
+            "rsocket": more("rsocket: ours ÷ its"),
+            "grpc": more("grpc: ours ÷ its"),
+        },
+    ),
+    Line(
+        "RS.io, packed elements of 8 B",
+        "rsio",
+        "{rate}/s a core, Parquet included",
+        [],
+        {"rate": more("packed: so with Parquet keeping up")},
+    ),
+]
