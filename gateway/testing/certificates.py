@@ -21,6 +21,20 @@ class Pair(NamedTuple):
     certificate: Path
     key: Path
 
+    def write(
+        self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+    ) -> None:
+        """Write both; the key is for its owner alone, and not encrypted."""
+        self.certificate.write_bytes(_pem(certificate))
+        self.key.touch(mode=0o600)
+        self.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+
 
 class Authority:
     """Signs certificates; its own is the file `ca`."""
@@ -65,15 +79,7 @@ class Authority:
         )
         stem = file or name
         pair = Pair(self._home / f"{stem}.pem", self._home / f"{stem}.key")
-        pair.certificate.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
-        pair.key.touch(mode=0o600)
-        pair.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+        pair.write(draft.sign(self._key, hashes.SHA256()), key)
         return pair
 
     def _draft(

@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 
 from gateway.config import Limits, Listener
 from gateway.config.endpoint import Tcp
-from gateway.config.model import NoOptions
+from gateway.config.listener import NoOptions
 from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay

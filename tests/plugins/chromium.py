@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from deadlines import eventually
+from programs import program
 
 __all__ = ["Chromium", "chromium"]
 
@@ -158,11 +158,6 @@ class Chromium:
 @pytest.fixture
 def chromium(tmp_path: Path) -> Iterator[Chromium]:
     """A browser; skipped where none is installed, but in CI."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("needs chromium on the PATH")
-        pytest.skip("needs chromium on the PATH")
-    browser = Chromium(program, tmp_path)
+    browser = Chromium(program(*_NAMES), tmp_path)
     yield browser
     browser.close()

@@ -28,6 +28,8 @@ class SmallS3:
         self.faults: list[int] = []
         self.keys: list[str] = []
         """The access keys that requests came with."""
+        self.valid: set[str] | None = None
+        """Those that are not refused; None: all."""
         self.lock = threading.Lock()
 
 
@@ -60,8 +62,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         signed = self.headers.get("authorization", "")
-        self._s3.keys.append(signed.partition("Credential=")[2].partition("/")[0])
+        key = signed.partition("Credential=")[2].partition("/")[0]
+        self._s3.keys.append(key)
         fault = self._s3.faults.pop(0) if self._s3.faults else None
+        if self._s3.valid is not None and key not in self._s3.valid:
+            fault = 403
         if fault == 0:
             self.close_connection = True
         elif fault == -1:

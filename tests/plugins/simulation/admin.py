@@ -50,9 +50,7 @@ class AdminPort:
 
     def published(self, file: Published) -> None:
         """Likewise; in the spool's thread."""
-        self.metrics.published(file.seconds)
-        for flaw, events in file.flaws.items():
-            self.metrics.flawed(flaw, events)
+        self.metrics.published(file.seconds, file.flaws)
 
     def status(self) -> Status:
         """As `Gateway.status`."""

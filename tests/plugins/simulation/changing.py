@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation.tls import NAMES, pair
+from simulation.tls import NAMES, authority, pair
 
 __all__ = ["ChangingFiles"]
 
@@ -36,6 +36,9 @@ class ChangingFiles:
         self.folder = folder
         """Its name changes from process to process."""
         self.certificate, self.key = folder / "certificate.pem", folder / "key.pem"
+        self.authority = folder / "authority.pem"
+        """Of clients' certificates; nobody changes it."""
+        self.authority.write_bytes(authority())
         self.routes = folder / "routes.json"
         self.name: str | None = None
         """Of the certificate in the files; None: they can not be used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,48 +33,38 @@ __all__ = ["KINDS", "ClientSender"]
 _WINDOW = 4
 
 
+def _made(
+    kind: Callable[..., Any], world: World, target: Target, *given: Any, **more: Any
+) -> Any:
+    return kind(target, *given, clock=world.outside, websocket=target.websocket, **more)
+
+
 def lumberjack_v2(world: World, target: Target, name: str) -> Any:
     """A Beats shipper."""
-    return lumberjack.Client(
-        target,
-        clock=world.outside,
-        websocket=target.websocket,
-        writer=LumberjackWriter(
-            pipelining=world.chance.choice((1, 2)),
-            compression=world.chance.choice((0, 3)),
-            slow_start=False,
-        ),
+    writer = LumberjackWriter(
+        pipelining=world.chance.choice((1, 2)),
+        compression=world.chance.choice((0, 3)),
+        slow_start=False,
     )
+    return _made(lumberjack.Client, world, target, writer=writer)
 
 
 def lumberjack_v1(world: World, target: Target, name: str) -> Any:
     """logstash-forwarder."""
     writer = LumberjackWriter(v1=True, pipelining=1, slow_start=False)
-    return lumberjack.Client(
-        target, clock=world.outside, websocket=target.websocket, writer=writer
-    )
+    return _made(lumberjack.Client, world, target, writer=writer)
 
 
 def pravega(world: World, target: Target, name: str) -> Any:
     """An event writer of wire version 17."""
     writer = V17Writer(world.chance.randbytes(16), f"sim/{name}/0.#epoch.0")
-    return Sender(
-        target,
-        PravegaWriter(writer, window=20),
-        clock=world.outside,
-        websocket=target.websocket,
-    )
+    return _made(Sender, world, target, PravegaWriter(writer, window=20))
 
 
 def pravega_draft(world: World, target: Target, name: str) -> Any:
     """One of 2016."""
     writer = DraftWriter(world.chance.randbytes(16), f"draft-{name}")
-    return Sender(
-        target,
-        PravegaWriter(writer, window=20),
-        clock=world.outside,
-        websocket=target.websocket,
-    )
+    return _made(Sender, world, target, PravegaWriter(writer, window=20))
 
 
 def pomelo(world: World, target: Target, name: str) -> Any:
@@ -169,7 +160,9 @@ class ClientSender:
         self._world = world
         self.name = name
         protocol, self._make = KINDS[name[0]]
-        self._target = Target(world.network, Way.drawn(protocol, world.also), name)
+        own = random.Random(f"{world.seed} certificate of {name}")
+        way = Way.drawn(protocol, world.also, own)
+        self._target = Target(world.network, way, name)
         self._number = 0
         self._unacknowledged: set[int] = set()
         self._begin()

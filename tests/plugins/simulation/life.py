@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from gateway.config import Listener
 from gateway.daemon.protocols import Protocols
-from gateway.event import Batch, Decode, Stored
+from gateway.event import Batch, Decode, Origin, Stored
 from gateway.interfaces import Memory, NotStored, Refusal, Retaining
 from gateway.net import CannotListen
 from gateway.plugins import Installed
@@ -31,6 +31,7 @@ from simulation.judge import Broken
 from simulation.listeners import Listeners, configured
 from simulation.reactor import Reactor
 from simulation.scheduler import Killed, Scheduler
+from simulation.tls import ALLOWED
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -46,6 +47,8 @@ DECODERS: dict[str, Decode] = {
 }
 _SUPERSEDED = ("another connection writes", "E409 another", "E412 another instance")
 """What the newer connection of a sender, or a newer sender of its name, leads to."""
+_EXPECTED = ("TLS handshake failed: ", "peer does not read what we send")
+"""Of clients that show a wrong certificate, or stop reading."""
 
 
 class Ledger:
@@ -278,16 +281,24 @@ class Life:
 
         What was read of its last connection may be stored when the next one is set up.
         """
-        superseded = why.rule.startswith(_SUPERSEDED)
-        if why.key is None and not (superseded or self.stopping):
+        expected = why.rule.startswith((*_SUPERSEDED, *_EXPECTED))
+        if why.key is None and not (expected or self.stopping):
             raise Broken(f"refused: {why}")
 
     def _durable(self, group: list[Stored]) -> None:
         self.admin.durable(group)
         for stored in group:
             self.tell(f"durable {stored.lsn}+{stored.batch.count}")
+            self._check_who(stored.batch.origin)
             self.ledger.replay(stored)
             self.world.judge.becomes_durable(self.node, stored)
+
+    def _check_who(self, origin: Origin) -> None:
+        """Where clients show certificates, one may send; elsewhere nobody is known."""
+        certified = {way.name for way in self.world.ways if way.certified}
+        known = f"CN={ALLOWED}" if origin.listener in certified else None
+        if origin.principal != known:
+            raise Broken(f"{origin.listener} stores what {origin.principal} has sent")
 
     # -- what the world does ----------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The listeners of one life, as the daemon makes them, and what must hold of them.
 
 After a turn    memory is counted right, and is within its limits; nothing is read ahead
-                beyond its own; files that can not be used change nothing of what is served
+                beyond its own; files that can not be used change nothing of what is served;
+                whoever reads nothing of what waits for him is let go in time
 At a handshake  the client is shown what was served since it connected
 At a reload     files that can not be used are said; a listener whose settings change is
                 replaced, and nothing is if its files can not be used
@@ -16,12 +17,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import Listener as Configured
-from gateway.config import model
 from gateway.config.endpoint import Tcp
+from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
 from gateway.interfaces import Refusal
 from gateway.net import CannotListen, Listener, MemoryBudget, Penalties, RejectionLog
-from gateway.net.connection import READ_BYTES
+from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
 from gateway.protocol import Port as Served
@@ -29,18 +30,23 @@ from gateway.protocol import Protocol, Unusable
 from gateway.testing.plugins import listener_of
 from simulation.judge import Broken
 from simulation.sockets import Port
+from simulation.tls import ALLOWED
 from simulation.ways import Way
 
 if TYPE_CHECKING:
     from simulation.life import Life
     from simulation.world import World
 
-__all__ = ["Listeners", "configured"]
+__all__ = ["STALL_SECONDS", "Listeners", "configured"]
 
 _DRAIN_SECONDS = 10.0
+STALL_SECONDS = 5.0
+"""So long a peer may read nothing; the gateway's 45 are more than most seeds last."""
+_LOOK_SECONDS = 2.5
+"""A listener looks for them so often."""
 _CHANGED = 0.5
 """How likely a reload finds other settings."""
-_PROXY = model.ProxyProtocol(trusted=["127.0.0.0/8"])
+_PROXY = ProxyProtocol(trusted=["127.0.0.0/8"])
 _NOT_USED = "{listener}: new certificate not used, the old one stays: {why}"
 _NOT_RELOADED = "definitions not reloaded: {why}"
 
@@ -54,12 +60,12 @@ def configured(world: World, protocol: Protocol, way: Way) -> Configured:
         options = options.model_copy(update={"routes": str(world.files.routes)})
     tls = None
     if way.tls:
-        tls = model.Tls.model_construct(
+        tls = Tls.model_construct(
             certificate=world.files.certificate,
             private_key=world.files.key,
-            client_auth="none",
-            client_ca=None,
-            allowed_names=[],
+            client_auth="required" if way.certified else "none",
+            client_ca=world.files.authority if way.certified else None,
+            allowed_names=[ALLOWED] if way.certified else [],
             minimum_version="TLSv1.2",
         )
     return listener.model_copy(
@@ -69,7 +75,7 @@ def configured(world: World, protocol: Protocol, way: Way) -> Configured:
             "options": options,
             "tls": tls,
             "proxy_protocol": _PROXY if way.proxied else None,
-            "websocket": model.WebSocket() if way.websocket else None,
+            "websocket": WebSocket() if way.websocket else None,
         }
     )
 
@@ -123,6 +129,10 @@ class Listeners:
         """What each had, the newest last: a certificate's name, a route's code."""
         self._contexts = {way: self._context(way) for way in self.all if way.tls}
         self._definitions = {way: self._defined(way) for way in self._pomelo}
+        self._replaced: list[tuple[Way, Any]] = []
+        """Listeners of Pomelo that others stand in for, while they have connections: they
+        read definitions that have changed, too.
+        """
         self._begin_served()
 
     def _make(
@@ -240,6 +250,8 @@ class Listeners:
             return
         if broken:
             raise Broken(f"{way.name} took files that can not be used")
+        if way in self._definitions:
+            self._replaced.append((way, self._pomelo[way]))
         protocols.settle()
         self._wanted = wanted
         self._opened.commit(change)
@@ -261,7 +273,12 @@ class Listeners:
     def shown_code(self, way: Way, code: int, since: tuple[int, int]) -> None:
         """Likewise, a route's."""
         self._look_at_files()
-        if code not in self._codes[way][since[1] :]:
+        served = self._codes[way][since[1] :]
+        for which, replaced in self._replaced:
+            dictionary = replaced.handshaker.definitions.dictionary
+            if which == way and dictionary is not None:
+                served.append(dictionary.codes["sim.event"])
+        if code not in served:
             raise Broken(f"{way.name} sends code {code}: {self._codes}")
 
     # After every turn of the reactor
@@ -299,6 +316,17 @@ class Listeners:
                 self._check("limits.read_ahead_bytes", ahead.size, most)
             output = READ_BYTES + listener.unread_bytes
             self._check("unread output", one.unsent_bytes, output)
+            self._look_at_stalled(one)
+
+    def _look_at_stalled(self, one: AcceptedConnection) -> None:
+        """Whoever reads nothing; once all calls that were due have been made."""
+        reactor, since = self._life.reactor, one._stalled_since
+        now = reactor.seconds()
+        late = bool(reactor.calls) and reactor.calls[0].getTime() <= now
+        if since is None or late or one._closing or self._stopping:
+            return
+        if now - since > STALL_SECONDS + _LOOK_SECONDS:
+            raise Broken(f"a peer reads nothing for {now - since:.1f} s, and is kept")
 
     def _check(self, bound: str, value: int, limit: int) -> None:
         if value > limit:

@@ -1,7 +1,8 @@
 """The wire between the real clients of all protocols and the gateway's sockets.
 
-Bytes arrive in any slices and any time later; a peer ends its direction alone; connections
-break, for one end first or for both, with what was on its way lost.
+Bytes arrive in any slices and any time later; a peer ends its direction alone, or reads
+nothing for long; connections break, for one end first or for both, with what was on its way
+lost.
 
 What TLS draws at random changes nothing of this: its pieces travel whole, or without their
 first or last byte, and the certificate's key and signature always have one length (`tls`).
@@ -9,6 +10,7 @@ first or last byte, and the certificate's key and signature always have one leng
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from simulation.sockets import Kernel, Socket
-from simulation.tls import client_factory
+from simulation.tls import ALLOWED, WRONG, client_factory
 from simulation.ways import WEBSOCKET, Way
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ _SLICES = (1, 7, 100, 1000, 1 << 20)
 _CLOSE = bytes.fromhex("8882 00000000 03e8")
 """WebSocket's, with status 1000."""
 _HOSTS = ("192.0.2.1", "192.0.2.2", "2001:db8::1")
+_DEAF = 0.2
+"""So many peers stop reading for a while."""
+_UNKNOWN = 0.2
+"""So often a client shows a certificate that is not the right one."""
 
 
 class Network:
@@ -141,13 +147,25 @@ class Link:
         assert life.net is not None
         self._net = life.net
         self._since = life.net.since(way)
+        # What is drawn of it changes nothing of what else a seed brings.
+        own = random.Random(f"{network.world.seed} {name}")
+        self._certificate = ALLOWED
+        if own.random() < _UNKNOWN and not network.calm:
+            self._certificate = own.choice(WRONG)
+        self._deaf_from = self._deaf_until = network.world.now
+        if own.random() < _DEAF:
+            self._deaf_from += own.choice((0.0, 0.5, 5.0))
+            self._deaf_until = self._deaf_from + own.choice((5.0, 200.0, 600.0))
         network.links.append(self)
 
     def begin(self, factory: Any) -> Any:
         """Connect the client's protocol; returns that."""
         self._tell(f"connects to {self.way.name}")
         if self.way.tls:
-            factory = client_factory(factory, self._world.outside, self._shown)
+            shows = self._certificate if self.way.certified else None
+            factory = client_factory(factory, self._world.outside, self._shown, shows)
+            if self.way.certified:
+                self._tell(f"shows certificate {shows}")
         if self.way.proxied:
             family = "TCP6" if ":" in self._host else "TCP4"
             to = "::1" if ":" in self._host else "127.0.0.1"
@@ -165,6 +183,11 @@ class Link:
     def _world(self) -> World:
         return self._network.world
 
+    def _deaf(self) -> bool:
+        """The client reads nothing."""
+        now, calm = self._world.now, self._network.calm
+        return self._deaf_from <= now < self._deaf_until and not calm
+
     def _shown(self, certificate: str) -> None:
         if self._life is self._world.life:
             self._net.shown_certificate(self.way, certificate, self._since)
@@ -178,7 +201,9 @@ class Link:
 
     def accept(self) -> tuple[Socket, tuple[str, int]]:
         """See `Waiting`."""
-        socket = self._socket = self._network.kernel.make(whole=self.way.tls)
+        deaf = self._deaf if self._deaf_until > self._world.now else None
+        kernel = self._network.kernel
+        socket = self._socket = kernel.make(whole=self.way.tls, deaf=deaf)
         host = "127.0.0.1" if self.way.proxied else self._host
         return socket, (host, self._port)
 
@@ -209,7 +234,7 @@ class Link:
 
     def _carry(self, socket: Socket) -> None:
         up = bool(self._up) and (socket.has_room or socket.closed)
-        down = bool(socket.outgoing)
+        down = bool(socket.outgoing) and not self._deaf()
         if up and not (down and self._world.chance.random() < 0.5):
             data, rest = self._some(self._up)
             self._tell(f"sends {rest}")

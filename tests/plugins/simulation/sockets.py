@@ -28,6 +28,12 @@ __all__ = ["Kernel", "Port", "Socket", "Waiting"]
 _BUFFERS = (5_000, 1 << 20)
 _RECORDS = (8, 1000)
 """Of TLS: so many pieces, as its bytes may not count (`Socket.whole`)."""
+_SHUT = 5
+"""What is left of a buffer whose peer reads nothing …"""
+_SHUT_RECORDS = 1
+"""… in TLS."""
+_SMALL_OUTPUT = 10
+"""With such a peer the transport calls so much unsent output too much."""
 
 
 class Waiting(Protocol):
@@ -48,11 +54,11 @@ class Kernel:
         self._next = 1000
         self._sockets: dict[int, Socket] = {}
 
-    def make(self, *, whole: bool) -> Socket:
-        """A connection's; *whole*: see `Socket`."""
+    def make(self, *, whole: bool, deaf: Callable[[], bool] | None) -> Socket:
+        """A connection's; *whole* and *deaf*: see `Socket`."""
         self._next += 1
         buffer = self._choose(_RECORDS if whole else _BUFFERS)
-        socket = Socket(self, self._next, buffer, whole=whole)
+        socket = Socket(self, self._next, buffer, whole=whole, deaf=deaf)
         self._sockets[self._next] = socket
         return socket
 
@@ -104,16 +110,24 @@ class Socket:
     """Of one accepted connection.
 
     *whole*: its pieces are counted and never joined or split by size, so that bytes which
-    TLS draws at random change nothing of what happens.
+    TLS draws at random change nothing of what happens.  *deaf* says whether the peer reads
+    nothing now; None: it always reads.
     """
 
     def __init__(
-        self, kernel: Kernel, number: int, buffer: int, *, whole: bool
+        self,
+        kernel: Kernel,
+        number: int,
+        buffer: int,
+        *,
+        whole: bool,
+        deaf: Callable[[], bool] | None,
     ) -> None:
         self._kernel = kernel
         self._number = number
         self._buffer = buffer
         self._whole = whole
+        self.deaf = deaf
         self._incoming: deque[bytes] = deque()
         self.outgoing: deque[bytes] = deque()
         """What the wire has not taken yet."""
@@ -154,7 +168,7 @@ class Socket:
         """See `socket.socket`."""
         if self._reset_came or self.fin:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        room = self._room(self.outgoing)
+        room = self._room_to_send
         if room <= 0:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
         taken = bytes(data if self._whole else data[:room])
@@ -191,7 +205,7 @@ class Socket:
             found |= select.POLLIN
         if self._fin_came or self._reset_came:
             found |= select.POLLRDHUP
-        if self._room(self.outgoing) > 0 or self._reset_came:
+        if self._room_to_send > 0 or self._reset_came:
             found |= select.POLLOUT
         if (self._fin_came and self.fin) or self._reset_came:
             found |= select.POLLHUP
@@ -237,6 +251,13 @@ class Socket:
     def _room(self, pieces: deque[bytes]) -> int:
         held = len(pieces) if self._whole else sum(map(len, pieces))
         return self._buffer - held
+
+    @property
+    def _room_to_send(self) -> int:
+        shut = 0
+        if self.deaf is not None and self.deaf():
+            shut = self._buffer - (_SHUT_RECORDS if self._whole else _SHUT)
+        return self._room(self.outgoing) - shut
 
 
 class Port:
@@ -299,3 +320,5 @@ class Port:
             socket, protocol, (host, port), None, len(self.accepted), self._reactor
         )
         protocol.makeConnection(transport)
+        if socket.deaf is not None:
+            transport.bufferSize = _SMALL_OUTPUT

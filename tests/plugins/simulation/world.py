@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from twisted.internet.task import Clock
 
-from gateway.net import bind, transport
+from gateway.net import bind, transport, writing
 from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
@@ -36,6 +36,7 @@ from simulation.errors import Errors
 from simulation.files import count_lines, select_lines, write_lines
 from simulation.judge import Broken, Judge
 from simulation.life import DECODERS, Life
+from simulation.listeners import STALL_SECONDS
 from simulation.network import Network
 from simulation.senders import PlainSender
 from simulation.settings import Settings
@@ -209,6 +210,8 @@ class World:
             stack.enter_context(patch.object(transport, "select", self.network.kernel))
             stack.enter_context(patch.object(transport, "fcntl", self.network.kernel))
             stack.enter_context(patch.object(bind, "_tune", lambda _: None))
+            stall = patch.object(writing, "STALL_SECONDS", STALL_SECONDS)
+            stack.enter_context(stall)
             stack.enter_context(patch.object(disk_module, "time", pauses))
             stack.enter_context(patch.object(backoff, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)

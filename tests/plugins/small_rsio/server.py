@@ -17,7 +17,6 @@ from small_rsio.streams import UNBOUNDED, Consumed, Refused, Served, Source, sou
 
 _TICK = 0.05
 _AT_ONCE = 256
-_PART = 1 << 16
 
 
 class Violated(Exception):
@@ -103,6 +102,8 @@ class Link:
 
 class Connection:
     """The server's end."""
+
+    part_octets = 1 << 13
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -388,11 +389,16 @@ class Connection:
 
     def publish(self) -> None:
         for stream in list(self.served.values()):
+            if stream.unsent:
+                self.send(stream.unsent.popleft())
+                continue
             elements = stream.source.take(min(stream.demand, _AT_ONCE))
             if elements:
                 self.charge_demand(stream, len(elements))
                 self.emit(stream, elements)
-            if self.served.get(stream.id) is stream and stream.source.over():
+            if self.served.get(stream.id) is not stream or stream.unsent:
+                continue
+            if stream.source.over():
                 self.finish(stream)
 
     def charge_demand(self, stream: Served, count: int) -> None:
@@ -402,19 +408,24 @@ class Connection:
         if stream.source.size and len(elements) > 1:
             self.send(wire.OnNextPacked(stream.id, len(elements), b"".join(elements)))
             return
+        many = sum(map(len, elements)) > self.part_octets
         for element in elements:
-            if len(element) > _PART:
+            if len(element) > self.part_octets:
                 self.emit_parts(stream, element)
+                continue
+            message = wire.OnNext(stream.id, element, bool(stream.source.size))
+            if many:
+                stream.unsent.append(message)
             else:
-                self.send(wire.OnNext(stream.id, element, bool(stream.source.size)))
+                self.send(message)
 
     def emit_parts(self, stream: Served, element: bytes) -> None:
-        *parts, last = [
-            element[at : at + _PART] for at in range(0, len(element), _PART)
-        ]
-        for part in parts:
-            self.send(wire.OnNextPart(stream.id, stream.split, part))
-        self.send(wire.OnNextLastPart(stream.id, stream.split, last))
+        """To be sent one by one, between those of other streams."""
+        size = self.part_octets
+        *parts, last = [element[at : at + size] for at in range(0, len(element), size)]
+        number, split = stream.id, stream.split
+        stream.unsent += [wire.OnNextPart(number, split, part) for part in parts]
+        stream.unsent.append(wire.OnNextLastPart(number, split, last))
         stream.split += 1
 
     def finish(self, stream: Served) -> None:

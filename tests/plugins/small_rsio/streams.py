@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qs
+
+from rsio_check.wire import Message
 
 UNBOUNDED = 2**63 - 1
 
@@ -55,6 +58,8 @@ class Served:
     demand: int = 0
     split: int = 0
     """Elements sent in parts, whose number is the next one's Id."""
+    unsent: deque[Message] = field(default_factory=deque)
+    """Parts, and many elements, that are sent one by one, in turn with other streams."""
 
 
 @dataclass(eq=False)

@@ -52,7 +52,41 @@ class LosesParts(Connection):
     """Leaves out the first part of a large element."""
 
     def emit_parts(self, stream: Served, element: bytes) -> None:
-        super().emit_parts(stream, element[1 << 16 :])
+        super().emit_parts(stream, element[self.part_octets :])
+
+
+@fault("large_elements_leave_others_their_turns")
+class SendsLargeElementsInOneGo(Connection):
+    """All parts of a large element come one behind the other."""
+
+    def emit_parts(self, stream: Served, element: bytes) -> None:
+        super().emit_parts(stream, element)
+        while stream.unsent:
+            self.send(stream.unsent.popleft())
+
+
+@fault("many_elements_leave_others_their_turns")
+class SendsAllThatIsThere(Connection):
+    """Whatever a source gives leaves at once, however much it is."""
+
+    def emit(self, stream: Served, elements: list[bytes]) -> None:
+        super().emit(stream, elements)
+        while stream.unsent:
+            self.send(stream.unsent.popleft())
+
+
+@fault("large_elements_leave_others_their_turns")
+class SendsLargeParts(Connection):
+    """Other streams have their turns between parts, which are of 64 KiB."""
+
+    part_octets = 1 << 16
+
+
+@fault("large_elements_leave_others_their_turns")
+class SendsLargeElementsWhole(Connection):
+    """Splits no element."""
+
+    part_octets = 1 << 24
 
 
 @fault("cancel_within_large_elements")

@@ -1,0 +1,132 @@
+"""Programs that a test needs: found or skipped, built once, started and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from gateway.testing.daemon import environment
+
+__all__ = [
+    "Script",
+    "ask_registry",
+    "built_once",
+    "end",
+    "lacking",
+    "program",
+    "running",
+]
+
+_REGISTRY_SECONDS = 120.0
+"""What a registry may take; it is not ours to wait for."""
+
+
+def lacking(why: str) -> NoReturn:
+    """The test is skipped; in CI, where all that is needed is installed, it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def program(*names: str) -> str:
+    """The path of the first of these that is there; else the test is `lacking`."""
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        lacking(f"needs {names[0]} on the PATH")
+    return found
+
+
+def ask_registry(
+    *words: object, cwd: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Run what fetches packages; where none come, the test is `lacking`."""
+    try:
+        done = subprocess.run(
+            [*map(str, words)], cwd=cwd, env=env, timeout=_REGISTRY_SECONDS, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        lacking(f"{words[0]} did not end in {_REGISTRY_SECONDS:g} s")
+    if done.returncode:
+        lacking(f"{' '.join(map(str, words))}: {done.stdout[-1000:]}")
+
+
+def built_once(
+    factory: pytest.TempPathFactory, project: Path, build: Callable[[Path], None]
+) -> Path:
+    """A copy of *project*, which one worker has built for all of them."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    home = shared / project.name
+    with (shared / f"{project.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            shutil.copytree(project, home, dirs_exist_ok=True)
+            build(home)
+            (home / "ready").touch()
+    return home
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start programs whose output a test reads; at the end they are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: object, **options: Any) -> subprocess.Popen[str]:
+        plain = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([*map(str, words)], **plain | options))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            with process:
+                process.kill()
+
+
+class Script:
+    """A Python program of a test, which writes down what it did in a folder of its own.
+
+    It is given *words*, and then that folder.
+    """
+
+    def __init__(self, text: str, home: Path, *words: object) -> None:
+        home.mkdir()
+        self._home = home
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text, *map(str, words), str(home)],
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+        )
+
+    def lines(self, name: str) -> list[list[str]]:
+        """The words of each line in one of its files; a line that is unfinished is none."""
+        path = self._home / name
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [line.split() for line in lines]
+
+    def kill(self) -> None:
+        """With SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+
+def end(process: subprocess.Popen[Any], seconds: float = 10) -> None:
+    """Ask it to end; kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,70 @@
+"""A SeaweedFS of a test's own: a server of somebody else's, with a disk below it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadlines import eventually
+from gateway.config import model
+from gateway.config.bucket import BucketUrl
+from gateway.store.s3 import S3
+from gateway.testing.seaweed import NoSeaweed, Seaweed
+from gateway.testing.settings import options_of
+from programs import end
+
+__all__ = ["BUCKET", "TABLES", "bucket_at", "settings_of"]
+
+BUCKET, TABLES = "gateway", "warehouse"
+_KEY = ("gateway", "secret-of-tests")
+
+
+def settings_of(endpoint: str) -> dict[str, Any]:
+    """`spool.s3`, for a server there."""
+    return {
+        "endpoint": endpoint,
+        "region": "us-east-1",
+        "access_key_id": _KEY[0],
+        "secret_access_key": _KEY[1],
+    }
+
+
+def bucket_at(endpoint: str, prefix: str = "spool") -> S3:
+    """What is below *prefix* there."""
+    settings = options_of(model.S3, **settings_of(endpoint))
+    return S3(BucketUrl(BUCKET, prefix), settings)
+
+
+@pytest.fixture
+def seaweed(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Seaweed]:
+    """One that takes objects, on this machine alone."""
+    home = tmp_path / "seaweed"
+    home.mkdir()
+    try:
+        server = Seaweed.at(home, free_port, bucket=BUCKET, key=_KEY, tables=TABLES)
+    except NoSeaweed as why:
+        pytest.skip(str(why))
+    log = tmp_path / "weed.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            server.command,
+            env={**os.environ, **server.environment},
+            stdout=output,
+            stderr=output,
+            cwd=home,
+        )
+
+    def ready() -> bool:
+        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+        return server.takes_objects()
+
+    try:
+        eventually(ready, "SeaweedFS is ready")
+        yield server
+    finally:
+        end(process, 20)
