@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "LOST",
@@ -27,30 +30,47 @@ __all__ = [
     "Origin",
     "Rows",
     "Stored",
+    "network_of",
 ]
 
-_NAME = pa.dictionary(pa.int32(), pa.string())
+if TYPE_CHECKING:
+    SCHEMA: pa.Schema
+    """(node, lsn) names an event for ever; the rest is docs/design.md §3."""
+else:
 
-#: (node, lsn) names an event for ever; the rest is docs/design.md §3.
-SCHEMA: pa.Schema = pa.schema(
-    [
-        pa.field("node", _NAME, nullable=False),
-        pa.field("lsn", pa.int64(), nullable=False),
-        pa.field("received_at", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("protocol", _NAME, nullable=False),
-        pa.field("listener", _NAME, nullable=False),
-        pa.field("session", _NAME, nullable=False),
-        pa.field("peer", _NAME, nullable=False),
-        pa.field("principal", _NAME),
-        pa.field("channel", _NAME),
-        pa.field("kind", _NAME, nullable=False),
-        pa.field("seq", pa.int64()),
-        pa.field("content_type", _NAME, nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("flaw", _NAME),
-    ]
-)
+    def __getattr__(name: str) -> object:
+        """Make `SCHEMA` when it is asked for: who only sends events needs no Arrow, and
+        starts in two thirds of the time.
+        """
+        if name != "SCHEMA":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, _schema())
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    name = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        [
+            pa.field("node", name, nullable=False),
+            pa.field("lsn", pa.int64(), nullable=False),
+            pa.field("received_at", pa.timestamp("us", tz="UTC"), nullable=False),
+            pa.field("protocol", name, nullable=False),
+            pa.field("listener", name, nullable=False),
+            pa.field("session", name, nullable=False),
+            pa.field("peer", name, nullable=False),
+            pa.field("principal", name),
+            pa.field("channel", name),
+            pa.field("kind", name, nullable=False),
+            pa.field("seq", pa.int64()),
+            pa.field("content_type", name, nullable=False),
+            pa.field("payload", pa.binary(), nullable=False),
+            pa.field("attributes", pa.map_(pa.string(), pa.string())),
+            pa.field("flaw", name),
+        ]
+    )
+
 
 #: Nobody reaches it; a name with a greater lsn is not ours.
 MAX_LSN = 1 << 62
@@ -91,6 +111,22 @@ class Origin:
     """Bytes of its batches that wait to be acknowledged: set by the journal only."""
 
 
+def network_of(host: str) -> str:
+    """Whom *host* is counted with: itself, or the /64 of an IPv6 address.
+
+    An IPv4 address that IPv6 maps is that one.
+    """
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Events that are stored together or not at all, as their protocol carried them."""
@@ -106,6 +142,8 @@ class Batch:
     """What the protocol's decoder turns into `count` rows, now or after a crash."""
     payload_bytes: int
     """Size of the events' payloads once decoded: what memory and files will hold."""
+    answers: int = 1
+    """How many answers to its sender are written when it is stored."""
     taken: bool = False
     """The journal writes it, or has: set by the journal only."""
     withdrawn: bool = False

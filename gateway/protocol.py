@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from gateway.admin.site import Get, Post
     from gateway.config.endpoint import Endpoint
-    from gateway.config.model import Config, Limits, Listener
+    from gateway.config.listener import Limits, Listener
+    from gateway.config.model import Config
     from gateway.config.problems import Place
     from gateway.config.section import Section
     from gateway.event import Decode
@@ -150,6 +151,18 @@ class Statistic:
     """Its name on the live page; empty: not shown there."""
     unit: typing.Literal["", "bytes", "time"] = ""
     """How the live page writes it; a time is in seconds since the epoch."""
+
+    @classmethod
+    def outcomes(
+        cls,
+        name: str,
+        text: str,
+        counts: Mapping[str, float],
+        metric: str,
+        card: str = "",
+    ) -> Statistic:
+        """Counters of attempts, by what became of them."""
+        return cls(name, text, counts, metric, "outcome", counter=True, card=card)
 
 
 @dataclass(frozen=True, slots=True)

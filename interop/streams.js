@@ -47,7 +47,9 @@ class Publishing {
       connection.send({ type: 'onError', subscriber, error: why.message });
       return;
     }
-    this.streams.set(subscriber, { subscriber, source, demand, parts: null, split: 0n });
+    this.streams.set(subscriber, {
+      subscriber, source, demand, unsent: [], sent: 0, split: 0n,
+    });
     connection.send({ type: 'onSubscribe', subscriber, size: source.size });
   }
 
@@ -96,11 +98,11 @@ class Publishing {
   }
 
   turn(stream) {
-    if (stream.parts) return this.part(stream);
+    if (stream.unsent.length) return this.some(stream);
     const { source, subscriber } = stream;
     const found = source.take(Number(least(stream.demand, AT_ONCE)));
     if (found.length) this.elements(stream, found);
-    if (!found.length && !stream.parts && source.over()) {
+    if (!found.length && source.over()) {
       if (source.error) this.fail(stream, source.error);
       else {
         this.remove(stream);
@@ -114,27 +116,41 @@ class Publishing {
     const { source, subscriber } = stream;
     stream.demand -= BigInt(found.length);
     this.sent += found.length;
-    if (source.size && found.length > 1) {
+    const packed = source.size * found.length;
+    if (found.length > 1 && packed && packed <= PART) {
       this.connection.send({ type: 'onNextPacked', subscriber, elements: found });
       return;
     }
-    for (const element of found) {
-      if (element.length > PART) stream.parts = [...(stream.parts || []), element];
-      else this.connection.send({ type: 'onNext', subscriber, element, fixed: !!source.size });
-    }
+    stream.unsent = found;
+    this.some(stream);
   }
 
-  // A part of a large element; then the others have their turn.
+  // A part of a large element, or small ones of its size; then the others have their turn.
+  some(stream) {
+    const { source, subscriber, unsent } = stream;
+    if (unsent[0].length > PART) return this.part(stream);
+    let count = 0;
+    for (let left = PART; count < unsent.length; count += 1) {
+      left -= unsent[count].length;
+      if (left < 0) break;
+      this.connection.send({
+        type: 'onNext', subscriber, element: unsent[count], fixed: !!source.size,
+      });
+    }
+    stream.unsent = unsent.slice(count);
+    return true;
+  }
+
   part(stream) {
-    const [element, ...others] = stream.parts;
-    const data = element.subarray(0, PART);
-    const { subscriber, split } = stream;
-    const rest = element.subarray(PART);
-    const type = rest.length ? 'onNextPart' : 'onNextLastPart';
+    const { subscriber, split, unsent: [element] } = stream;
+    const data = element.subarray(stream.sent, stream.sent + PART);
+    stream.sent += data.length;
+    const last = stream.sent === element.length;
+    const type = last ? 'onNextLastPart' : 'onNextPart';
     this.connection.send({ type, subscriber, element: split, data });
-    if (rest.length) stream.parts = [rest, ...others];
-    else {
-      stream.parts = others.length ? others : null;
+    if (last) {
+      stream.unsent.shift();
+      stream.sent = 0;
       stream.split += 1n;
     }
     return true;

@@ -13,15 +13,50 @@ from twisted.logger import globalLogPublisher
 from gateway.store import finder
 from gateway.testing.certificates import Authority, Pair
 
-pytest_plugins = ["deadlines", "chromium", "daemons", "pravega_python", "quick_java"]
+pytest_plugins = [
+    "deadlines",
+    "chromium",
+    "daemons",
+    "disks",
+    "pravega_python",
+    "quick_java",
+    "seaweeds",
+]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow ones evenly among the others: workers share what lies together."""
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    quick = [item for item in items if not item.get_closest_marker("slow")]
-    between = len(quick) // max(len(slow), 1)
-    items[:] = [
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Workers begin with a share each, and then take from the ends of others' shares.
+
+    Those of one Spark session lie together, at the beginning: few workers start one.  The
+    slow ones lie evenly among the others, and not at the end of a share, where one worker
+    would be left with them.
+    """
+    spark = [item for item in items if _has_session(item)]
+    others = [item for item in items if not _has_session(item)]
+    slow = [item for item in others if item.get_closest_marker("slow")]
+    quick = [item for item in others if not item.get_closest_marker("slow")]
+    count, shares = len(items), getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = spark
+    for share in range(shares):
+        mine = slow[share::shares]
+        room = max(0, count * (share + 1) // shares - len(items) - len(mine))
+        items += _mixed(mine, quick[:room])
+        quick = quick[room:]
+    items += quick
+
+
+def _has_session(item: pytest.Item) -> bool:
+    """It uses the fixture `spark`, and not a parameter of that name."""
+    fixtures = getattr(item, "fixturenames", ())
+    return "spark" in fixtures and item.get_closest_marker("spark") is not None
+
+
+def _mixed(slow: list[pytest.Item], quick: list[pytest.Item]) -> list[pytest.Item]:
+    """The slow ones evenly among the first three quarters of the others."""
+    between = 3 * len(quick) // (4 * max(len(slow), 1))
+    return [
         item
         for number, one in enumerate(slow)
         for item in (one, *quick[number * between : (number + 1) * between])

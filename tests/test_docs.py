@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import importlib
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gateway import config
+from gateway import cli, config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -103,3 +106,50 @@ def test_guarantees_name_tests_that_are_there() -> None:
         tree = ast.parse((ROOT / "tests" / file).read_text())
         names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert name in names, (file, name)
+
+
+def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
+    """The words of each `gateway COMMAND …` on a page, and whether it stands alone on a
+    line, so that it can be typed.
+    """
+    text = page.read_text()
+    lines = [line for line in text.splitlines() if "`" not in line]
+    spans = re.findall(r"`([^`\n]+)`", text)
+    shown = [(line, True) for line in lines] + [(span, False) for span in spans]
+    for one, alone in shown:
+        found = re.match(r"\s*(?:.*\| )?(?:\S*/)?gateway ([a-z-]+(?: .*)?)$", one)
+        if found is None or found[1].split()[0] not in cli.commands():
+            continue
+        typed = re.split(r" [|>#]| && | {2,}", found[1])[0]
+        yield shlex.split(re.sub(r"\[(-.*?)\]", r"\1", typed)), alone
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Those of the command, and of all commands within it."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from options(each)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_can_be_typed(page: Path) -> None:
+    """Lines of code are understood as they are, and no page names an option that is not."""
+    for words, alone in commands(page):
+        name, *rest = words
+        parser = argparse.ArgumentParser(prog=f"gateway {name}")
+        importlib.import_module(cli.commands()[name].module).add_arguments(parser)
+        known = set(options(parser))
+        asked = {one.partition("=")[0] for one in rest if re.match("--?[a-z]", one)}
+        named = {part for one in asked for part in one.split("|")}
+        assert named <= known, (words, named - known)
+        if alone:
+            parser.parse_args(rest)
+
+
+def test_commands_are_found() -> None:
+    """In the README and in many pages."""
+    found = [words for page in PAGES for words, alone in commands(page) if alone]
+    assert len(found) > 15
+    assert ["audit", "--config", "first/gateway.yaml"] in found

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from deadlines import run
+
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-SHARED = {"event", "interfaces", "config", "plugins", "protocol"}
+SHARED = {"event", "interfaces", "config", "plugins", "protocol", "standard"}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
@@ -20,6 +22,7 @@ MAY: dict[str, set[str]] = {
     "interfaces": {"event"},
     "plugins": {"protocol"},
     "protocol": set(),
+    "standard": set(),
     "config": {"plugins"},
     "store": SHARED,
     "net": SHARED,
@@ -117,6 +120,15 @@ def test_protocols_do_not_know_the_columns() -> None:
         reads_files = path.name in ("history.py", "runs.py", "rows.py", "tap.py")
         if own_part(path) in ("protocols", "net") and not reads_files:
             assert "pyarrow" not in tops(path), path
+
+
+def test_senders_need_no_arrow() -> None:
+    """`gateway send`, and programs with a client of ours, start without loading it."""
+    modules = [f"gateway.protocols.{name}.sending" for name in PROTOCOLS]
+    look = "import sys; assert not {'pyarrow', 'numpy', 'pydantic'} & {*sys.modules}"
+    code = f"import {', '.join(modules)}; {look}"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_spark_knows_no_twisted() -> None:

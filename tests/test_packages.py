@@ -143,7 +143,8 @@ def wanted(*extras: str) -> Iterator[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("file", "extras"), [("daemon.txt", []), ("spark.txt", ["spark"])]
+    ("file", "extras"),
+    [("daemon.txt", ["s3"]), ("spark.txt", ["s3", "spark"])],
 )
 def test_the_lock_has_what_the_project_wants(file: str, extras: list[str]) -> None:
     """In versions that pyproject.toml allows; if not, `make lock`."""

@@ -4,15 +4,19 @@ broken."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from gateway import cli, config, plugins
 from gateway.cli import check, send
+from gateway.config.fields import SHARED_BY_LISTENERS, ByteCount, FolderName
+from gateway.config.section import Section
 from gateway.protocol import Protocol
 
 
@@ -36,6 +40,30 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> None:
 def point(name: str, attribute: str, package: str = "probe") -> EntryPoint:
     found = EntryPoint(name, f"{MODULE.__name__}:{attribute}", plugins.GROUP)
     return found._for(SimpleNamespace(name=package, version="1.0"))  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Protocol], None]:
+    """No other protocol is installed than this one."""
+
+    def only(protocol: Protocol) -> None:
+        found = plugins.Installed({protocol.name: protocol}, {})
+        for module in (plugins, check):
+            monkeypatch.setattr(module, "installed", lambda: found)
+
+    return only
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Any]:
+    """Reads a configuration with these listeners, in YAML."""
+
+    def load(*listeners: str) -> Any:
+        file = tmp_path / "gateway.yaml"
+        file.write_text(f"listeners: [{', '.join(listeners)}]")
+        return config.load(file).listeners
+
+    return load
 
 
 def test_the_four_come_through_the_same_door() -> None:
@@ -100,60 +128,53 @@ def test_the_same_entry_point_twice() -> None:
         ("../x", "pip install gateway-NAME"),
     ],
 )
-def test_an_unknown_protocol(name: str, says: str, tmp_path: Path) -> None:
+def test_an_unknown_protocol(name: str, says: str, load: Callable[..., Any]) -> None:
     """The configuration's error says which are installed, and what to install."""
-    file = tmp_path / "gateway.yaml"
-    file.write_text(f"listeners: [{{name: a, protocol: {name}, listen: tcp:1}}]")
     with pytest.raises(config.Invalid) as caught:
-        config.load(file)
+        load(f"{{name: a, protocol: {name}, listen: tcp:1}}")
     text = str(caught.value)
     assert f"listeners[0].protocol: protocol '{name}' is not installed" in text
     assert says in text
 
 
 def test_a_broken_one_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The configuration's error is the plug-in's reason, not that it is not there."""
     broken = plugins.find([point("good", "missing", "acme-wires")])
     monkeypatch.setattr(plugins, "installed", lambda: broken)
-    file = tmp_path / "gateway.yaml"
-    file.write_text("listeners: [{name: a, protocol: good, listen: tcp:1}]")
     with pytest.raises(
         config.Invalid, match=r"package acme-wires 1\.0.*AttributeError"
     ):
-        config.load(file)
+        load("{name: a, protocol: good, listen: tcp:1}")
 
 
-def test_what_a_plugin_says_of_its_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its keys are checked, explained and in the schema like the gateway's own."""
-    from pydantic import Field
-
-    from gateway.config.fields import ByteCount
-    from gateway.config.section import Section
-
-    class Options(Section):
-        line_bytes: ByteCount = Field(default=8192, description="One line (size)")
+def with_options(kind: type[Section]) -> Protocol:
+    """A plug-in that has these."""
 
     class Wires(Protocol):
         name = "good"
 
         def options(self) -> type[Section]:
-            return Options
+            return kind
 
-    found = plugins.Installed({"good": Wires()}, {})
-    monkeypatch.setattr(plugins, "installed", lambda: found)
-    file = tmp_path / "gateway.yaml"
-    text = "listeners: [{name: a, protocol: good, listen: tcp:1, options: {%s}}]"
-    file.write_text(text % "line_bytes: 1KiB")
-    [listener] = config.load(file).listeners
-    options: Any = listener.options
-    assert options.line_bytes == 1024
-    file.write_text(text % "line_byte: 1KiB")
+    return Wires()
+
+
+def test_what_a_plugin_says_of_its_options(
+    only: Callable[[Protocol], None], load: Callable[..., Any]
+) -> None:
+    """Its keys are checked, explained and in the schema like the gateway's own."""
+
+    class Options(Section):
+        line_bytes: ByteCount = Field(default=8192, description="One line (size)")
+
+    only(with_options(Options))
+    text = "{name: a, protocol: good, listen: tcp:1, options: {%s}}"
+    [listener] = load(text % "line_bytes: 1KiB")
+    assert listener.options.line_bytes == 1024
     with pytest.raises(config.Invalid, match="did you mean 'line_bytes'"):
-        config.load(file)
+        load(text % "line_byte: 1KiB")
     schema = config.json_schema()
     assert schema["$defs"]["Listener"]["allOf"][0]["then"] == {
         "properties": {"options": {"$ref": "#/$defs/Options"}}
@@ -161,6 +182,24 @@ def test_what_a_plugin_says_of_its_options(
     keys = schema["$defs"]["Options"]["properties"]
     assert keys["line_bytes"]["description"] == "One line (size)"
     assert keys["line_bytes"]["default"] == "8KiB"
+
+
+def test_listeners_of_a_plugin_share_no_directory(
+    only: Callable[[Protocol], None], load: Callable[..., Any]
+) -> None:
+    """Unless the plug-in says of that option that they may."""
+
+    class Options(Section):
+        own: FolderName = Path("own")
+        shared: Annotated[FolderName, SHARED_BY_LISTENERS] = Path("shared")
+
+    only(with_options(Options))
+    one = "{name: a, protocol: good, listen: tcp:1}"
+    other = "{name: b, protocol: good, listen: tcp:2, options: {own: other}}"
+    assert len(load(one, other)) == 2
+    other = "{name: b, protocol: good, listen: tcp:2}"
+    with pytest.raises(config.Invalid, match=r"own overlaps with listeners\[0\]"):
+        load(one, other)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +215,8 @@ def test_a_plugins_own_limits(
     limits: str,
     idle: float,
     handshake: float,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    only: Callable[[Protocol], None],
+    load: Callable[..., Any],
 ) -> None:
     """They are the defaults where the configuration says nothing."""
 
@@ -185,19 +224,11 @@ def test_a_plugins_own_limits(
         name = "good"
         limits = {"idle": "30d"}
 
-    found = plugins.Installed({"good": Wires()}, {})
-    monkeypatch.setattr(plugins, "installed", lambda: found)
-    file = tmp_path / "gateway.yaml"
-    file.write_text(
-        f"listeners: [{{name: a, protocol: good, listen: tcp:1, {limits}}}]"
-    )
-    [listener] = config.load(file).listeners
+    only(Wires())
+    [listener] = load(f"{{name: a, protocol: good, listen: tcp:1, {limits}}}")
     assert (listener.limits.idle, listener.limits.handshake) == (idle, handshake)
-    file.write_text(
-        "listeners: [{name: a, protocol: good, listen: tcp:1, limits: [x]}]"
-    )
     with pytest.raises(config.Invalid, match=r"listeners\[0\]\.limits"):
-        config.load(file)
+        load("{name: a, protocol: good, listen: tcp:1, limits: [x]}")
 
 
 class Failing(Protocol):
@@ -246,22 +277,20 @@ def test_files_are_read_without_it() -> None:
 
 
 @pytest.mark.usefixtures("with_failing")
-def test_a_listener_of_a_plugin_that_fails(tmp_path: Path) -> None:
+def test_a_listener_of_a_plugin_that_fails(load: Callable[..., Any]) -> None:
     """It is an error of the configuration, at its place."""
-    file = tmp_path / "gateway.yaml"
-    file.write_text("listeners: [{name: a, protocol: failing, listen: tcp:1}]")
     with pytest.raises(
         config.Invalid,
         match=r"listeners\[0\]\.options: protocol 'failing' fails in options: Runtime",
     ):
-        config.load(file)
+        load("{name: a, protocol: failing, listen: tcp:1}")
 
 
 @pytest.mark.parametrize("hook", ["misfits", "describe"])
 def test_a_check_that_fails(
     hook: str,
+    only: Callable[[Protocol], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`gateway check` says which hook of which protocol it is."""
@@ -270,9 +299,7 @@ def test_a_check_that_fails(
         name = "half"
 
     setattr(Half, hook, Failing._fail)
-    found = plugins.Installed({"half": Half()}, {})
-    for module in (plugins, check):
-        monkeypatch.setattr(module, "installed", lambda: found)
+    only(Half())
     file = tmp_path / "gateway.yaml"
     file.write_text("listeners: [{name: a, protocol: half, listen: tcp:1}]")
     status = cli.main(["check", str(file)])

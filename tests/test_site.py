@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.model import Config, Limits, Spool
+from gateway.config.listener import Limits
+from gateway.config.model import Config, Spool
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
 from mkdocs.commands.build import build

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from gateway.config import Config
-from gateway.config.model import Tls
+from gateway.config.listener import Tls
 from gateway.doctor.look import Look, fail, ok, warn
 
 __all__ = ["SOON", "examine"]

@@ -33,6 +33,9 @@ _PREFIX = ".gateway-doctor-"
 
 def examine(config: Config) -> Iterator[Look]:
     """See `gateway.doctor`."""
+    if nowhere := list(_links(config)):
+        yield from nowhere
+        return
     root = config.data_dir
     there = _nearest(root)
     yield from _writable(root, there)
@@ -41,6 +44,17 @@ def examine(config: Config) -> Iterator[Look]:
     yield from _file_system(there)
     yield from _together(config)
     yield from _room(config, there)
+
+
+def _links(config: Config) -> Iterator[Look]:
+    """Those that lead nowhere: a disk is not mounted, as a rule."""
+    places = Directories.of(config)
+    kept = (places.journal, places.spool, places.archive, places.state, places.retained)
+    every = [path for place in kept for path in (place, *place.parents)]
+    for path in sorted(set(every)):
+        if path.is_symlink() and not path.exists():
+            detail = f"{path} is a link to {path.readlink()}, and nothing is there"
+            yield fail("data directory", detail, "mount it, or make that directory")
 
 
 def _nearest(path: Path) -> Path:
@@ -53,6 +67,9 @@ def _writable(root: Path, there: Path) -> Iterator[Look]:
     user = f"user {os.geteuid()}"
     if not there.is_dir():
         yield fail(what, f"{there} is no directory", "set data_dir to one")
+    elif os.statvfs(there).f_flag & os.ST_RDONLY:
+        advice = "mount it for writing; if the system did this, dmesg says why"
+        yield fail(what, f"{there} is mounted read-only", advice)
     elif not os.access(there, os.W_OK | os.X_OK):
         advice = (
             f"chown it to the user of the daemon, or run this as that user ({user})"

@@ -19,7 +19,7 @@ from pathlib import Path
 from gateway.config import Config
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.model import values
-from gateway.config.problems import spell
+from gateway.config.problems import Place, spell
 from gateway.doctor.look import Look, fail, ok
 from gateway.store.lock import is_locked
 
@@ -52,22 +52,30 @@ def examine(config: Config) -> Iterator[Look]:
     for place, _, value in values(config):
         match value:
             case Tcp() | Unix() | Systemd():
-                yield _look(f"{spell(place)} {value}", value, holder)
+                shared = _is_shared(config, place)
+                yield _look(f"{spell(place)} {value}", value, holder, shared=shared)
 
 
-def _look(what: str, listen: Endpoint, holder: str | None) -> Look:
+def _is_shared(config: Config, place: Place) -> bool:
+    match place:
+        case ("listeners", int(index), *_):
+            return config.listeners[index].reuse_port
+    return False
+
+
+def _look(what: str, listen: Endpoint, holder: str | None, *, shared: bool) -> Look:
     match listen:
         case Tcp(_, 0):
             return ok(what, "any free port is taken")
         case Tcp():
-            return _tcp(what, listen, holder)
+            return _tcp(what, listen, holder, shared=shared)
         case Unix(path):
             return _unix(what, path, holder)
         case Systemd():
             return ok(what, "systemd hands it over at the start")
 
 
-def _tcp(what: str, listen: Tcp, holder: str | None) -> Look:
+def _tcp(what: str, listen: Tcp, holder: str | None, *, shared: bool) -> Look:
     try:
         found = socket.getaddrinfo(
             listen.host or None,
@@ -82,6 +90,8 @@ def _tcp(what: str, listen: Tcp, holder: str | None) -> Look:
         try:
             with socket.socket(family, kind, protocol) as trial:
                 trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if shared:
+                    trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 if family == socket.AF_INET6:
                     trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 trial.bind(address)
@@ -91,6 +101,8 @@ def _tcp(what: str, listen: Tcp, holder: str | None) -> Look:
             if why.errno == errno.EAFNOSUPPORT:
                 continue  # a machine without IPv6
             return fail(what, why.strerror or str(why), _advice(why.errno))
+    if shared and (there := len(_tcp_sockets(listen.port))):
+        return ok(what, f"free to share; listening there now: {there}")
     return ok(what, "free")
 
 

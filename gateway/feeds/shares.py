@@ -7,9 +7,8 @@ a user of this machine.  So nobody takes all there is by connecting often.
 from __future__ import annotations
 
 from collections import Counter
-from ipaddress import IPv6Address, ip_address
 
-from gateway.event import Origin
+from gateway.event import Origin, network_of
 from gateway.feeds.publisher import Fault
 
 __all__ = ["Shares", "client_of"]
@@ -22,15 +21,7 @@ def client_of(origin: Origin) -> str:
     peer = origin.peer
     if peer.startswith("unix:"):
         return peer.partition(",")[0]
-    host = peer.rpartition(":")[0].strip("[]")
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return host
-    mapped = address.ipv4_mapped
-    return str(mapped) if mapped else f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return network_of(peer.rpartition(":")[0].strip("[]"))
 
 
 class Shares:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.config import Config
@@ -138,15 +138,7 @@ def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
         .sign(key, hashes.SHA256())
     )
     pair = Pair(tmp_path / "c.pem", tmp_path / "k.pem")
-    pair.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    pair.key.touch(mode=0o600)
-    pair.key.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
+    pair.write(made, key)
     look = the(looks(pair), f"{WHAT}, names")
     assert look.state == "warn"
     assert "alternative names" in look.detail

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from disks import SmallDisk
 from gateway.config import Config
 from gateway.doctor import directories
 from gateway.doctor.directories import examine
@@ -56,6 +58,28 @@ def test_a_directory_that_can_not_be_written(
     look = the(examine(config), "data directory")
     assert look.state == "fail"
     assert str(data / "spool") in look.detail
+
+
+def test_a_disk_that_is_mounted_read_only(make: Make, small_disk: SmallDisk) -> None:
+    """As a system does with one that fails: whose directory it is does not matter then."""
+    place = small_disk.place
+    subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    look = the(examine(make(data_dir=str(place))), "data directory")
+    assert (look.state, look.detail) == ("fail", f"{place} is mounted read-only")
+    assert "dmesg" in look.advice
+
+
+@pytest.mark.parametrize("name", ["", "spool", "journal"])
+def test_a_link_that_leads_nowhere(make: Make, data: Path, name: str) -> None:
+    """A disk is not mounted: nothing is to be made in its place."""
+    link = data / name
+    if not name:
+        data.rmdir()
+    link.symlink_to("/nowhere/at/all")
+    [look] = examine(make())
+    assert (look.state, look.what) == ("fail", "data directory")
+    assert f"{link} is a link to /nowhere/at/all" in look.detail
+    assert "mount it" in look.advice
 
 
 def test_a_file_in_its_place(make: Make, tmp_path: Path) -> None:
@@ -178,6 +202,7 @@ def test_room(
 
     class Stat:
         f_bavail, f_frsize, f_files, f_favail = free, 1, real.f_files or 1, inodes
+        f_flag = real.f_flag
 
     monkeypatch.setattr(os, "statvfs", lambda path: Stat())
     look = the(examine(make(spool="{archive_bytes: 1GiB}")), "room")

@@ -50,6 +50,23 @@ def test_a_free_port(make: Make) -> None:
     socket.create_server(("127.0.0.1", port)).close()
 
 
+def test_a_port_that_gateways_share(make: Make, taken: int) -> None:
+    """It is free for one more, if all of them say so."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        look = at(make(f"listen: 'tcp:127.0.0.1:{port}', reuse_port: true"))
+        assert (look.state, look.detail) == (
+            "ok",
+            "free to share; listening there now: 1",
+        )
+        assert at(make(f"listen: 'tcp:127.0.0.1:{port}'")).state == "fail"
+    look = at(make(f"listen: 'tcp:127.0.0.1:{taken}', reuse_port: true"))
+    assert look.state == "fail"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:", ""])
 def test_a_port_that_another_program_has(make: Make, taken: int, host: str) -> None:
     look = at(make(f"listen: 'tcp:{host}{taken}'"))

@@ -22,27 +22,29 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
 
     from gateway.interfaces import Refusal
     from gateway.protocols.pravega.container import Container
+    from gateway.protocols.pravega.controller import messages
     from gateway.protocols.pravega.controller.controller import Controller
     from gateway.protocols.pravega.controller.grpc import Calls, Failed
-    from gateway.protocols.pravega.controller.messages import new
     from gateway.protocols.pravega.controller.methods import Caller
     from gateway.protocols.turn import Turn
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 _CALLER = Caller("localhost:9090", "ann")
-_INFO = new("StreamInfo", scope="s", stream="t")
-_TXN = new("TxnId", high=1, low=2)
+_INFO = messages.StreamInfo(scope="s", stream="t")
+_TXN = messages.TxnId(high=1, low=2)
 _MESSAGES = [
-    new("ScopeInfo", scope="s"),
+    messages.ScopeInfo(scope="s"),
     _INFO,
-    new("StreamConfig", stream_info=_INFO, scaling=new("ScalingPolicy", segments=2)),
-    new("StreamCut", stream_info=_INFO, cut={0: 0, 1: 0}),
-    new("SegmentId", stream_info=_INFO, number=1),
-    new("CreateTxnRequest", stream_info=_INFO, lease=1000),
-    new("TxnRequest", stream_info=_INFO, txn=_TXN),
-    new("ReaderGroupConfiguration", scope="s", name="g", id="i", retention=2),
-    new("ReaderGroupInfo", scope="s", name="g", id="i"),
+    messages.StreamConfig(
+        stream_info=_INFO, scaling=messages.ScalingPolicy(segments=2)
+    ),
+    messages.StreamCut(stream_info=_INFO, cut={0: 0, 1: 0}),
+    messages.SegmentId(stream_info=_INFO, number=1),
+    messages.CreateTxnRequest(stream_info=_INFO, lease=1000),
+    messages.TxnRequest(stream_info=_INFO, txn=_TXN),
+    messages.ReaderGroupConfiguration(scope="s", name="g", id="i", retention=2),
+    messages.ReaderGroupInfo(scope="s", name="g", id="i"),
 ]
 
 

@@ -20,8 +20,9 @@ with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.protocols.pomelo.auth import admission
     from gateway.protocols.pomelo.events import decode
     from gateway.protocols.pomelo.handshake import Handshaker
+    from gateway.protocols.pomelo.ready import Ready
     from gateway.protocols.pomelo.routes import load
-    from gateway.protocols.pomelo.session import Ready, Session
+    from gateway.protocols.pomelo.session import Session
 
 _FIRST, *_VALUES = vectors("pomelo-protobuf")
 _ROUTES = [key for key in _FIRST["source"] if not key.startswith("message ")]

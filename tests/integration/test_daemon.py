@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography import x509
 from pylogbeat import PyLogBeatClient
 
@@ -86,6 +87,57 @@ def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
     finally:
         os.kill(int(pid_file.read_text()), signal.SIGTERM)
         eventually(lambda: not pid_file.exists(), "it has ended")
+
+
+def test_a_disk_that_is_not_mounted(
+    tmp_path: Path, prepare: Callable[..., Any]
+) -> None:
+    """A link leads nowhere: the start names it and what to do, and makes nothing."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    done = prepare(data_dir=str(link)).run()
+    assert done.returncode == 1
+    assert (
+        f"File exists: '{link}'.  What to do: a directory belongs there" in done.stderr
+    )
+    spool = tmp_path / "data" / "spool"
+    spool.parent.mkdir()
+    spool.symlink_to(tmp_path / "nowhere")
+    done = prepare(data_dir=str(spool.parent)).run()
+    assert done.returncode == 1
+    assert f"'{spool}'.  What to do: is a disk not mounted" in done.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+class WithClosed(Daemon):
+    """Started by somebody who closes some of descriptors 0 to 2."""
+
+    closed = ""
+
+    @property
+    def command(self) -> list[str]:
+        return ["sh", "-c", f'exec "$0" "$@" {self.closed}', *super().command]
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_start_without_standard_files(tmp_path: Path, closed: str) -> None:
+    """Their numbers are given to no other file, into which prints would go: neither here
+    nor in the processes that write the spool's.
+    """
+    daemon = WithClosed(tmp_path / "gateway", {"spool": {"publishers": 1}})
+    daemon.closed = closed
+    with daemon:
+        with PyLogBeatClient(*daemon.address()) as client:
+            client.send([event(number) for number in range(5)])
+        daemon.settled(5)
+        children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
+        assert children.split()
+        for pid in (daemon.pid, *children.split()):
+            for number in (0, 1, 2):
+                link = Path(f"/proc/{pid}/fd/{number}").readlink()
+                assert link in (Path("/dev/null"), daemon._log), (pid, number)
+        assert daemon.terminate() in TERMINATED
+        assert len(daemon.rows()) == 5
 
 
 def test_a_lost_end_of_the_journal_is_told(
@@ -336,6 +388,19 @@ def test_sigterm_answers_what_was_taken(
     assert daemon.segments() == []
     assert "did not finish in time" not in daemon.log
     assert "Stopped: everything acknowledged" in daemon.log
+
+
+def test_who_is_impatient_does_no_harm(start: Callable[..., Any]) -> None:
+    """SIGTERM and ^C, at once and again while it stops: it stops in order all the same."""
+    daemon = start(spool={"roll_interval": "1h"})
+    with PyLogBeatClient(*daemon.address()) as client:
+        client.send([event(number) for number in range(5)])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        os.kill(daemon.pid, number)
+    assert daemon.terminate() in (*TERMINATED, -signal.SIGINT, 128 + signal.SIGINT)
+    assert "Stopping already: " in daemon.log
+    assert "Traceback" not in daemon.log
+    assert len(daemon.rows()) == 5
 
 
 def test_what_could_not_be_published_is_told_at_the_end(

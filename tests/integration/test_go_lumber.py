@@ -11,10 +11,8 @@ has short ones; `make pressure` has Filebeat's 30 s and holds of minutes.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -25,7 +23,7 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, archiving, listener, tls
-from deadlines import eventually, finish
+from deadlines import eventually, finish, run
 from gateway.protocols.pravega.wire import (
     AppendBlockEnd,
     AppendSetup,
@@ -41,6 +39,7 @@ from gateway.protocols.pravega.wire_segments import (
     StreamSegmentInfo,
 )
 from pravega_socket import Client
+from programs import ask_registry, built_once, program
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_go, pytest.mark.timeout(900)]
 
@@ -53,8 +52,6 @@ HOLD = 180 if FULL else 16
 DISK_HOLD = 90 if FULL else 16
 EVENTS = 98_304 if FULL else 20_480
 """Of each sender: more than a spool takes."""
-GO_SECONDS = 120.0
-"""For the module proxy, and for the compiler, each."""
 PROJECT = Path(__file__).with_name("go_client")
 
 SMALL = {
@@ -65,49 +62,21 @@ SMALL = {
 EVENT = b"\0\0\0\0\0\0\0\4four"
 
 
-def lacking(why: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 @pytest.fixture(scope="session")
 def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client's program.
 
     Where Go is not there, or gets no modules, the test is skipped; in CI it fails.
     """
-    if shutil.which("go") is None:
-        lacking("needs go on the PATH")
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    home = shared / "go_client"
-    with (shared / "go_client.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "client").exists():
-            shutil.copytree(PROJECT, home, dirs_exist_ok=True)
-            fetched = go(home, "mod", "download")
-            if fetched.returncode:
-                lacking(f"go mod download: {fetched.stderr[-1000:]}")
-            built = go(home, "build", "-o", "client", ".")
-            assert built.returncode == 0, built.stderr
-    return home / "client"
+    command = program("go")
+    own = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
 
+    def build(home: Path) -> None:
+        ask_registry(command, "mod", "download", cwd=home, env=own)
+        done = run(command, "build", "-o", "client", ".", cwd=home, env=own)
+        assert done.returncode == 0, done.stderr
 
-def go(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            ["go", *words],
-            cwd=home,
-            env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"},
-            capture_output=True,
-            text=True,
-            timeout=GO_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return lacking(f"go {words[0]} did not end in {GO_SECONDS:g} s")
+    return built_once(tmp_path_factory, PROJECT, build) / "client"
 
 
 class Gate:
@@ -153,15 +122,18 @@ class Gate:
         )
 
     def stays(self, seconds: int) -> None:
-        """So it stays, and meanwhile everyone else is served."""
+        """So it stays, and meanwhile everyone else is served: a tap now and in the end,
+        as it is a program to start, readers all the time.
+        """
         end = time.monotonic() + seconds
+        self.assert_tap_answers()
         while time.monotonic() < end:
-            self.assert_tap_answers()
             self.assert_pravega_answers()
             for name, sender in self.senders.items():
                 assert sender.poll() is None, f"{name} has ended"
             assert self.why_full
-            time.sleep(1.0)
+            time.sleep(0.2)
+        self.assert_tap_answers()
         assert self.daemon.listener()["connections"] == len(self.senders)
 
     def assert_tap_answers(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import programs
 from daemons import listener
 from deadlines import environment, eventually, finish
 from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
@@ -26,34 +25,18 @@ pytestmark = pytest.mark.needs_node
 @pytest.fixture(scope="session")
 def node() -> str:
     """Where that is missing, the tests are skipped; in CI they fail."""
-    found = shutil.which("node")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("needs node on the PATH")
-        pytest.skip("needs node on the PATH")
-    return found
+    return programs.program("node")
 
 
 @pytest.fixture
 def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a program of `interop/`; it is killed at the end."""
-    running: list[subprocess.Popen[str]] = []
-
-    def start(name: str, *words: object, **more: str) -> subprocess.Popen[str]:
-        made = subprocess.Popen(
-            [node, str(INTEROP / name), *map(str, words)],
-            stdout=subprocess.PIPE,
+    with programs.running() as start:
+        yield lambda name, *words, **more: start(
+            *(node, INTEROP / name, *words),
             stderr=subprocess.PIPE,
-            text=True,
             env={**environment(), **more},
         )
-        running.append(made)
-        return made
-
-    yield start
-    for each in running:
-        each.kill()
-        each.communicate()
 
 
 def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from chromium import Chromium
 from daemons import Daemon, full_spool, listener
+from disks import SmallDisk
 from gateway.store.lake import health_path
 
 _AXE = """
@@ -160,6 +161,65 @@ def test_the_page_by_day_and_night(
     assert chromium.look(_STANDS) == "at-listeners"
     there = (address, "about:blank", "data:")
     assert [one for one in chromium.requested if not one.startswith(there)] == []
+
+
+def acknowledged(peer: socket.socket) -> None:
+    """The window of one event that was sent on it; what says only that it waits aside."""
+    while (answer := peer.recv(6, socket.MSG_WAITALL)) == struct.pack(">2sI", b"2A", 0):
+        pass
+    assert answer == struct.pack(">2sI", b"2A", 1)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_and_one_that_hangs(
+    small_disk: SmallDisk, start: Callable[..., Daemon], chromium: Chromium
+) -> None:
+    """The page says so while it is, and the daemon answers; nobody is acknowledged before
+    the disk is itself again, and everybody then.
+    """
+    daemon = start(
+        data_dir=str(small_disk.place / "data"),
+        journal={"segment_bytes": "256KiB", "stall_after": "1s"},
+        spool={"roll_interval": "200ms", "after": "keep"},
+    )
+    window = struct.pack(">2sI2sII", b"2W", 1, b"2J", 1, 2) + b"{}"
+    chromium.show(1280, 900)
+    chromium.open(f"http://{daemon.admin}/")
+    send(daemon, b"{}")
+    well = f"{_SENTENCE}.startsWith('All well: ')"
+    chromium.wait(well, "all is well")
+    faults = (
+        (
+            small_disk.full,
+            f"Senders wait, because the disk of {small_disk.place / 'data'}",
+            "is full",
+            "make room elsewhere on that disk",
+        ),
+        (
+            small_disk.hanging,
+            "Senders wait, because the disk does not answer",
+            "a batch has waited",
+            "dmesg",
+        ),
+    )
+    for fault, begin, *words in faults:
+        durable = daemon.status()["journal"]["durable_lsn"]
+        with socket.create_connection(daemon.address()) as peer:
+            with fault():
+                peer.sendall(window)
+                says = f"{_SENTENCE}.startsWith({json.dumps(begin)})"
+                chromium.wait(says, begin)
+                sentence = chromium.look(_SENTENCE)
+                assert [word for word in words if word not in sentence] == []
+                assert chromium.look(_STANDS) == "at-journal"
+                assert daemon.status()["journal"]["durable_lsn"] == durable
+            acknowledged(peer)
+        chromium.wait(well, "all is well again")
+        assert chromium.look(_STANDS) == ""
+    daemon.eventually(
+        lambda: daemon.status()["spool"]["published_lsn"] == 3, "all is published"
+    )
+    assert chromium.console == []
 
 
 @pytest.mark.slow

@@ -252,7 +252,7 @@ class Unexplained(Section):
 
 
 class Heavy(Sound):
-    __module__ = "gateway.event"  # it imports pyarrow
+    __module__ = "gateway.store.spool.columns"  # it imports pyarrow
 
 
 TIMES = itertools.count()

@@ -1,0 +1,54 @@
+"""Many gateways, one table: `gateway demo --cluster`, whole, as a user runs it.
+
+It needs a Spark that fits Iceberg's jars, which are on Maven Central: `make lowest` has
+one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from deadlines import run
+from gateway.demo.cluster import needs
+from gateway.spark.formats import FORMATS
+
+_SECONDS = 1200.0
+_FITS = pyspark.__version__.rpartition(".")[0] in FORMATS["iceberg"].jars
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.needs_maven,
+    pytest.mark.timeout(_SECONDS),
+    pytest.mark.skipif(
+        not _FITS,
+        reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
+    ),
+]
+
+
+def test_a_gateway_and_a_worker_are_lost_and_no_event(tmp_path: Path) -> None:
+    """Killed with its disk, killed with a batch: the table has every event once."""
+    needs.check()
+    done = run(
+        sys.executable, "-m", "gateway", "demo", "--cluster",
+        "--directory", tmp_path / "demo", "--events", "4000", "--rate", "400",
+        seconds=_SECONDS,
+    )  # fmt: skip
+    logs = "\n".join(
+        f"== {log.name}\n{log.read_text(errors='replace')[-2000:]}"
+        for log in sorted((tmp_path / "demo").glob("*.log"))
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
+    said = done.stdout
+    assert re.search(r"kill -9 gw-2, .* its disk is", said)
+    assert "kill -9 worker-2" in said
+    [events] = re.findall(r"complete: ([\d,]+) events of 3 nodes", said)
+    # What a sender was not answered it has sent again.
+    assert int(events.replace(",", "")) >= 5 * 4000
+    assert "this directory" in (tmp_path / "demo" / "gw-2.log").read_text()

@@ -1,0 +1,68 @@
+"""The image, step by step as the Dockerfile has it, and the container that it starts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from deadlines import ROOT, eventually
+from images import Container, Image, build, tools
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_apt,
+    pytest.mark.timeout(1200),  # of which an index of packages may take most
+]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """That of the daemon; skipped where no root can be made."""
+    if missing := tools():
+        pytest.skip(f"needs {', '.join(missing)}")
+    return build(ROOT, tmp_path_factory.mktemp("image"), "gateway")
+
+
+def test_it_has_what_is_locked_and_nothing_that_its_user_may_change(
+    image: Image,
+) -> None:
+    """The wheel, its programs and packages belong to root; the data to 10001."""
+    assert image.user == "10001:10001"
+    opt = image.root / "opt" / "gateway"
+    assert {"gateway", "twistd"} <= {path.name for path in (opt / "bin").iterdir()}
+    [conf] = opt.glob("lib/python*/site-packages/gateway/conf/gateway.yaml")
+    assert conf.read_text() == (ROOT / "conf" / "gateway.yaml").read_text()
+    for path in opt.rglob("*"):
+        found = path.lstat()
+        writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        assert path.is_symlink() or (found.st_uid == 0 and not writable), path
+    data = image.root / "var" / "lib" / "gateway"
+    assert (data.stat().st_uid, stat.S_IMODE(data.stat().st_mode)) == (10001, 0o750)
+
+
+def test_its_container(image: Image, tmp_path: Path) -> None:
+    """Becomes healthy by its own check, takes events as 10001, and drains when it is
+    stopped; so does the next one on the same volume, which has all of it.
+    """
+    window = ["gateway", "send", "lumberjack", "127.0.0.1:5044", "--generate", "50"]
+    data = image.root / "var" / "lib" / "gateway"
+    for life in (1, 2):
+        container = Container(image, tmp_path / "log")
+        try:
+            eventually(container.looked_at, "it is healthy, or gone")
+            assert container.process.poll() is None, container.log
+            done = container.run(*window, "--json")
+            assert done.returncode == 0, done.stderr + container.log
+            assert json.loads(done.stdout)["complete"]
+            # Process 1 is spared the signal that twistd sends itself at its end.
+            assert container.stop(signal.SIGTERM) == 0, container.log
+        finally:
+            container.close()
+        published = list((data / "spool").glob("events-gw-1-*.parquet"))
+        assert max(int(path.stem.rpartition("-")[2]) for path in published) == 50 * life
+    assert {path.stat().st_uid for path in data.rglob("*")} == {10001}
+    assert [path.name for path in (data / "journal").iterdir()] == ["gw-1"]

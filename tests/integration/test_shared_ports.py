@@ -1,0 +1,138 @@
+"""Gateways of one machine that share ports, each with a node and a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, free_port, listener, tls
+from deadlines import run
+from gateway.testing.certificates import Authority, Pair
+
+WAYS = ("plain", "encrypted", "web")
+EVENTS = 400
+
+
+class Ports:
+    """One for each way, the same for all daemons."""
+
+    def __init__(self, authority: Authority, pair: Pair) -> None:
+        self.numbers = {way: free_port() for way in WAYS}
+        self._ca = authority.ca
+        self._pair = pair
+
+    def listeners(self, *, shared: bool = True) -> list[dict[str, Any]]:
+        more: dict[str, dict[str, Any]] = {
+            "plain": {},
+            "encrypted": {"tls": tls(self._pair)},
+            "web": {"websocket": {"path": "/beats"}},
+        }
+        return [
+            listener(
+                way,
+                "lumberjack",
+                listen=f"tcp:127.0.0.1:{number}",
+                reuse_port=shared,
+                **more[way],
+            )
+            for way, number in self.numbers.items()
+        ]
+
+    def send(self, way: str, acked: Path) -> int:
+        """Over connections that the kernel spreads; how many were acknowledged."""
+        options = {
+            "plain": (),
+            "encrypted": ("--tls", "--ca", str(self._ca)),
+            "web": ("--websocket", "/beats"),
+        }[way]
+        done = run(
+            sys.executable, "-m", "gateway.cli", "send", "lumberjack",
+            f"127.0.0.1:{self.numbers[way]}", "--generate", EVENTS, "--window", "20",
+            "--connections", "8", "--acked", acked, "--json", *options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        found: int = json.loads(done.stdout)["acknowledged"]
+        return found
+
+
+@pytest.fixture
+def ports(authority: Authority, server_pair: Pair) -> Ports:
+    return Ports(authority, server_pair)
+
+
+@pytest.fixture
+def gateways(
+    prepare: Callable[..., Daemon], ports: Ports
+) -> Callable[..., list[Daemon]]:
+    """Two, not started."""
+
+    def make(**more: Any) -> list[Daemon]:
+        return [
+            prepare(node, node=node, listeners=ports.listeners(**more))
+            for node in ("gw-1", "gw-2")
+        ]
+
+    return make
+
+
+def ids(*daemons: Daemon) -> Counter[str]:
+    """How often each event is in what they have published."""
+    found: Counter[str] = Counter()
+    for daemon in daemons:
+        daemon.settled()
+        found.update(json.loads(row["payload"])["event"]["id"] for row in daemon.rows())
+    return found
+
+
+def test_each_takes_connections_and_every_event_is_there_once(
+    gateways: Any, ports: Ports, tmp_path: Path
+) -> None:
+    """Over TCP, TLS and WebSocket.  While one is away the other takes all, and the one
+    that comes back gets its share again.
+    """
+    one, other = (daemon.start() for daemon in gateways())
+    acked = tmp_path / "acked"
+    for way in WAYS:
+        while not all(each.listener(way)["events"] for each in (one, other)):
+            assert ports.send(way, acked) == EVENTS
+    one.terminate()
+    before = other.listener("plain")["events"]
+    assert ports.send("plain", acked) == EVENTS
+    assert other.listener("plain")["events"] == before + EVENTS
+    one.start()
+    while not one.listener("plain")["events"]:
+        assert ports.send("plain", acked) == EVENTS
+    noted = acked.read_text().split()
+    assert ids(one, other) == Counter(dict.fromkeys(noted, 1))
+    assert len(noted) == len(set(noted))
+
+
+def test_a_reload_shares_the_port_of_a_running_gateway(
+    gateways: Any, ports: Ports, tmp_path: Path
+) -> None:
+    """Without that the second one is refused, and says which port is taken."""
+    one, other = gateways(shared=False)
+    one.start()
+    settings = json.loads(one.config.read_text())
+    done = other.run()
+    assert done.returncode != 0
+    assert "Address already in use" in done.stdout + done.stderr
+    settings["listeners"] = ports.listeners()
+    one.config.write_text(json.dumps(settings))
+    done = run(sys.executable, "-m", "gateway.cli", "reload", "--config", one.config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "plain.reuse_port" in done.stdout
+    settings = json.loads(other.config.read_text())
+    settings["listeners"] = ports.listeners()
+    other.config.write_text(json.dumps(settings))
+    other.start()
+    acked = tmp_path / "acked"
+    while not all(each.listener("plain")["events"] for each in (one, other)):
+        ports.send("plain", acked)
+    assert ids(one, other) == Counter(acked.read_text().split())
