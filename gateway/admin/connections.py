@@ -124,16 +124,24 @@ class LimitedFactory(WrappingFactory[ProtocolWrapper]):
     protocol = _Wrapper
 
     def __init__(self, site: Any, most: int = _MOST) -> None:
-        """*most* connections are open at once; half as many more are being closed."""
+        """*most* connections are open at once; `at_once` more are being closed."""
         super().__init__(site)
         self._most = max(1, min(most, _MOST))
+
+    @property
+    def at_once(self) -> int:
+        """So many connections may come in one turn of the reactor, and find room.
+
+        Those that give way to them are gone when the next turn begins.
+        """
+        return (self._most + 1) // 2
 
     def buildProtocol(  # type: ignore[override]  # None closes, as any factory may
         self, addr: IAddress | None
     ) -> ProtocolWrapper | None:
         """See IProtocolFactory."""
         host, _ = address_of(addr)
-        if len(self.protocols) >= self._most + (self._most + 1) // 2:
+        if len(self.protocols) >= self._most + self.at_once:
             return None  # those that give way are not gone yet
         self._make_room(host)
         made = cast(_Wrapper, super().buildProtocol(addr))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from twisted.application.service import Service
+from twisted.internet import tcp
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IListeningPort, IReactorTime
@@ -123,6 +124,8 @@ class Admin(Service):
             self._port = self._reactor.listenTCP(
                 self._where.port, self._factory, interface=self._where.host
             )
+        if isinstance(self._port, tcp.Port):
+            _accept_few(self._port, self._factory.at_once)
         self._lag.start()
 
     def stopService(self) -> Deferred[None]:
@@ -134,3 +137,16 @@ class Admin(Service):
         super().stopService()
         stopped: Deferred[None] | None = port.stopListening() if port else None
         return stopped or succeed(None)
+
+
+def _accept_few(port: tcp.Port, most: int) -> None:
+    """Accept *most* connections a turn of the reactor; the others wait in the kernel."""
+    accept = port.doRead
+
+    def accept_few() -> None:
+        port.numberAccepts = min(
+            port.numberAccepts, most
+        )  # Twisted's own grows with traffic
+        accept()
+
+    port.doRead = accept_few  # type: ignore[method-assign]

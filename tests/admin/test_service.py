@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,31 @@ def test_watches_the_reactor(daemon: Any) -> None:
     admin.stopService()
     name = "gateway_reactor_lag_seconds_count"
     assert metrics.registry.get_sample_value(name) == 2
+
+
+def test_a_probe_behind_a_crowd(daemon: Any) -> None:
+    """Sockets that came in the same turn of the reactor, before it, take nothing from it."""
+    metrics = Metrics(daemon.probe)
+    where = Tcp("127.0.0.1", 0)
+    site = admin_site(where, None, daemon.probe, metrics, real_reactor)
+    admin = Admin(site, metrics, real_reactor, most_connections=8)
+    admin.startService()
+    host, port = admin.address.removeprefix("tcp:").rsplit(":", 1)
+    with contextlib.ExitStack() as sockets:
+
+        def connect() -> socket.socket:
+            return sockets.enter_context(socket.create_connection((host, int(port))))
+
+        for _ in range(40):
+            connect()
+        probe = connect()
+        probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        probe.setblocking(False)
+        answer = b""
+        while not answer.endswith(b"ok\n"):
+            real_reactor.iterate(0)
+            with contextlib.suppress(BlockingIOError):
+                some = probe.recv(1000)
+                assert some, answer
+                answer += some
+        stop(admin)
