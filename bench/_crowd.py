@@ -70,12 +70,12 @@ class Crowd:
 
     rate: float
     """Connected and greeted, a second."""
-    empty: int
-    """Resident bytes without them."""
-    rss: int
+    empty: Usage
+    """Without them."""
+    full: Usage
     """With all of them."""
     each: float
-    """Of `rss`, one connection."""
+    """Bytes that one takes of the process that holds it."""
     cores: float
     """While they only beat."""
 
@@ -91,7 +91,7 @@ def gather(
     for sock in [greeted(address) for _ in range(50)]:  # whatever the first ones import
         sock.close()
     time.sleep(_SETTLE_SECONDS)
-    connecting, sizes = 0.0, [usage().rss]
+    connecting, uses = 0.0, [usage()]
     with contextlib.ExitStack() as stack:
         socks: list[socket.socket] = []
         beats = Beats(socks)
@@ -102,13 +102,14 @@ def gather(
                 connecting += time.monotonic() - begin
                 beats.send_due()
             beats.go_on(seconds / 2)
-            sizes.append(usage().rss)
+            uses.append(usage())
         quiet = usage()
         beats.go_on(seconds)
         cores, _ = usage().since(quiet)
         then(socks, beats)
-    empty, half, full = sizes
-    each = max(full - empty, 2 * (full - half)) / count
+    empty, _, full = uses
+    first, half, last = (each.leader_rss for each in uses)
+    each = max(last - first, 2 * (last - half)) / count
     return Crowd(count / connecting, empty, full, each, cores)
 
 

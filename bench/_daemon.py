@@ -49,6 +49,8 @@ class Usage:
     """The same by thread."""
     rss: int
     """Bytes."""
+    leader_rss: int
+    """Of its first process: of a gateway the daemon, which holds the connections."""
 
     def since(self, before: Usage) -> tuple[float, float]:
         """Cores used, and cores used by the busiest thread."""
@@ -240,7 +242,7 @@ class Gateway:
 
 def usage(leader: int) -> Usage:
     """Of every process of the session that *leader* leads."""
-    cpu, rss = 0.0, 0
+    cpu, rss, leader_rss = 0.0, 0, 0
     threads: dict[int, float] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -250,12 +252,15 @@ def usage(leader: int) -> Usage:
             if int(fields[3]) != leader:
                 continue
             cpu += (int(fields[11]) + int(fields[12])) / _TICK
-            rss += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+            rss += resident
+            if int(entry.name) == leader:
+                leader_rss = resident
             for task in (entry / "task").iterdir():
                 with contextlib.suppress(OSError):
                     own = _stat(task)
                     threads[int(task.name)] = (int(own[11]) + int(own[12])) / _TICK
-    return Usage(time.monotonic(), cpu, threads, rss)
+    return Usage(time.monotonic(), cpu, threads, rss, leader_rss)
 
 
 def _stat(entry: Path) -> list[str]:

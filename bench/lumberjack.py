@@ -126,7 +126,7 @@ def theirs(
 
     def used() -> Usage:
         if pid is None:
-            return Usage(time.monotonic(), 0.0, {}, 0)
+            return Usage(time.monotonic(), 0.0, {}, 0, 0)
         return usage(pid)
 
     with load(

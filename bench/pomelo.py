@@ -23,9 +23,10 @@ own, every answer is matched with its request.  A second of the same load comes 
 and is not counted.  CPU is that of all threads of the server, user and system, from
 the first event until the last one is in Parquet, ÷ events.
 
-Memory of a connection is the growth of the resident set ÷ connections, for all of
-them or for the second half, whichever is more: the first may grow into what the
-process had free before.  It is small objects of CPython and nothing else, so it is
+Memory of a connection is the growth of the daemon's resident set ÷ connections, for all
+of them or for the second half, whichever is more: the first may grow into what the
+process had free before.  Publishers hold nothing of a connection; how much larger they
+got, while they wrote the rows of so many sessions, is printed by itself.  It is small objects of CPython and nothing else, so it is
 printed beside what bare Twisted takes.  Socket buffers are the kernel's and are in
 neither figure.  That of one in ten groups has these as well.
 """
@@ -247,7 +248,7 @@ class Bench:
             to_all = push(gateway, socks)
             groups = Groups(gateway, socks, beats)
             groups.join()
-            grouped = gateway.usage().rss
+            grouped = gateway.usage().leader_rss
             waits = sorted(groups.pushes(_PUSHES))
             report.add("crowd: groups of 100", len(groups))
 
@@ -258,14 +259,17 @@ class Bench:
             address = gateway.address("game")
             found = gather(gateway.usage, address, count, seconds, everybody)
         floor = bare(count)
-        report.add("crowd: gateway with it", found.rss / 2**20, "MiB")
+        report.add("crowd: gateway with it", found.full.rss / 2**20, "MiB")
+        others = [use.rss - use.leader_rss for use in (found.empty, found.full)]
+        grew = (others[1] - others[0]) / 2**20
+        report.add("crowd: publishers grew meanwhile", grew, "MiB")
         report.add("crowd: memory of a session", found.each / 1024, "KiB")
         report.add("crowd: bare Twisted", floor / 1024, "KiB each")
         report.add("crowd: memory ÷ bare Twisted", found.each / floor, "x")
         report.add(
             "crowd: a push to a group, median", waits[len(waits) // 2] * 1e3, "ms"
         )
-        each = max(found.each, (grouped - found.empty) / count)
+        each = max(found.each, (grouped - found.empty.leader_rss) / count)
         p99 = waits[len(waits) * 99 // 100]
         report.claims += [
             Claim("connect and handshake", found.rate, "/s", 1500, at_least=True),
@@ -284,7 +288,7 @@ class Bench:
         except Broken as why:
             report.notes.append(f"crowd: not measured beside pomelo from npm: {why}")
             return
-        report.add("crowd: pomelo with it", other.rss / 2**20, "MiB")
+        report.add("crowd: pomelo with it", other.full.rss / 2**20, "MiB")
         report.add("crowd: pomelo's connections", other.rate, "/s")
         report.add("crowd: pomelo's memory", other.each / 1024, "KiB each")
         report.add("crowd: pomelo's CPU", other.cores * 100, "%")
