@@ -35,6 +35,7 @@ from gateway.config import model
 from gateway.event import Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
+from gateway.store.journal.lead import Lead
 from gateway.store.journal.log import Log, Segment, SyncFailed
 from gateway.store.journal.queues import Durable, Queues, Reactor, Waiting
 from gateway.store.threads import RealThreads, Threads
@@ -98,6 +99,7 @@ class Journal:
         self._making_room = False
         self._unpublished: deque[Waiting] = deque()
         self._published = self.durable_lsn
+        self._lead = Lead()
         self._stopped: Deferred[None] | None = None
         self._queues = Queues(
             self._reactor,
@@ -290,6 +292,7 @@ class Journal:
     def published(self, last_lsn: int) -> None:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
         self._published = max(self._published, last_lsn)
+        self._lead.published(last_lsn, self._clock())
         waiting = self._unpublished
         while waiting and waiting[0].last_lsn <= self._published:
             head = waiting.popleft()
@@ -416,8 +419,14 @@ class Journal:
         return log.events > 0 and (
             log.events >= rolls.roll_events
             or log.payload_bytes >= rolls.roll_bytes
-            or log.age >= rolls.roll_interval * self.roll_factor
+            or log.age >= self._interval
         )
+
+    @property
+    def _interval(self) -> float:
+        """How old a segment becomes."""
+        whole = self._rolls.roll_interval * self.roll_factor
+        return whole - self._lead.of(whole)
 
     def _until_due(self) -> float | None:
         """Seconds until the segment is sealed; None: it has nothing that is published."""
@@ -425,13 +434,15 @@ class Journal:
             return 0.0
         if not self._log.events:
             return None
-        left = self._rolls.roll_interval * self.roll_factor - self._log.age
+        left = self._interval - self._log.age
         return max(left, 0.001)
 
     def _seal(self) -> None:
         self._pass_on_abandoned()
         sealed = self._log.seal()
         if sealed is not None:
+            if self._acknowledge_when_published and sealed.events:
+                self._lead.sealed(sealed.last_lsn, self._clock())
             self._on_sealed(sealed)
 
     def _pass_on_abandoned(self) -> None:

@@ -1,0 +1,47 @@
+"""How much earlier than its interval says a segment is sealed, where senders wait for its
+file (`ack: spool`).
+
+A sender whose event came first waits for the interval, and then for the file: decoding,
+Parquet, the upload.  Sealing earlier by what the last files took ends its wait about when
+the interval does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["Lead"]
+
+_MOST = 0.5
+"""Of the interval: no more than twice as many files are made."""
+_FADES = 0.125
+"""Of the longest time lately, with each file that took less."""
+
+
+class Lead:
+    """Of one journal.  Times are of one clock, in seconds; two threads may call."""
+
+    def __init__(self) -> None:
+        self._took = 0.0
+        """What a file takes: the longest lately."""
+        self._sealed: deque[tuple[int, float]] = deque()
+        """Segments without a file: the last lsn, and when it was sealed."""
+
+    def sealed(self, last_lsn: int, now: float) -> None:
+        """The file of this segment is to be written."""
+        self._sealed.append((last_lsn, now))
+
+    def published(self, last_lsn: int, now: float) -> None:
+        """The files up to this lsn are there."""
+        sealed = self._sealed
+        while sealed and sealed[0][0] <= last_lsn:
+            _, at = sealed.popleft()
+            took = now - at
+            self._took = max(took, self._took + _FADES * (took - self._took))
+
+    def of(self, interval: float) -> float:
+        """Seconds by which to seal earlier than after *interval* seconds.
+
+        0 while a file is still to be written: the next one would only wait for it.
+        """
+        return 0.0 if self._sealed else min(self._took, _MOST * interval)
