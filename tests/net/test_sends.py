@@ -101,9 +101,9 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor: Run) -> N
             def received(self, data):
                 self.connection.write(LARGE)
                 self.left -= 1
-                if self.left:
+                if self.left > 0:
                     reactor.callLater(0, self.received, b"")
-                else:
+                elif self.left == 0:
                     self.connection.write(b"end")
 
         def talk():
