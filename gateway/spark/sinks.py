@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["claim", "maintain", "make", "settle", "tables_of"]
 
+#: Columns of events that readers look for rows by, beside protocol and date.
+_SEARCHED = ("event_time", "received_at", "node", "lsn", "listener", "channel", "host")
+
 
 def make(
     config: Any,
@@ -96,7 +99,7 @@ def tables_of(config: Any, spark: SparkSession) -> tuple[Table, Table]:
         url = given or f"{config.data_dir / 'lake' / 'delta' / 'events'}"
         if url.startswith("/"):
             url = f"file://{url}"
-        return DeltaTable(spark, url), DeltaTable(spark, f"{url}_stats")
+        return DeltaTable(spark, url, _SEARCHED), DeltaTable(spark, f"{url}_stats")
     name = given or f"{CATALOG}.gateway.events"
     return (
         IcebergTable(spark, name, order=("event_time", "host")),

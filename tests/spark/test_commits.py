@@ -6,6 +6,7 @@ has one, in a process of its own.  Checkpoints are played, as in `test_parquet.p
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -145,6 +146,20 @@ def test_the_whole_job(world: World, tmp_path: Path) -> None:
     assert (rows[31].status, rows[33].status) == (None, 404)
     assert rows[1].host == "host-1"
     assert world.spool.names() == []
+
+
+@pytest.mark.parametrize("world", ["delta"], indirect=True)
+def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
+    """Least and greatest of these columns, and of no others, which cost to find."""
+    world.run(1)
+    table = Path(world.events().name.removeprefix("file://"))
+    log = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [stats] = [json.loads(line)["add"]["stats"] for line in log if "add" in line[:6]]
+    found = json.loads(stats)
+    assert set(found["nullCount"]) == {
+        "event_time", "received_at", "node", "lsn", "listener", "channel", "host"
+    }  # fmt: skip
+    assert (found["minValues"]["lsn"], found["maxValues"]["lsn"]) == (1, SIZE)
 
 
 @pytest.mark.parametrize(
