@@ -19,17 +19,18 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """That of the daemon; skipped where no root can be made."""
+def test_what_is_in_it_and_its_container(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """One test, as it takes minutes to build.  It is skipped where no root can be made."""
     if missing := tools():
         pytest.skip(f"needs {', '.join(missing)}")
-    return build(ROOT, tmp_path_factory.mktemp("image"), "gateway")
+    image = build(ROOT, tmp_path_factory.mktemp("image"), "gateway")
+    nothing_that_its_user_may_change(image)
+    its_container(image, tmp_path)
 
 
-def test_it_has_what_is_locked_and_nothing_that_its_user_may_change(
-    image: Image,
-) -> None:
+def nothing_that_its_user_may_change(image: Image) -> None:
     """The wheel, its programs and packages belong to root; the data to 10001."""
     assert image.user == "10001:10001"
     opt = image.root / "opt" / "gateway"
@@ -44,7 +45,7 @@ def test_it_has_what_is_locked_and_nothing_that_its_user_may_change(
     assert (data.stat().st_uid, stat.S_IMODE(data.stat().st_mode)) == (10001, 0o750)
 
 
-def test_its_container(image: Image, tmp_path: Path) -> None:
+def its_container(image: Image, tmp_path: Path) -> None:
     """Becomes healthy by its own check, takes events as 10001, and drains when it is
     stopped; so does the next one on the same volume, which has all of it.
     """
