@@ -32,6 +32,13 @@ class Whole:
         for event, key in events:
             writer.write_event_bytes(event, key)
 
+    def write_flushed(
+        self, writer: Any, events: list[tuple[bytes, str | None]]
+    ) -> None:
+        """The same, and wait until all are acknowledged."""
+        self.write(writer, events)
+        writer.flush()
+
     def transact(self, writer: Any, events: list[tuple[bytes, str | None]]) -> str:
         """In one transaction; why it failed, if it did: it may be committed even so."""
         try:
@@ -57,6 +64,15 @@ class Whole:
         retention = pravega_client.StreamRetentionPolicy.none()
         update = manager.update_stream_with_policy
         return bool(update(scope, name, scaling, retention, []))
+
+    def come_and_go(self, manager: Any, scope: str, times: int) -> int:
+        """Make, seal and delete so many streams; how many of it worked."""
+        return sum(
+            manager.create_stream(scope, f"t{n % 100}", 1)
+            and manager.seal_stream(scope, f"t{n % 100}")
+            and manager.delete_stream(scope, f"t{n % 100}")
+            for n in range(times)
+        )
 
     def slice(self, slice_: Any) -> list[tuple[int, bytes]]:
         """The rest of its events, with their offsets."""

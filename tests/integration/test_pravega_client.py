@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from daemons import archiving
 from deadlines import Deadline
 
 pytestmark = pytest.mark.needs_pravega
@@ -336,6 +337,79 @@ def test_streams_listed_sealed_and_deleted(
     assert old["channel"] != new["channel"]
     assert manager.delete_scope("empty")
     assert manager.list_scope() == ["s"]
+
+
+def test_streams_that_come_and_go(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """However many there were, there is room for more; and streams of the same names, in a
+    scope that was deleted and made again, repeat no channel's number.
+    """
+    streams = serve(options={"table_bytes": "64KiB"})
+    client = pravega_client(streams.controller)
+    manager, whole = client.manager, client.whole
+    for life in range(3):
+        assert manager.create_scope("s")
+        assert whole.come_and_go(manager, "s", 435) == 435
+        assert manager.create_stream("s", "t", 2)
+        whole.write(manager.create_writer("s", "t"), keyed(numbered("event", 20)))
+        assert manager.seal_stream("s", "t")
+        assert manager.delete_stream("s", "t")
+        assert manager.delete_scope("s"), life
+    rows = streams.rows()
+    assert len(rows) == 60
+    assert len({(row["channel"], row["seq"]) for row in rows}) == 60
+
+
+def test_json_is_checked_where_events_are_said_to_be_json(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """What is none is stored, read as it was, and has a flaw, so that it goes to quarantine."""
+    streams = serve(options={"content_type": "application/json"})
+    client = pravega_client(streams.controller)
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 1)
+    flaws = {b'{"a": 1}': None, b'{"a": ': "invalid-json", b"\xff": "invalid-utf8"}
+    client.whole.write(manager.create_writer("s", "t"), [(e, "k") for e in flaws])
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    assert client.whole.read(reader, len(flaws)) == [*flaws]
+    assert {row["payload"]: row["flaw"] for row in streams.rows()} == flaws
+
+
+def test_without_a_spark_job_at_spool_max_bytes(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Appends wait, and the log and the status say for what; reads and metadata go on.  Once
+    files are taken away all is stored, once.
+    """
+    streams = serve(
+        spool={"max_bytes": "1MiB", "roll_bytes": "256KiB", "compression": "none"},
+        journal={"segment_bytes": "256KiB"},
+    )
+    daemon = streams.daemon
+    client, patient = (pravega_client(streams.controller) for _ in range(2))
+    manager = client.manager
+    manager.create_scope("s")
+    manager.create_stream("s", "t", 1)
+    events = [b"%06d" % n + 2**16 * b"x" for n in range(100)]
+    writer = patient.manager.create_writer("s", "t")
+    patient.begin(-1, "write_flushed", writer, keyed(events))
+    full = daemon.eventually(
+        lambda: daemon.status()["journal"]["why_full"], "the spool is full"
+    )
+    assert "spool.max_bytes" in full
+    assert "spool.max_bytes" in daemon.log
+    assert manager.create_stream("s", "other", 2)
+    assert sorted(manager.list_stream("s")) == ["other", "t"]
+    reader = manager.create_reader_group("g", "s", "t").create_reader("r")
+    assert client.whole.read(reader, 1)[0] == events[0]
+    assert patient.waits
+    with archiving(daemon):
+        patient.finish()
+        daemon.settled()
+    stored = [row["payload"] for row in daemon.rows()]
+    assert Counter(stored) == Counter(events)
 
 
 def test_tls_and_passwords(
