@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["claim", "maintain", "make", "settle", "tables_of"]
 
-#: Columns of events that readers look for rows by, beside protocol and date.
-_SEARCHED = ("event_time", "received_at", "node", "lsn", "listener", "channel", "host")
+#: Numbers that readers look for rows by, beside protocol and date: files are not sorted,
+#: so that each has all hosts and channels.
+_SEARCHED = ("event_time", "received_at", "lsn")
 
 
 def make(
