@@ -70,7 +70,7 @@ test: $(VENV)/spark-classes.jsa
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py $(ARGS)
-	@.venv-lowest/bin/python -m pytest tests/spark/test_commits.py \
+	@.venv-lowest/bin/python -m pytest tests/spark/test_commits.py tests/spark/test_kafka.py \
 		tests/spark/test_lost_executors.py tests/integration/test_cluster.py $(ARGS)
 
 # SEED=… replays one, and prints its history.
