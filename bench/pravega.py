@@ -39,7 +39,8 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -56,7 +57,7 @@ from _appends import (
     expect,
     setup_append,
 )
-from _daemon import ROOT, Consumer, Gateway, load
+from _daemon import ROOT, Consumer, Gateway, Usage, load
 from _load import _spread
 from _machine import best, fdatasync_seconds, machine
 from _reads import read_segment
@@ -267,37 +268,66 @@ def state(home: Path, options: argparse.Namespace, report: Report) -> None:
     """Segments and writers; what they weigh, and what a start with them takes."""
     segments = int(100_000 * options.scale)
     writers = int(1_000_000 * options.scale)
+
+    def fill(gateway: Gateway) -> None:
+        _populate(gateway.address("streams"), segments, writers)
+
     gateway = started(home, segments=segments + 10)
     with gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
-        empty = gateway.usage()
-        begin = time.monotonic()
-        _populate(gateway.address("streams"), segments, writers)
-        took = time.monotonic() - begin
-        gateway.wait_published()
-        consumer.stop()
-        full = gateway.usage()
-        gateway.kill()
-        ready = gateway.start(timeout=300)
-        again = gateway.usage().rss
+        kept = _kept(gateway, fill)
         wrong = _forgotten(gateway.address("streams"), segments, writers)
-    cpu = (full.cpu - empty.cpu) / (segments + 2 * writers) * 1e6
-    report.add("state: made in", took, "s")
+    cpu = (kept.full.cpu - kept.empty.cpu) / (segments + 2 * writers) * 1e6
     report.add("state: gateway CPU", cpu, "µs/request")
-    report.add("state: memory before", empty.rss / _MIB, "MiB")
-    report.add("state: memory with it", full.rss / _MIB, "MiB")
-    each = (full.rss - empty.rss) / (segments + writers)
-    report.add("state: memory of a segment or writer", each, "B")
-    report.add("state: memory after the restart", again / _MIB, "MiB")
+    kept.report(report, "state", segments + writers, "a segment or writer")
     scale = "" if options.scale == 1 else f" (scale {options.scale})"
     what = f"100 000 segments, 1 000 000 writers{scale}"
-    top = max(full.rss, again) / _MIB
     report.claims += [
-        Claim(f"{what}: memory", top, "MiB", 1024),
-        Claim(f"{what}: ready after kill -9", ready, "s", 20),
+        Claim(f"{what}: memory", kept.most, "MiB", 1024),
+        Claim(f"{what}: ready after kill -9", kept.ready, "s", 20),
         Claim(f"{what}: writers not known after it", wrong, "of 100", 0),
     ]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A gateway without state and with it, and after kill -9 and a start."""
+
+    took: float
+    """Seconds to make it."""
+    empty: Usage
+    full: Usage
+    ready: float
+    """Seconds of the start."""
+    again: Usage
+
+    @property
+    def most(self) -> float:
+        """MiB."""
+        return max(self.full.rss, self.again.rss) / _MIB
+
+    def report(self, report: Report, case: str, count: int, one: str) -> None:
+        report.add(f"{case}: made in", self.took, "s")
+        report.add(f"{case}: memory before", self.empty.rss / _MIB, "MiB")
+        report.add(f"{case}: memory with it", self.full.rss / _MIB, "MiB")
+        each = (self.full.leader_rss - self.empty.leader_rss) / count
+        report.add(f"{case}: memory of {one}", each, "B")
+        report.add(f"{case}: memory after the restart", self.again.rss / _MIB, "MiB")
+
+
+def _kept(gateway: Gateway, fill: Callable[[Gateway], None]) -> _Kept:
+    """Have *fill* make state in a gateway that runs, which is killed and started again."""
+    consumer = Consumer(gateway)
+    consumer.start()
+    empty = gateway.usage()
+    begin = time.monotonic()
+    fill(gateway)
+    took = time.monotonic() - begin
+    gateway.wait_published()
+    consumer.stop()
+    full = gateway.usage()
+    gateway.kill()
+    ready = gateway.start(timeout=300)
+    return _Kept(took, empty, full, ready, gateway.usage())
 
 
 def _name(at: int) -> str:
@@ -353,31 +383,20 @@ def streams(home: Path, options: argparse.Namespace, report: Report) -> None:
     count, each = int(10_000 * options.scale), 10
     gateway = started(home, segments=count * each + 100, controller="tcp:127.0.0.1:0")
     controller = "streams.controller"
-    with gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
-        empty = gateway.usage()
-        begin = time.monotonic()
+
+    def fill(gateway: Gateway) -> None:
         make_streams(gateway.address(controller), count, each)
-        took = time.monotonic() - begin
         _touch(gateway.address("streams"), count)
-        gateway.wait_published()
-        consumer.stop()
-        full = gateway.usage()
-        gateway.kill()
-        ready = gateway.start(timeout=300)
-        again = gateway.usage().rss
+
+    with gateway:
+        kept = _kept(gateway, fill)
         wrong = missing_streams(gateway.address(controller), count, each)
-    report.add("streams: made in", took, "s")
-    report.add("streams: memory before", empty.rss / _MIB, "MiB")
-    report.add("streams: memory with them", full.rss / _MIB, "MiB")
-    report.add("streams: memory of a stream", (full.rss - empty.rss) / count, "B")
-    report.add("streams: memory after the restart", again / _MIB, "MiB")
+    kept.report(report, "streams", count, "a stream")
     scale = "" if options.scale == 1 else f" (scale {options.scale})"
     what = f"10 000 streams, 100 000 segments{scale}"
     report.claims += [
-        Claim(f"{what}: memory", max(full.rss, again) / _MIB, "MiB", 512),
-        Claim(f"{what}: ready after kill -9", ready, "s", 20),
+        Claim(f"{what}: memory", kept.most, "MiB", 512),
+        Claim(f"{what}: ready after kill -9", kept.ready, "s", 20),
         Claim(f"{what}: streams that are not there after it", wrong, "of 100", 0),
     ]
 

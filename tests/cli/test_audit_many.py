@@ -207,14 +207,23 @@ def answering(**said: Any) -> Callable[[socket.socket], None]:
     return talk
 
 
+@pytest.fixture
+def with_token(tmp_path: Path) -> tuple[str, str]:
+    """Words for the token that gateways ask for."""
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    return "--token-file", str(path)
+
+
 def test_gateways_on_other_machines_are_asked(
-    cluster: Cluster, serve: Callable[..., str], verdict: Verdict, tmp_path: Path
+    cluster: Cluster,
+    serve: Callable[..., str],
+    verdict: Verdict,
+    with_token: tuple[str, str],
 ) -> None:
     """How far they are, and what is in their journals alone: a hole before that shows."""
     everywhere(cluster)
-    token = tmp_path / "token"
-    token.write_text("secret\n")
-    words = [*cluster.named("job"), "--token-file", str(token)]
+    words = [*cluster.named("job"), *with_token]
     one = serve(answering(node="gw-1", durable=12, published=8))
     two = serve(answering(node="gw-2", durable=10, published=8))
     report = verdict(*words, "--gateway", one, "--gateway", two)
@@ -230,12 +239,13 @@ def test_gateways_on_other_machines_are_asked(
 
 
 def test_a_gateway_that_can_not_be_asked_is_a_problem(
-    cluster: Cluster, serve: Callable[..., str], verdict: Verdict, tmp_path: Path
+    cluster: Cluster,
+    serve: Callable[..., str],
+    verdict: Verdict,
+    with_token: tuple[str, str],
 ) -> None:
     """Nobody there, no token, a bucket that is not looked at, one node twice."""
     everywhere(cluster)
-    token = tmp_path / "token"
-    token.write_text("secret")
     named = cluster.named("job")
     elsewhere = serve(
         answering(node="gw-9", durable=1, published=1, bucket="s3://other/spool")
@@ -248,16 +258,13 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(
         (elsewhere, "puts its files into s3://other/spool"),
         (here, "puts its files into a directory of its machine"),
     ):
-        report = verdict(*named, "--gateway", address, "--token-file", str(token))
+        report = verdict(*named, "--gateway", address, *with_token)
         assert {one["file"] for one in report["problems"]} == {address}
         assert all(why in one["why"] for one in report["problems"])
     fine = [serve(answering(node="gw-1", durable=8, published=8)) for _ in range(2)]
     [problem] = verdict(*named, "--gateway", fine[0])["problems"]
     assert "--token-file" in problem["why"]
-    twice = verdict(
-        *(*named, "--gateway", fine[0], "--gateway", fine[1]),
-        *("--token-file", str(token)),
-    )
+    twice = verdict(*named, "--gateway", fine[0], "--gateway", fine[1], *with_token)
     [problem] = twice["problems"]
     assert "node gw-1 answers here and at another address" in problem["why"]
 

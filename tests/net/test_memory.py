@@ -60,6 +60,15 @@ def budget() -> Budget:
     return Budget(100)
 
 
+@pytest.fixture
+def half(make_net: MakeNet, budget: Budget) -> tuple[Any, Any]:
+    """A network, and its peer: 60 bytes of the budget are a message it has begun."""
+    net = make_net(keep, keywords={"memory": budget.budget})
+    peer = net.peer()
+    peer.send(bytes(60))
+    return net, peer
+
+
 def test_the_address_that_holds_most_lets_go(budget: Budget) -> None:
     """It has many small connections; an honest peer with a larger one keeps it."""
     honest = budget.account("honest", "192.0.2.1")
@@ -151,12 +160,10 @@ def test_listeners_share_it(make_net: MakeNet, budget: Budget) -> None:
     assert budget.held == 0
 
 
-def test_a_server_lets_go_in_its_own_way(make_net: MakeNet, budget: Budget) -> None:
+def test_a_server_lets_go_in_its_own_way(half: tuple[Any, Any], budget: Budget) -> None:
     """It may owe answers for what is complete, and refuses after them."""
-    net = make_net(keep, keywords={"memory": budget.budget})
+    net, peer = half
     told: list[str] = []
-    peer = net.peer()
-    peer.send(bytes(60))
     net.server.give_up = lambda why: told.append(why.key)
     peer.send(bytes(60))
     assert told == ["journal.memory_bytes"]
@@ -200,12 +207,10 @@ def test_output_that_its_server_keeps_counts(make_net: MakeNet, budget: Budget) 
 
 
 def test_nothing_stays_counted_for_who_is_gone(
-    make_net: MakeNet, budget: Budget
+    half: tuple[Any, Any], budget: Budget
 ) -> None:
     """Not even if its server says something afterwards."""
-    net = make_net(keep, keywords={"memory": budget.budget})
-    peer = net.peer()
-    peer.send(bytes(60))
+    net, peer = half
     assert budget.held == 60
     peer.lose()
     assert budget.held == 0
@@ -304,12 +309,10 @@ def test_an_acknowledgement_in_hand_is_written_first(
 
 
 def test_a_write_that_fails_does_not_keep_it_from_letting_go(
-    make_net: MakeNet, budget: Budget
+    half: tuple[Any, Any],
 ) -> None:
     """Nor does it try for ever: once the connection is lost, all is let go."""
-    net = make_net(keep, keywords={"memory": budget.budget})
-    peer = net.peer()
-    peer.send(bytes(60))
+    net, peer = half
 
     def write(data: bytes) -> None:
         raise OSError("unwritable")
@@ -328,13 +331,11 @@ def test_a_write_that_fails_does_not_keep_it_from_letting_go(
 
 
 def test_who_has_to_let_go_is_told_of_at_once(
-    make_net: MakeNet, budget: Budget, warnings: Callable[[], list[str]]
+    half: tuple[Any, Any], warnings: Callable[[], list[str]]
 ) -> None:
     """Not when its server has answered all, which a full disk may put off; and once."""
-    net = make_net(keep, keywords={"memory": budget.budget})
+    net, peer = half
     refusals: list[Refusal] = []
-    peer = net.peer()
-    peer.send(bytes(60))
     net.server.give_up = refusals.append
     peer.send(bytes(60))
     assert len(warnings()) == 1

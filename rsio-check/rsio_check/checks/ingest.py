@@ -245,6 +245,17 @@ def _named(target: Target, name: bytes) -> tuple[Probe, Asked]:
     return probe, asked
 
 
+def _resumed(target: Target) -> tuple[_Reader, bytes, Probe, Asked, int]:
+    """What is stored is read by its mark, which is the sender's name; its connection and
+    stream, accepted; and how many elements it had stored before.
+    """
+    reader = _Reader(target)
+    name = reader.mark.encode()
+    probe, asked = _named(target, name)
+    probe.accept(asked)
+    return reader, name, probe, asked, asked.offset or 0
+
+
 def sender(target: Target, name: bytes) -> wire.Token:
     """What a sender proves: the token that was given, or else *name*."""
     return target.identity or wire.Token("name", name)
@@ -258,12 +269,8 @@ def _send(probe: Probe, asked: Asked, elements: Sequence[bytes], window: int) ->
 @test(_S)
 def named_sender_resumes_exactly(target: Target) -> None:
     """A named sender is asked to go on behind what is stored, and not one further."""
-    reader = _Reader(target)
-    name = reader.mark.encode()
-    probe, asked = _named(target, name)
-    start = asked.offset or 0
+    reader, name, probe, asked, start = _resumed(target)
     for round_ in range(3):
-        probe.accept(asked)
         window = asked.demand
         some = min(window, 5)
         elements = [reader.element(round_ * some + n) for n in range(some)]
@@ -275,17 +282,14 @@ def named_sender_resumes_exactly(target: Target) -> None:
             asked.offset == wanted,
             f"{wanted} are acknowledged, and it asks for what follows {asked.offset}",
         )
+        probe.accept(asked)
     _require_numbers(reader.numbers(), range(3 * some))
 
 
 @test(_S)
 def unacknowledged_elements_are_stored_once(target: Target) -> None:
     """A named sender that sends again what it is not sure of has it stored once."""
-    reader = _Reader(target)
-    name = reader.mark.encode()
-    probe, asked = _named(target, name)
-    start = asked.offset or 0
-    probe.accept(asked)
+    reader, name, probe, asked, start = _resumed(target)
     some = min(asked.demand, 20)
     elements = [reader.element(n) for n in range(2 * some)]
     probe.say(*[OnNext(asked.subscriber, each) for each in elements[:some]])
@@ -305,10 +309,7 @@ def unacknowledged_elements_are_stored_once(target: Target) -> None:
 @test(_S)
 def stored_is_what_is_stored(target: Target) -> None:
     """Stored tells a named sender how many elements are safe, in the end all of them."""
-    reader = _Reader(target)
-    probe, asked = _named(target, reader.mark.encode())
-    start = asked.offset or 0
-    probe.accept(asked)
+    reader, _, probe, asked, start = _resumed(target)
     window = asked.demand
     some = min(window, 10)
     _send(probe, asked, [reader.element(n) for n in range(some)], window)

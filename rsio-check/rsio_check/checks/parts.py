@@ -13,19 +13,18 @@ __all__: list[str] = []
 _S = Role.SUBSCRIBER
 
 
-def _published(target: Target, least: int, words: str) -> tuple[Probe, Asked]:
-    """A stream of which the target asks for *least* elements, in *words*, or more."""
+def _published(target: Target, least: int, words: str) -> tuple[Probe, Asked, int, int]:
+    """A stream, its number, and its demand: *least* elements, in *words*, or more."""
     probe, asked = target.published()
     if asked.demand < least:
         raise NotJudged(f"the target asks for less than {words} elements")
-    return probe, asked
+    return probe, asked, asked.subscriber, asked.demand
 
 
 @test(_S)
 def parts_of_elements_may_interleave(target: Target) -> None:
     """Parts of two elements may interleave; each element takes one unit."""
-    probe, asked = _published(target, 2, "two")
-    number, window = asked.subscriber, asked.demand
+    probe, asked, number, window = _published(target, 2, "two")
     probe.say(OnNextPart(number, 1, b'{"a"'), OnNextPart(number, 2, b'{"b"'))
     probe.say(OnNextLastPart(number, 2, b":2}"), OnNextLastPart(number, 1, b":1}"))
     probe.say(*[OnNext(number, b"{}")] * (window - 2))
@@ -35,8 +34,7 @@ def parts_of_elements_may_interleave(target: Target) -> None:
 @test(_S)
 def parts_may_be_empty(target: Target) -> None:
     """Parts may be empty, and an element may be its last part alone."""
-    probe, asked = _published(target, 2, "two")
-    number, window = asked.subscriber, asked.demand
+    probe, asked, number, window = _published(target, 2, "two")
     probe.say(OnNextPart(number, 1, b""), OnNextPart(number, 1, b"{}"))
     probe.say(OnNextLastPart(number, 1, b""), OnNextLastPart(number, 2, b"{}"))
     probe.granted(asked, window)
@@ -56,8 +54,7 @@ def element_ids_may_be_used_again(target: Target) -> None:
 @test(_S)
 def whole_elements_may_come_between_parts(target: Target) -> None:
     """Whole elements may come between the parts of another."""
-    probe, asked = _published(target, 3, "three")
-    number, window = asked.subscriber, asked.demand
+    probe, asked, number, window = _published(target, 3, "three")
     probe.say(OnNextPart(number, 1, b"{"), OnNext(number, b"{}"))
     probe.say(OnNextPart(number, 1, b" "), OnNext(number, b"{}"))
     probe.say(OnNextLastPart(number, 1, b"}"))
