@@ -168,11 +168,11 @@ class Expiry:
             if self._clock() >= until:
                 break
 
-    def make_room(self, enough: Callable[[], bool]) -> int:
+    def make_room(self, enough: Callable[[], bool]) -> list[int]:
         """Remove the oldest files until there is *enough* room, or none is left, or a
         second is over.
 
-        Returns how many; raises OSError.
+        Returns their sizes; raises OSError.
         """
         now = self._clock()
         if now >= self._held_until:
@@ -199,10 +199,11 @@ class Expiry:
             if noted < removed:  # there may be room for it now
                 self._unsaid[files[removed - 1].path.name] = None
                 noted = self._note_next(files, noted)
+        sizes = [one.bytes for one in files[:removed]]
         del files[:removed]
         if removed:
             self._on_expired()
-        return removed
+        return sizes
 
     def _frees(self, path: Path) -> bool:
         """Whether there is more room without this file; what is needed of it is kept."""

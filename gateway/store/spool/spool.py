@@ -361,10 +361,11 @@ class Spool:
             return  # no table has what is in there
         removed = self._expiry.make_room(self._enough_room)
         if removed:
+            self.levels.left_archive(sum(removed))
             self._log.warn(
                 "The disk is short: {count} files left the archive before "
                 "spool.retention; they are in {where}",
-                count=removed,
+                count=len(removed),
                 where="the tables" if self.uploads is None else "the bucket",
             )
 

@@ -273,6 +273,7 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
     turns.run(lambda: "disk" in journal.holds)
     assert journal.holds["disk"] is None
     assert [file.exists() for file in files].count(True) == 1
+    assert spool.levels.archive.bytes == 3  # or what comes next would count as one more
     turns.wait(spool.stop())
 
 
