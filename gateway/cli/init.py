@@ -242,5 +242,7 @@ def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
     yield "Next, each in a terminal of its own:"
     yield f"  twistd -n gateway --config {file}"
     yield f"  gateway spark --config {file}"
-    yield f"  gateway send {args.protocols[0]} --help"
+    first = args.protocols[0]
+    if dict(installed().each("sender")).get(first) is not None:
+        yield f"  gateway send {first} --help"
     yield f"  gateway table --config {file}"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+import gateway_syslog
 from deadlines import ROOT
-from gateway import cli, config
+from gateway import cli, config, plugins
 from gateway.config import json_schema
 from gateway.plugins import installed
 
@@ -33,6 +34,23 @@ def test_a_configuration(tmp_path: Path, words: list[str]) -> None:
     assert [each.protocol for each in loaded.listeners] == list(words)
     assert all("127.0.0.1" in str(each.listen) for each in loaded.listeners)
     assert loaded.data_dir == tmp_path / "first" / "data"
+
+
+def test_what_to_do_next(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each step can be taken: `gateway send` is one only where the protocol can send."""
+    init(tmp_path / "beats", "lumberjack")
+    assert "\n  gateway send lumberjack --help\n" in capsys.readouterr().out
+    found = plugins.Installed({"syslog": gateway_syslog.protocol}, {})
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    monkeypatch.setattr("gateway.cli.init.installed", lambda: found)
+    init(tmp_path / "syslog", "syslog")
+    out = capsys.readouterr().out
+    assert "gateway send" not in out
+    assert "\n  gateway spark --config" in out
 
 
 def test_all_addresses(tmp_path: Path) -> None:
