@@ -122,13 +122,14 @@ class Metrics:
             "listener",
             registry,
         )
-        self._failures = _Few(
+        self._failures = Counter(
             "gateway_journal_failures_total",
-            "File system operations of the journal that failed.",
-            "operation",
-            registry,
+            "Writes and syncs of the journal that failed, but for a full disk.",
+            ["operation"],
+            registry=registry,
         )
-
+        for operation in ("write", "sync"):  # `increase` does not see a first value
+            self._failures.labels(operation)
         self._protocol_failures = _Few(
             "gateway_protocol_failures_total",
             "Calls of the daemon to a protocol's plug-in that raised.",
@@ -178,8 +179,8 @@ class Metrics:
         self._wrong_credentials.inc(listener)
 
     def journal_failed(self, operation: str) -> None:
-        """`write`, `sync`, `create`, ... raised OSError in the journal."""
-        self._failures.inc(operation)
+        """`write` or `sync` of the journal raised OSError, and the disk is not full."""
+        self._failures.labels(operation).inc()
 
     def protocol_failed(self, protocol: str) -> None:
         """A call of the daemon to this protocol's plug-in raised."""

@@ -206,6 +206,7 @@ class Gateway(MultiService):
                 noticed=found.noticed,
                 durable=self._durable,
                 committed=self._committed,
+                failed=self.metrics.journal_failed,
                 published=self._published,
                 uploaded=lambda one: self.metrics.uploaded(one.seconds),
                 expired=self.protocols.files_removed,

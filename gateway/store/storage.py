@@ -128,6 +128,8 @@ class StorageCallbacks:
     """In the reactor's thread, once a group."""
     committed: Callable[[Commit], None] = _ignore
     """In the journal's thread."""
+    failed: Callable[[str], None] = _ignore
+    """The journal's disk failed in this, `write` or `sync`; in the reactor's thread."""
     published: Callable[[Published], None] = _ignore
     """In the spool's thread."""
     uploaded: Callable[[Uploaded], None] = _ignore
@@ -275,6 +277,7 @@ class Storage:
             on_fatal=callbacks.fatal,
             on_durable=callbacks.durable,
             on_commit=callbacks.committed,
+            on_failure=callbacks.failed,
             clock=monotonic,
             wall_clock=clock,
             threads=threads,

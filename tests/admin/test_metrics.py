@@ -272,6 +272,13 @@ def test_counts(metrics: Metrics) -> None:
     assert value(metrics, "gateway_journal_failures_total", operation="sync") == 1
 
 
+def test_failures_are_there_before_the_first(metrics: Metrics) -> None:
+    """The alert asks by how much they have grown."""
+    for operation in ("write", "sync"):
+        name = "gateway_journal_failures_total"
+        assert value(metrics, name, operation=operation) == 0
+
+
 def test_labels_stay_few(metrics: Metrics) -> None:
     """However many values come, the registry stays small and no count is lost."""
     for number in range(1000):

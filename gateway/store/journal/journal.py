@@ -62,7 +62,8 @@ class Journal:
 
     *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
     *acknowledge_when_published*, a batch's Deferred waits for its Parquet file.
-    *on_sealed* and *on_commit* are called in the journal's own thread.
+    *on_sealed* and *on_commit* are called in the journal's own thread.  *on_failure* is
+    told what the disk failed in, `write` or `sync`; that it is full is no failure.
     """
 
     _log: Log
@@ -73,6 +74,7 @@ class Journal:
     _on_fatal: Callable[[str], None]
     _on_durable: Callable[[list[Stored]], None] = lambda _: None
     _on_commit: Callable[[Commit], None] = lambda _: None
+    _on_failure: Callable[[str], None] = lambda _: None
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _acknowledge_when_published: bool = field(default=False, kw_only=True)
@@ -336,6 +338,8 @@ class Journal:
             self._making_room = False
 
     def _failed(self, why: OSError) -> None:
+        if why.errno not in _NO_ROOM:
+            self._on_failure("sync" if isinstance(why, SyncFailed) else "write")
         if self._queues.nothing_waits:
             return  # the next batch finds out whether the disk still fails
         self.hold("commit", f"the journal can not be written: {why}")

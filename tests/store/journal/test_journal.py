@@ -75,12 +75,14 @@ class Running:
         self.turns, self.disk, self.directory = turns, disk, directory
         self.sealed: list[Segment] = []
         self.fatal: list[str] = []
+        self.failures: list[str] = []
         self.journal = Journal(
             Log(directory, disk, 1),
             reactor=turns,
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,
             on_fatal=self.fatal.append,
+            on_failure=self.failures.append,
         )
         self.stored: list[Stored] = []
         self.failed: list[Failure] = []
@@ -173,6 +175,7 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(
     running.until_stored(2)
     assert not running.journal.full
     running.stop()
+    assert running.failures == []
     assert [s.lsn for s in running.stored] == [1, 2]
     found = examine(running.directory, RealDisk()).settle()
     assert found.next_lsn == 3
@@ -183,6 +186,21 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(
         for s in segment.Scan(sealed.path.read_bytes(), before=sealed.last_lsn + 1)
     }
     assert bodies == {1: b"first", 2: b"second"}
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_what_the_disk_fails_in_is_told(
+    start: Callable[..., Running], make: Make, what: str
+) -> None:
+    """At each try; the next one may go well."""
+    running = start()
+    running.submit(make(b"first"))
+    running.until_stored(1)
+    running.disk.fail = [(what, errno.EIO)]
+    running.submit(make(b"second"))
+    running.until_stored(2)
+    assert running.failures == [what]
+    assert running.fatal == []
 
 
 def test_two_failed_syncs_in_a_row_end_the_daemon(

@@ -1,0 +1,55 @@
+"""What the daemon counts while it runs, as /metrics has it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deadlines import ROOT
+from gateway.admin.metrics import Metrics
+from gateway.store.journal.log import Log
+from memory_daemon import Daemon, listener
+
+
+def test_a_disk_that_fails(
+    start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each failed write of the journal is counted; its batch is acknowledged later."""
+    commit = Log.commit
+    faults = [OSError(errno.EIO, "Input/output error")]
+
+    def fails_once(log: Log, batches: Any) -> int:
+        if faults:
+            raise faults.pop()
+        return commit(log, batches)
+
+    monkeypatch.setattr(Log, "commit", fails_once)
+    daemon = start(listener("beats", "lumberjack", 5044))
+    peer = daemon.reactor.peer(5044)
+    peer.send(b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}")
+    journal = daemon.gateway.storage.journal
+    journal.start()
+    daemon.reactor.run(until=peer.transport.value)
+    assert peer.transport.value() == b"2A\0\0\0\1"
+    counted = daemon.gateway.metrics.registry.get_sample_value(
+        "gateway_journal_failures_total", {"operation": "write"}
+    )
+    assert counted == 1
+    peer.leave()
+    daemon.reactor.wait(journal.stop())
+
+
+def test_whatever_can_be_counted_is() -> None:
+    """No metric, and no alert on it, waits for a call that nobody makes."""
+    rooms = ("admin", "daemon")
+    source = "".join(
+        path.read_text()
+        for each in rooms
+        for path in (ROOT / "gateway" / each).rglob("*.py")
+    )
+    for name in vars(Metrics):
+        if not name.startswith("_"):
+            assert f"etrics.{name}" in source or f"self.{name}(" in source, name
