@@ -6,7 +6,7 @@ One that comes again is counted, not listed again: a flood of one peer hides nob
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = ["Recent", "RecentRejections"]
@@ -60,8 +60,3 @@ class RecentRejections:
     def __iter__(self) -> Iterator[Recent]:
         """The newest first."""
         return reversed(self._entries.values())
-
-    @property
-    def last_of_listeners(self) -> Mapping[str, Recent]:
-        """The newest of each listener that has one, by its name."""
-        return {one.listener: one for one in self._entries.values()}

@@ -20,7 +20,6 @@ from gateway.spark.fields import TEXT, function
 from gateway.spark.ledger import Ranges
 
 __all__ = [
-    "BODIES",
     "PARTITIONS",
     "RESENT",
     "counted",
@@ -34,9 +33,6 @@ __all__ = [
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
-
-#: What `body` may be: the JSON's text, a VARIANT, or text and `body_variant`.
-BODIES = ("json", "variant", "both")
 
 #: The flaw of an event that its sender sent twice (`spark.deduplicate`).
 RESENT = "resent"

@@ -12,10 +12,6 @@ twice at most.
 
 A JSON array is split into an event for each element by a rule of its own (`elements`),
 the same on arrival and in `decode`.
-
-Bodies of format 2, with u64 for both numbers, and of format 1 are decoded too.  Those of
-format 1 have no `R`, and their arrays were split when they arrived, so that each `J`
-frame is one event.
 """
 
 from __future__ import annotations
@@ -37,8 +33,6 @@ from gateway.protocols.varint import varint
 __all__ = ["decode", "elements", "head", "pack", "part"]
 
 _FORMAT = 3
-_LONG_HEADS = (1, 2)
-_LONG_HEAD = struct.Struct(">BBQQ")
 
 _HEAD = struct.Struct(">HII")
 _OBJECT_HEAD = struct.Struct(">HIIB")
@@ -79,16 +73,13 @@ def pack(version: int, window: int, message_bytes: int) -> bytes:
     return bytes((_FORMAT, version)) + varint(window) + _limit(message_bytes)
 
 
-def head(body: bytes) -> tuple[int, int, int, int, int]:
-    """Format, version, window and `message_bytes` of a body, and where its pieces begin."""
-    form = body[0]
-    if form in _LONG_HEADS:
-        return *_LONG_HEAD.unpack_from(body), _LONG_HEAD.size
-    if form != _FORMAT:
-        raise ValueError(f"Lumberjack batch of unknown format {form}")
+def head(body: bytes) -> tuple[int, int, int, int]:
+    """Version, window and `message_bytes` of a body, and where its pieces begin."""
+    if body[0] != _FORMAT:
+        raise ValueError(f"Lumberjack batch of unknown format {body[0]}")
     window, at = _varint(body, 2)
     message_bytes, at = _varint(body, at)
-    return form, body[1], window, message_bytes, at
+    return body[1], window, message_bytes, at
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
@@ -131,8 +122,6 @@ class _Decoding:
     rows: Rows
     seqs: list[int]
     message_bytes: int
-    splits: bool
-    """Arrays are split; format 1 has none to split."""
 
     def keep(self, first: int, skip: int, take: int) -> None:
         """Of the rows from *first* on, drop all but *take* after *skip*."""
@@ -160,10 +149,10 @@ def _shifted(
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
-    form, version, window, message_bytes, at = head(body)
+    version, window, message_bytes, at = head(body)
     seqs: list[int] = []
     rows = Rows([], seqs, attributes={"version": chr(version), "window": str(window)})
-    decoding = _Decoding(rows, seqs, message_bytes, splits=form > 1)
+    decoding = _Decoding(rows, seqs, message_bytes)
     end = len(body)
     while at < end:
         kind = body[at + 1]
@@ -284,7 +273,7 @@ def _odd(payload: bytes, seq: int, decoding: _Decoding) -> None:
     """The last row is perhaps no JSON object: split an array, else say what flaw it has."""
     rows, limit = decoding.rows, decoding.message_bytes
     found: Sequence[bytes | msgspec.Raw] = (payload,)
-    if decoding.splits and payload.lstrip(_SPACE).startswith(b"["):
+    if payload.lstrip(_SPACE).startswith(b"["):
         split = elements(payload, message_bytes=limit)
         if split is not None:
             rows.payloads.pop()

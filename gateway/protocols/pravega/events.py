@@ -19,7 +19,6 @@ __all__ = [
     "STEP_EVENTS",
     "EventCounter",
     "EventScan",
-    "count_events",
     "count_rows",
     "cut",
     "equal_payloads",
@@ -40,8 +39,6 @@ STEP_COST = _WALKED * STEP_EVENTS
 _PIECE = 1 << 18
 """Bytes that are looked at together for one size."""
 _EVENT = struct.Struct(">Q")
-_TOO_LONG = 1 << 32
-"""A header, read as one number, that is not below this has another type than 0."""
 
 #: From so many events on it pays to look for one size.
 _STRIDE_EVENTS = 8
@@ -64,20 +61,6 @@ def _stride(data: bytes) -> int:
         if data[at::stride].count(data[at]) != count:
             return 0
     return stride
-
-
-def count_events(data: bytes) -> int | None:
-    """How many events *data* consists of; None if it is not whole events."""
-    stride = _stride(data)
-    if stride:
-        return len(data) // stride
-    unpack_from, end = _EVENT.unpack_from, len(data)
-    at = count = 0
-    last = end - _HEADER
-    while at <= last:
-        at += _HEADER + unpack_from(data, at)[0]  # beyond the end if the type is not 0
-        count += 1
-    return count if at == end else None
 
 
 def cut(data: bytes, at: int) -> tuple[int, int] | None:

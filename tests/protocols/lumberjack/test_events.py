@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import struct
 from typing import Any
 
 import pytest
@@ -148,21 +147,6 @@ def test_a_body_that_is_cut_off(*, compress: bool) -> None:
             decode(head + (wire.compressed(_V2, rest) if compress else rest))
 
 
-@pytest.mark.parametrize("form", [1, 2])
-def test_bodies_of_earlier_formats(form: int) -> None:
-    """Segments of an earlier version are read; in format 1 arrays were split on arrival."""
-    inner = wire.json(_V2, 1, b"{}") + wire.json(_V2, 2, b"[1,2]")
-    body = struct.pack(">BBQQ", form, _V2, 7, 100) + inner + wire.compressed(_V2, inner)
-    rows = decode(body)
-    if form == 1:
-        assert rows.payloads == [b"{}", b"[1,2]"] * 2
-        assert rows.flaws == {1: "not-an-object", 3: "not-an-object"}
-    else:
-        assert rows.payloads == [b"{}", b"1", b"2"] * 2
-        assert rows.flaws == dict.fromkeys((1, 2, 4, 5), "not-an-object")
-    assert rows.attributes == {"version": "2", "window": "7"}
-
-
 def test_a_part_of_a_frame() -> None:
     """Of a frame that another batch has too, only the events that are meant come."""
     bodies = [b"{}", b"[{},5]", b"", b"{", b'{"a":1}']
@@ -179,9 +163,10 @@ def test_a_part_of_a_frame() -> None:
 
 
 def test_unknown_format() -> None:
-    """A body of a later format is not guessed at."""
-    with pytest.raises(ValueError, match="unknown format 9"):
-        decode(b"\x09" + bytes(17))
+    """A body of a later format is not guessed at, nor those before the journal's format 2."""
+    for form in (1, 2, 9):
+        with pytest.raises(ValueError, match=f"unknown format {form}"):
+            decode(bytes((form, *bytes(17))))
 
 
 @pytest.mark.parametrize(
