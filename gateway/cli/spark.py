@@ -182,9 +182,10 @@ def _nodes(args: argparse.Namespace) -> int:
     from gateway.spark.ledger import Broken, Ledger
     from gateway.spark.source import spool_of
     from gateway.store.bucket import BucketError
-    from gateway.store.claim import REQUEST_SECONDS, Claim, Holder
+    from gateway.store.claim import REQUEST_SECONDS, Claim
     from gateway.store.lake import INTERNAL
     from gateway.store.s3 import bucket_of
+    from gateway.store.word import Holder
 
     config = load(args.config)
     bucket = bucket_of(config.spool)

@@ -10,26 +10,41 @@ its copy is here: the tasks of a cluster read the bucket, until the batch is don
 
 The newest object of each node stays where it is: a gateway that lost its disk goes on
 behind it.
+
+A gateway that stood still for so long that its name was taken over may put a file there
+afterwards, under lsns that are another's by then.  So after files were fetched, and before
+the job sees them, it is asked whose the name is: what comes too late is moved to _fenced/
+(`gateway.store.word`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark.ledger import Ledger, SpoolFile
-from gateway.store.bucket import ARCHIVE, Bucket, NotThere
+from gateway.store import digests, incarnation, word
+from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere
 from gateway.store.disk import Disk
+from gateway.store.word import UNDECIDED, Word
 
 __all__ = ["Inbox", "take_out"]
 
 _log = logging.getLogger("gateway.spark")
 
 _LOOK_SECONDS = 1.0
+_ADMITTED = 100
+"""Files that are fetched before it is asked whose their node's name is."""
+_UNDECIDED_SECONDS = 600.0
+"""Who has taken a name over and does not say for so long from where it goes on has ended."""
 _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
@@ -49,11 +64,18 @@ class Inbox:
     _ledger: Callable[[], Ledger]
     _archived: bool
     _most_bytes: int
+    _clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inbox", daemon=True)
         self._away = False
+        self._fetched: list[SpoolFile] = []
+        """Here under hidden names, of one node: the job sees them once that is asked."""
+        self._undecided: dict[str, float] = {}
+        """Since when files of an incarnation wait for a word of who has taken over."""
+        self._held = 0
+        """Bytes that the directory has, in a look."""
 
     def start(self) -> None:
         """Look again and again, in a thread, until `stop`."""
@@ -97,16 +119,21 @@ class Inbox:
             for name in self._disk.names(self._folder)
             if SpoolFile.parse(name) is not None
         }
-        held = sum(self._size(name) for name in here)
+        self._held = sum(self._size(name) for name in here)
         # After the directory: what the job took out in between is in the tables.
         ledger = self._ledger()
         aside = {hole.file for hole in ledger.holes}
         fetched = 0
+        self._fetched.clear()
         waiting: SpoolFile | None = None
         for one in self._bucket.list("events-"):
             file = SpoolFile.parse(one.name)
             if file is None:
                 continue
+            if self._fetched and (
+                self._fetched[0].node != file.node or len(self._fetched) >= _ADMITTED
+            ):
+                fetched += self._admit()
             # Names sort by node and lsn: one that another of its node follows is not
             # the newest.
             if waiting is not None and waiting.node == file.node:
@@ -114,15 +141,13 @@ class Inbox:
             waiting = None
             if ledger.committed.covers(file):
                 waiting = None if one.name in here else file
-            elif one.name in here or one.name in aside or held >= most:
+            elif one.name in here or one.name in aside or self._held >= most:
                 continue
             elif upto is None or file.last <= upto.get(file.node, 0):
                 if self._stopping.is_set():
                     break
-                size = self._fetch(one.name)
-                held += size
-                fetched += size > 0
-        return fetched
+                self._fetch(file)
+        return fetched + self._admit()
 
     def _size(self, name: str) -> int:
         try:
@@ -130,13 +155,14 @@ class Inbox:
         except FileNotFoundError:  # the job has it
             return 0
 
-    def _fetch(self, name: str) -> int:
+    def _fetch(self, wanted: SpoolFile) -> None:
+        name = wanted.name
         try:
             data = self._bucket.read(name)
         except NotThere:
-            return 0
+            return
         if self._stopping.is_set():
-            return 0  # the folder may be another job's by now
+            return  # the folder may be another job's by now
         hidden = self._folder / f".{name}"
         self._disk.unlink(hidden)
         file = self._disk.create(hidden)
@@ -145,8 +171,51 @@ class Inbox:
             file.sync()
         finally:
             file.close()
-        self._disk.rename(hidden, self._folder / name)
-        return len(data)
+        self._fetched.append(wanted)
+        self._held += len(data)
+
+    def _admit(self) -> int:
+        """Let the job see what was fetched, but for what comes too late; how many it sees."""
+        if not self._fetched or self._stopping.is_set():
+            return 0
+        # After they were fetched: whoever takes the name over after this request sees them.
+        found = word.read(self._bucket, self._fetched[0].node)
+        said = Word() if found is None else found[0]
+        seen = 0
+        for file in self._fetched:
+            hidden = self._folder / f".{file.name}"
+            if self._is_late(said, file, hidden):
+                self._held -= self._disk.size(hidden)
+                self._disk.unlink(hidden)
+            else:
+                self._disk.rename(hidden, self._folder / file.name)
+                seen += 1
+        self._fetched.clear()
+        return seen
+
+    def _is_late(self, said: Word, file: SpoolFile, path: Path) -> bool:
+        """Whether the job must not have it; it is out of the way then, or undecided yet."""
+        if said.forgotten is None and not said.fenced:
+            return False
+        by = ""
+        with contextlib.suppress(pa.ArrowException):  # the job will say what is damaged
+            metadata = pq.read_metadata(pa.BufferReader(self._disk.read(path))).metadata
+            by = digests.said(metadata, incarnation.KEY) or ""
+        last = said.last_lsn_of(by)
+        if last is None or (last != UNDECIDED and file.last <= last):
+            return False
+        if last == UNDECIDED:
+            since = self._undecided.setdefault(by, self._clock())
+            return self._clock() - since < _UNDECIDED_SECONDS
+        self._bucket.copy(file.name, f"{FENCED}/{file.name}")
+        self._bucket.remove(file.name)
+        _log.error(
+            "%s was put into %s by incarnation %s of node %s after another gateway had"
+            " taken that name over, behind lsn %d, or after the node was forgotten: it is in"
+            " no table, and now in %s/ there. With `ack: spool` it was not acknowledged",
+            *(file.name, self._bucket.url, by or "unknown", file.node, last, FENCED),
+        )
+        return True
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_SECONDS):

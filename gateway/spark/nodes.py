@@ -14,7 +14,8 @@ from pathlib import Path
 from gateway.spark.inbox import take_out
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import Bucket, StoredObject
-from gateway.store.claim import Claim, Forgotten, Holder
+from gateway.store.claim import Claim, Forgotten
+from gateway.store.word import Holder
 
 __all__ = ["NodeState", "NotDrained", "Unknown", "forget", "states"]
 

@@ -12,6 +12,8 @@ lineage     whether somebody else gave lsns of this node
 digests     of payloads and of files: the chain
 lake        what the Spark job says that the tables have
 orphans     what nodes with another name left
+claim       which gateway has a node's name in a bucket
+word        what the bucket says of that, and whose files come too late
 names       of spool files
 summed      lines of JSON behind a checksum
 directories, disk, lock, threads

@@ -18,9 +18,11 @@ from typing import Protocol
 
 __all__ = [
     "ARCHIVE",
+    "FENCED",
     "AlreadyThere",
     "Bucket",
     "BucketError",
+    "Changed",
     "Conflict",
     "NotThere",
     "StoredObject",
@@ -31,6 +33,8 @@ __all__ = [
 
 ARCHIVE = "_archive"
 """Below it is what the job has committed, if that is kept; Spark passes it over."""
+FENCED = "_fenced"
+"""Below it is what a gateway has put there whose name was another one's by then."""
 PROBE = ".gateway-probe"
 """What the name of the object begins with that `probe` makes; Spark passes it over."""
 
@@ -45,6 +49,10 @@ class AlreadyThere(BucketError):
 
 class NotThere(BucketError):
     """There is no object of that name."""
+
+
+class Changed(BucketError):
+    """The object is no longer what it was when it was read."""
 
 
 class Conflict(BucketError):
@@ -84,6 +92,15 @@ class Bucket(Protocol):
 
     def read(self, name: str) -> bytes:
         """All of an object.  Raises `NotThere`."""
+
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """All of an object, and a tag of what it is now.  Raises `NotThere`."""
+
+    def swap(self, name: str, data: bytes, tag: str) -> None:
+        """Make an object in place of the one with that tag, in one step.
+
+        Raises `Changed` and changes nothing where another one is there by now, or none.
+        """
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
         """Objects whose names begin so, and come after *after*, in order.

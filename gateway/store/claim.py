@@ -1,21 +1,22 @@
-"""Who serves a node's name in a bucket: one gateway, which answers when another asks for it.
+"""A node's name in a bucket: one gateway has it, and answers when another asks for it.
 
 A directory is locked by the operating system; a bucket has no lock, and a lease needs
 clocks that agree and renewals in time.  So a gateway that starts asks, and who runs
-answers: what is silent for `PATIENCE` seconds is gone, and its name is taken over.
+answers: what is silent for `PATIENCE` seconds is gone, and its name is taken over.  What is
+written is written by compare and swap, so of two that take over at once one does.
 
-    .gateway-node-NODE    {"holder": …, "asks": …, "refused": …}, as JSON; Spark passes it over
+One that was silent may only have been stopped for a while.  So nothing counts as uploaded
+before the name was seen to be ours *after* the request for it had ended (`check`), and what
+arrives all the same is fenced (`gateway.store.word`).
 
-While nobody starts, a look now and then is all that it costs.  A clean stop removes it; a
-node that was forgotten (`gateway spark forget`) leaves how far its lsns were used.
+While nobody starts, a look now and then and one for each file are all that it costs.  A
+clean stop removes the object; a node that was forgotten (`gateway spark forget`) leaves how
+far its lsns were used.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -25,20 +26,18 @@ import msgspec
 from attrs import define
 from twisted.logger import Logger
 
-from gateway.store import incarnation
-from gateway.store.bucket import AlreadyThere, Bucket, BucketError, NotThere
+from gateway.store import incarnation, word
+from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed
 from gateway.store.disk import Disk
+from gateway.store.word import UNDECIDED, Holder, Word, name_of
 
 __all__ = [
     "PATIENCE",
     "REQUEST_SECONDS",
     "Claim",
     "Forgotten",
-    "Holder",
     "Taken",
-    "Word",
     "claimed",
-    "name_of",
 ]
 
 PATIENCE = 15.0
@@ -51,6 +50,9 @@ REQUEST_SECONDS = 4.0
 """The most that a request of a claim takes: a look and its answer fit in `PATIENCE`."""
 _AWAY_LOOKS = 3
 """So many that fail in a row are told; one is what any network does."""
+_MOST_FENCED = 50
+_MOST_CHANGES = 20
+"""Whoever meets so many in a row writes to a server that knows no tags."""
 
 
 class Taken(BucketError):
@@ -65,55 +67,10 @@ class Forgotten(BucketError):
     """The node was forgotten: its lsns are used, and nobody gives them again."""
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """A gateway's process."""
-
-    run: str
-    """Of this process, and no other."""
-    host: str
-    pid: int
-    path: str
-    """Its journal."""
-    incarnation: str = ""
-    """Of the journal, if it has one yet."""
-
-    @classmethod
-    def here(cls, path: Path, incarnation: str) -> Holder:
-        """This process, with its journal in *path*."""
-        return cls(
-            secrets.token_hex(8),
-            socket.gethostname(),
-            os.getpid(),
-            str(path.absolute()),
-            incarnation,
-        )
-
-    def was(self, other: Holder) -> bool:
-        """Whether *other* had this very journal, which is locked by now."""
-        mine = self.host, self.path, self.incarnation
-        theirs = other.host, other.path, other.incarnation
-        return bool(self.incarnation) and mine == theirs
-
-    def __str__(self) -> str:
-        known = f", incarnation {self.incarnation}" if self.incarnation else ""
-        return f"pid {self.pid} on {self.host} with {self.path}{known}"
-
-
-class Word(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the object says."""
-
-    holder: Holder | None = None
-    asks: Holder | None = None
-    """Who would like to be it."""
-    refused: str = ""
-    """Whose question, by `run`, the holder has answered last; who asks lets it stand."""
-    forgotten: int | None = None
-    """The node's last lsn, if it is no more."""
-
-
-def name_of(node: str) -> str:
-    """The object's."""
-    return f".gateway-node-{node}"
+def _now() -> float:
+    """Seconds that pass while this machine is suspended, too, where that is known."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
 
 
 @define(eq=False, slots=False)
@@ -129,13 +86,25 @@ class Claim:
     bucket: Bucket
     node: str
     me: Holder
-    _clock: Callable[[], float] = time.monotonic
+    _clock: Callable[[], float] = _now
     _sleep: Callable[[float], None] = time.sleep
 
     def __attrs_post_init__(self) -> None:
         self.held = False
         self.why: str | None = None
         """Why it is not known whose the name is, if a request for it failed."""
+        self.taken_over = False
+        """Whether somebody else has given lsns since this journal had the name last."""
+        self._behind: int | None = None
+        """The last lsn before this life's, once that is known."""
+        self._seen = -float("inf")
+        """When the request began that has seen the name to be ours, last."""
+        self._lost: str | None = None
+        """Why the name is no longer ours, once that was seen."""
+        self._on_lost: Callable[[str], None] | None = None
+        self._on_had: Callable[[], None] | None = None
+        self._looking = threading.RLock()
+        """Whoever has it looks; the word of others waits for it."""
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -162,40 +131,66 @@ class Claim:
             raise
 
     def _take(self) -> str | None:
-        told = None
-        while not self.held:
-            word = self.read()
-            if word is None:
+        for _ in range(_MOST_CHANGES):
+            began, told = self._clock(), None
+            if (found := word.read(self.bucket, self.node)) is None:
                 with contextlib.suppress(AlreadyThere):
                     self.bucket.create(name_of(self.node), _encoded(Word(self.me)))
-                    self.held = True
+                    self.held, self._seen = True, began
+                    return None
                 continue
-            if word.forgotten is not None:
+            said, tag = found
+            if said.forgotten is not None:
                 raise Forgotten(
                     f"node {self.node} of {self.bucket.url} was forgotten (gateway spark"
-                    f" forget) with lsns up to {word.forgotten}: what it gave under them"
+                    f" forget) with lsns up to {said.forgotten}: what it gave under them"
                     " again would be taken for what the tables have; give this gateway"
                     " another `node`"
                 )
-            before = word.holder
+            before, fenced = said.holder, dict(said.fenced)
             if before is not None and not self._mine(before):
-                if not self._silent(before, word.refused):
+                if (silent := self._silent(before, found)) is None:
                     continue
+                tag = silent
+                if before.fence != self.me.fence:
+                    fenced.pop(before.fence, None)
+                    fenced[before.fence] = UNDECIDED
                 told = (
                     f"node {self.node} of {self.bucket.url} was served by {before},"
                     f" which has not answered for {PATIENCE:g} s: it is taken over"
                 )
-            self._say(Word(self.me))
-            self.held = True
-        return told
+            while len(fenced) > _MOST_FENCED:
+                del fenced[next(iter(fenced))]
+            with contextlib.suppress(Changed):
+                self._write(Word(self.me, fenced=self._decided(fenced)), tag)
+                self.held, self._seen = True, began
+                self.taken_over = self.me.fence in fenced
+                return told
+        raise self._ever_changing()
+
+    def _ever_changing(self) -> BucketError:
+        return BucketError(
+            f"{self.bucket.url}/{name_of(self.node)} is another one whenever it is written:"
+            " does this server know PUTs with If-Match?"
+        )
 
     def _mine(self, holder: Holder) -> bool:
         return holder.run == self.me.run or self.me.was(holder)
 
-    def _silent(self, holder: Holder, refused: str) -> bool:
-        """Ask *holder*: whether there is no answer; false if it is another one by now.
+    def _decided(self, fenced: dict[str, int]) -> dict[str, int]:
+        """*fenced*, with where we go on, as far as that is known."""
+        if self._behind is None:
+            return fenced
+        return {
+            each: self._behind if last == UNDECIDED else last
+            for each, last in fenced.items()
+        }
 
-        *refused* is whom it had refused before.  Whom it refuses after that, it lives:
+    def _silent(self, holder: Holder, found: tuple[Word, str]) -> str | None:
+        """Ask *holder*: the object's tag if there is no answer; None if it is another one
+        by now.
+
+        Whom it had refused before does not matter.  Whom it refuses after that, it lives:
         others may ask at the same time, and their questions take each other's place.
         """
         self._log.info(
@@ -206,30 +201,50 @@ class Claim:
             holder=str(holder),
             seconds=PATIENCE,
         )
-        if refused == self.me.run:  # an attempt that a failed request ended
-            refused = ""
-        self._say(Word(holder, self.me, refused))
+        said, tag = found
+        # Or an attempt that a failed request ended.
+        refused = "" if said.refused == self.me.run else said.refused
+        try:
+            self._ask(said, refused, tag)
+        except Changed:
+            return None
         until = self._clock() + PATIENCE
         while True:
             self._sleep(_ASK_AGAIN)
             late = self._clock() >= until  # before the request, which may take long
-            word = self.read()
-            if word is None or word.holder != holder or word.forgotten is not None:
-                return False
-            if word.refused not in ("", refused):
+            again = word.read(self.bucket, self.node)
+            if again is None or again[0].holder != holder:
+                return None
+            said, tag = again
+            if said.forgotten is not None:
+                return None
+            if said.refused not in ("", refused):
                 raise Taken(self._both(holder), holder)
             if self._ending.is_set():
                 raise BucketError(f"node {self.node} is not asked for: a stop")
             if late:
-                return True
-            if word.asks != self.me:  # or another one's question is in its place
-                self._say(Word(holder, self.me, word.refused))
+                return tag
+            if said.asks != self.me:  # or another one's question is in its place
+                with contextlib.suppress(Changed):
+                    self._ask(said, said.refused, tag)
+
+    def _ask(self, said: Word, refused: str, tag: str) -> None:
+        asking = msgspec.structs.replace(said, asks=self.me, refused=refused)
+        self._write(asking, tag)
 
     def look(self) -> str | None:
         """Answer whoever asks; a sentence if somebody else has taken the name.
 
         Raises `BucketError`.
         """
+        with self._looking:
+            if self._lost is None:
+                self._lost = self._look()
+                if self._lost is not None:
+                    self.held = False
+            return self._lost
+
+    def _look(self) -> str | None:
         if not self.held:  # the bucket was away at the start
             try:
                 told = self.take()
@@ -237,60 +252,110 @@ class Claim:
                 return str(why)
             if told is not None:
                 self._log.warn("{told}", told=told)
-            return None
-        word = self.read()
-        if word is not None and word.holder is not None:
-            if word.holder.run != self.me.run:
-                return self._both(word.holder)
-            if word.asks is not None:
-                self._say(Word(self.me, refused=word.asks.run))
-                self._log.warn(
-                    "Another gateway has this one's node, {node}, and is refused: {other}",
-                    node=self.node,
-                    other=str(word.asks),
+            if self.taken_over:
+                return (
+                    f"node {self.node} of {self.bucket.url} was taken over from this"
+                    f" gateway, {self.me}, while that did not answer: start it again, and"
+                    " it goes on behind what the other one has given"
                 )
-            elif word.holder != self.me:
-                self._say(Word(self.me, refused=word.refused))
-        elif word is None or word.forgotten is None:
-            self._say(Word(self.me))
-        else:
+            return None
+        for _ in range(_MOST_CHANGES):
+            began = self._clock()
+            found = word.read(self.bucket, self.node)
+            # Whoever is faster asks, or takes the name.
+            with contextlib.suppress(AlreadyThere, Changed):
+                if found is None:
+                    self.bucket.create(name_of(self.node), _encoded(Word(self.me)))
+                elif (lost := self._why_not(found[0])) is not None:
+                    return lost
+                else:
+                    self._answer(*found)
+                self._seen = began
+                return None
+        raise self._ever_changing()
+
+    def _why_not(self, said: Word) -> str | None:
+        if said.forgotten is not None:
             return f"node {self.node} of {self.bucket.url} was forgotten while it ran"
+        if said.holder is not None and said.holder.run != self.me.run:
+            return self._both(said.holder)
+        if said.holder is None or self.me.fence in said.fenced:
+            return (
+                f"node {self.node} of {self.bucket.url} was taken over from this gateway,"
+                f" {self.me}, and let go of: start it again, and it goes on behind what"
+                " the other one has given"
+            )
         return None
 
-    def known_as(self, incarnation: str) -> None:
-        """The journal has an incarnation now; the next look says so."""
-        self.me = msgspec.structs.replace(self.me, incarnation=incarnation)
+    def _answer(self, said: Word, tag: str) -> None:
+        fenced = self._decided(dict(said.fenced))
+        if said.asks is not None:
+            self._write(Word(self.me, refused=said.asks.run, fenced=fenced), tag)
+            self._log.warn(
+                "Another gateway has this one's node, {node}, and is refused: {other}",
+                node=self.node,
+                other=str(said.asks),
+            )
+        elif said.holder != self.me or fenced != said.fenced:
+            self._write(Word(self.me, refused=said.refused, fenced=fenced), tag)
+
+    def check(self, *, now: bool) -> None:
+        """Raise `BucketError` unless the name was seen to be ours a moment ago, or *now*:
+        by a request that begins after this call.
+
+        Threads that call it at once share a request.
+        """
+        since = self._clock() - (0.0 if now else _LOOK + REQUEST_SECONDS)
+        with self._looking:
+            if self._seen > since and self._lost is None:
+                return
+            if (lost := self.look()) is not None:
+                raise BucketError(lost)
+
+    def known_as(self, incarnation: str, behind: int) -> None:
+        """The journal has an incarnation now, which goes on behind an lsn; the bucket is
+        told, now if it answers, or by the next look.
+        """
+        with self._looking:
+            self.me = msgspec.structs.replace(self.me, incarnation=incarnation)
+            self._behind = behind
+            if self.held:
+                with contextlib.suppress(BucketError):
+                    self.look()
+
+    def begin(self) -> None:
+        """Look now and then, in a thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="claim", daemon=True)
+            self._thread.start()
 
     def watch(
         self, lost: Callable[[str], None], had: Callable[[], None] = lambda: None
     ) -> None:
-        """Look now and then, in a thread; *lost* is told once, and then nothing is.
+        """`begin`; *lost* is told once, and then nothing is, *had* when the name is held.
 
-        *had* is told when the name is held, if it is not yet.
+        Both in the thread.  What *had* raises as `BucketError` is tried again.
         """
-        held = self.held
+        self._on_lost, self._on_had = lost, had
+        self.begin()
 
-        def run() -> None:
-            nonlocal held
-            failures = 0
-            while not self._ending.wait(_LOOK):
-                try:
-                    why = self.look()
-                except Exception as error:
-                    failures += 1
-                    self._tell_failed(error, failures)
-                    continue
-                failures = 0
-                if why is not None:
-                    self.held = False
-                    lost(why)
-                    return
-                if not held:
-                    held = True
+    def _run(self) -> None:
+        failures = 0
+        while not self._ending.wait(_LOOK):
+            try:
+                why = self.look()
+                had = self._on_had
+                if why is None and self.held and had is not None:
                     had()
-
-        self._thread = threading.Thread(target=run, name="claim", daemon=True)
-        self._thread.start()
+                    self._on_had = None
+            except Exception as error:
+                failures += 1
+                self._tell_failed(error, failures)
+                continue
+            failures = 0
+            if why is not None and self._on_lost is not None:
+                self._on_lost(why)
+                return
 
     def _tell_failed(self, why: Exception, times: int) -> None:
         """A look has failed, so often in a row."""
@@ -317,10 +382,19 @@ class Claim:
         """Let go of the name, so that the next start need not wait.  Blocks."""
         self.stop()
         with contextlib.suppress(BucketError):
-            word = self.read() if self.held else None
-            holder = word.holder if word is not None else None
-            if holder is not None and holder.run == self.me.run:
-                self.bucket.remove(name_of(self.node))
+            found = word.read(self.bucket, self.node) if self.held else None
+            holder = found[0].holder if found is not None else None
+            if found is not None and holder is not None and holder.run == self.me.run:
+                # Where nobody has given lsns since, there is nothing to fence.
+                fenced = {
+                    each: last
+                    for each, last in found[0].fenced.items()
+                    if last != UNDECIDED
+                }
+                if fenced:
+                    self._write(Word(fenced=fenced), found[1])
+                else:
+                    self.bucket.remove(name_of(self.node))
         self.held = False
 
     def served(self) -> str | None:
@@ -328,38 +402,41 @@ class Claim:
 
         Who may have it is asked, as by `take`.  Blocks; raises `BucketError`.
         """
-        if self.read() is None:
-            return None
-        try:
-            self.take()
-        except Taken as why:
-            return f"node {self.node} of {self.bucket.url} is served by {why.holder}"
-        except Forgotten:
-            return f"node {self.node} of {self.bucket.url} was forgotten"
-        self.release()
-        return None
+        node = f"node {self.node} of {self.bucket.url}"
+        for _ in range(_MOST_CHANGES):
+            if (found := word.read(self.bucket, self.node)) is None:
+                return None
+            said, holder = found[0], found[0].holder
+            if said.forgotten is not None:
+                return f"{node} was forgotten"
+            if self.me.fence in said.fenced:
+                return f"{node} was taken over"
+            if holder is None or self._mine(holder):
+                return None
+            try:
+                if self._silent(holder, found) is not None:
+                    return None
+            except Taken:
+                return f"{node} is served by {holder}"
+        raise self._ever_changing()
 
     def forget(self, lsn: int) -> None:
-        """Let nobody have the name any more.  Raises `BucketError`."""
-        self._say(Word(forgotten=lsn))
+        """Let nobody have the name any more, which is held.  Raises `BucketError`."""
+        found = word.read(self.bucket, self.node)
+        if found is None or found[0].holder is None or not self._mine(found[0].holder):
+            raise Changed(f"{name_of(self.node)} is another gateway's by now")
+        self._behind = lsn
+        fenced = self._decided(dict(found[0].fenced))
+        self._write(Word(forgotten=lsn, fenced=fenced), found[1])
         self.held = False
 
     def read(self) -> Word | None:
         """What the object says; None if there is none.  Raises `BucketError`."""
-        try:
-            data = self.bucket.read(name_of(self.node))
-        except NotThere:
-            return None
-        try:
-            return msgspec.json.decode(data, type=Word)
-        except msgspec.DecodeError as why:
-            raise BucketError(
-                f"{self.bucket.url}/{name_of(self.node)} is not a gateway's ({why}):"
-                " remove it if nobody else serves this node"
-            ) from None
+        found = word.read(self.bucket, self.node)
+        return None if found is None else found[0]
 
-    def _say(self, word: Word) -> None:
-        self.bucket.replace(name_of(self.node), _encoded(word))
+    def _write(self, said: Word, tag: str) -> None:
+        self.bucket.swap(name_of(self.node), _encoded(said), tag)
 
     def _both(self, other: Holder) -> str:
         return (
@@ -368,8 +445,8 @@ class Claim:
         )
 
 
-def _encoded(word: Word) -> bytes:
-    return msgspec.json.encode(word)
+def _encoded(said: Word) -> bytes:
+    return msgspec.json.encode(said)
 
 
 def claimed(

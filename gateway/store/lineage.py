@@ -52,6 +52,12 @@ _IN_BUCKET = (
     "neither in the bucket nor here is lost; give one of two gateways another `node`"
 )
 
+_TAKEN_OVER = (
+    "another gateway took this node's name over since incarnation {before} had it here; it "
+    "goes on as {this}, from lsn {first} on.  What was acknowledged here under lsns that "
+    "the other one has given, too, is in no table: `gateway audit --acknowledged` says what"
+)
+
 
 def in_tables(node: str, lake: Path) -> int:
     """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
@@ -66,11 +72,20 @@ def go_on(
     disk: Disk,
     catalog: Catalog,
     first_lsn: int,
+    *,
+    taken_over: bool = False,
 ) -> tuple[Incarnation, str | None]:
-    """Who goes on from *first_lsn*, and what there is to tell if somebody else began."""
+    """Who goes on from *first_lsn*, and what there is to tell if somebody else began.
+
+    *taken_over*: the node's name was another gateway's meanwhile, and what *before* puts
+    into the bucket is refused.
+    """
     directory = disk.identity(journal)
     if before is not None and before.directory == directory:
-        return before, None
+        if not taken_over:
+            return before, None
+        this = Incarnation.new(first_lsn, directory, before)
+        return this, _TAKEN_OVER.format(before=before.id, this=this.id, first=first_lsn)
     if before is None:
         ids = [each.incarnation for each in catalog if each.incarnation]
         *earlier, last = dict.fromkeys(ids) or [""]

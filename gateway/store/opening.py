@@ -105,6 +105,10 @@ class Opened:
     """What an operator should know of the directory's past."""
     remembered: Sequence[str]
     """Protocols with a state file: their memories are kept, served or not."""
+    known_lsn: int
+    """The last lsn of which this directory knew a file; the bucket was listed behind it,"""
+    unlisted: str | None
+    """unless this is why not."""
     foreign: Sequence[Path]
     """What lies where the node's files are, and is none of them; it is left alone."""
 
@@ -158,6 +162,7 @@ def open_node(
     tell_notice: Callable[[str], None] = _ignore_notice,
     bucket: Bucket | None = None,
     unclaimed: str | None = None,
+    taken_over: bool = False,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
@@ -167,7 +172,7 @@ def open_node(
     *tell* is told of losses and repairs before any file is changed, also where the start
     fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
     *unclaimed* is why it is not known whether another gateway has the node's name in
-    *bucket*, if so.
+    *bucket*, if so; *taken_over*, that another one has had it meanwhile.
 
     Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
     OSError.
@@ -183,6 +188,7 @@ def open_node(
     in_tables = lineage.in_tables(node, directories.lake)
     here = max(mark.published, last_lsn(node, names))
     uploaded: list[str] = []
+    unlisted: str | None = None
     if bucket is not None:
         new = not (mark.given or any(_ours_in(journal, disk)))
         if new and unclaimed is not None:
@@ -190,7 +196,9 @@ def open_node(
                 f"{journal} is new, so it has to be known who has node {node} of "
                 f"{bucket.url}: {unclaimed}"
             )
-        uploaded = _uploaded(bucket, node, journal, here, tell_notice, new=new)
+        uploaded, unlisted = _uploaded(bucket, node, journal, here, new=new)
+        if unlisted is not None:
+            tell_notice(unlisted)
     in_bucket = last_lsn(node, uploaded)
     elsewhere = max(in_tables, in_bucket)
     local, names = names, [*names, *uploaded]
@@ -215,7 +223,9 @@ def open_node(
     first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
     left_out = _left_out(left_before, range(durable_lsn + 1, first_lsn))
     before, damaged_id = incarnation.read(journal, disk)
-    begun, notice = lineage.go_on(before, journal, disk, catalog, first_lsn)
+    begun, notice = lineage.go_on(
+        before, journal, disk, catalog, first_lsn, taken_over=taken_over
+    )
     # state/ is never shared: who wrote the mark was here before.
     this = begun.aware_of([*mark.earlier, mark.incarnation])
     repairs = [
@@ -306,6 +316,8 @@ def open_node(
         left_out=left_out,
         incarnation=this,
         remembered=remembered,
+        known_lsn=here,
+        unlisted=unlisted,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),
             *(
@@ -349,25 +361,25 @@ def _uploaded(
     node: str,
     directory: Path,
     lsn: int,
-    tell: Callable[[str], None],
     *,
     new: bool,
-) -> list[str]:
-    """Names of the node's files in a bucket behind *lsn*, in order.
+) -> tuple[list[str], str | None]:
+    """Names of the node's files in a bucket behind *lsn*, in order; or why not.
 
     A *new* directory knows of no lsn that was given, so it must ask; one that was here
     before goes on without.  Raises `BucketError`.
     """
     try:
-        return lineage.files_behind(bucket, node, lsn)
+        return lineage.files_behind(bucket, node, lsn), None
     except BucketError as why:
         if new:
             raise BucketError(
                 f"{directory} is new, so it has to be known what {bucket.url} has of node "
                 f"{node}: {why}"
             ) from None
-        tell(f"{bucket.url} can not be listed, so this start goes on without: {why}")
-        return []
+        return [], (
+            f"{bucket.url} can not be listed, so this start goes on without: {why}"
+        )
 
 
 def _newest_link(

@@ -18,6 +18,7 @@ from gateway.store.bucket import (
     AlreadyThere,
     Bucket,
     BucketError,
+    Changed,
     NotThere,
     StoredObject,
 )
@@ -82,7 +83,14 @@ class S3:
         """See `Bucket`."""
         self._put(name, data, "overwrite")
 
-    def _put(self, name: str, data: bytes, mode: str) -> None:
+    def swap(self, name: str, data: bytes, tag: str) -> None:
+        """See `Bucket`."""
+        try:
+            self._put(name, data, {"e_tag": tag})
+        except (AlreadyThere, NotThere) as why:
+            raise Changed(str(why)) from None
+
+    def _put(self, name: str, data: bytes, mode: str | dict[str, str]) -> None:
         # In one request: only that can be refused where the name is taken.
         put = self._obstore.put
         self._ask(name, lambda at: put(at, name, data, mode=mode, use_multipart=False))
@@ -91,6 +99,18 @@ class S3:
         """See `Bucket`."""
         get = self._obstore.get
         return self._ask(name, lambda at: bytes(get(at, name).bytes()))
+
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """See `Bucket`."""
+        get = self._obstore.get
+
+        def request(at: S3Store) -> tuple[bytes, str]:
+            found = get(at, name)
+            if not (tag := found.meta["e_tag"]):
+                raise BucketError(f"{self.url}/{name}: this server tells no ETag")
+            return bytes(found.bytes()), tag
+
+        return self._ask(name, request)
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
         """See `Bucket`."""
@@ -125,6 +145,8 @@ class S3:
             return request(self._connected())
         except exceptions.AlreadyExistsError as why:
             raise AlreadyThere(_reason(why)) from None
+        except exceptions.PreconditionError as why:
+            raise Changed(_reason(why)) from None
         except (
             exceptions.UnauthenticatedError,
             exceptions.PermissionDeniedError,

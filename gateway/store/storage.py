@@ -32,6 +32,7 @@ from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
+from gateway.store.lineage import files_behind
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.names import parse_file_name
 from gateway.store.opening import open_node
@@ -176,7 +177,9 @@ class Storage:
         self._disk = disk
         self._reactor = reactor
         self._in_thread = in_thread
-        self._claim = claim
+        self._bucket, self._claim = bucket, claim
+        self._unseen = False
+        """Whether the bucket may have files of this node that this start has not seen."""
         self._is_live = is_live
         self._opened = opened = open_node(
             settings.node,
@@ -193,9 +196,10 @@ class Storage:
             tell_notice=callbacks.noticed,
             bucket=bucket,
             unclaimed=None if claim is None or claim.held else claim.why,
+            taken_over=claim is not None and claim.taken_over,
         )
         if claim is not None:
-            claim.known_as(opened.incarnation.id)
+            claim.known_as(opened.incarnation.id, opened.first_lsn - 1)
         threads = threads or RealThreads()
         uploads = None
         if bucket is not None:
@@ -211,13 +215,19 @@ class Storage:
                 self._elsewhere,
                 clock=monotonic,
                 threads=threads,
+                check=None if claim is None else claim.check,
             )
             uploads.find()
+            self._unseen = True
             if claim is not None and not claim.held:
                 uploads.pause(
                     f"Whether another gateway has node {settings.node} of {bucket.url} is "
                     f"not known: {claim.why}"
                 )
+            elif claim is not None and opened.unlisted is not None:
+                uploads.pause(opened.unlisted)
+            else:
+                self._unseen = False
         self.foreign: Sequence[Path] = opened.foreign
         """Files that are not ours; they are left alone."""
         self._writer = writer
@@ -310,6 +320,7 @@ class Storage:
         claim, bucket = None, bucket_of(settings.spool)
         if (asked := bucket_of(settings.spool, REQUEST_SECONDS)) is not None:
             claim = claimed(asked, settings.node, journal, disk, callbacks.noticed)
+            claim.begin()  # who asks is answered while this opens, which may take long
         storage = cls(
             Settings.of(settings),
             disk,
@@ -382,6 +393,27 @@ class Storage:
             return None
         journal = self.directories.journal_of(node)
         return Claim.by(self._claim.bucket, node, journal, self._disk).served()
+
+    def _claimed(self) -> None:
+        """The name is ours, and nothing of this life is in the bucket if that was not known.
+
+        In the claim's thread.  Raises `BucketError`.
+        """
+        uploads = self.spool.uploads
+        assert uploads is not None
+        if not self._unseen:
+            return
+        node, known = self._settings.node, self._opened.known_lsn
+        assert self._bucket is not None
+        if others := files_behind(self._bucket, node, known):
+            uploads.forbid(
+                f"{self._bucket.url} has {others[-1]}, which another gateway of node {node} "
+                f"has put there: this one knew of no file behind lsn {known}, and gives the "
+                "same lsns.  Start it again while the bucket answers: it goes on behind that"
+            )
+        else:
+            self._unseen = False
+            uploads.resume()
 
     def _mark(self, *, now: bool = False) -> None:
         """In the spool's thread, about once a second."""
@@ -456,8 +488,7 @@ class Storage:
         if self.spool.uploads is not None:
             self.spool.uploads.find()  # what a renamed node left, too
             if self._claim is not None:
-                uploads = self.spool.uploads
-                self._claim.watch(uploads.forbid, uploads.resume)
+                self._claim.watch(self.spool.uploads.forbid, self._claimed)
         self.journal.start()
         self.spool.start(self.journal, self._opened.unpublished)
         self.checkpoint.start()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 
-from gateway.store.bucket import AlreadyThere, BucketError, NotThere, StoredObject
+from gateway.store.bucket import (
+    AlreadyThere,
+    BucketError,
+    Changed,
+    NotThere,
+    StoredObject,
+)
 
 __all__ = ["MemoryBucket"]
 
@@ -55,6 +62,21 @@ class MemoryBucket:
         except KeyError:
             raise NotThere(f"{name}: 404 Not Found") from None
 
+    def read_tagged(self, name: str) -> tuple[bytes, str]:
+        """See `Bucket`."""
+        data = self.read(name)
+        return data, _tag(data)
+
+    def swap(self, name: str, data: bytes, tag: str) -> None:
+        """See `Bucket`."""
+        self._ask("swap", name)
+        with self._lock:
+            there = self.objects.get(name)
+            if self.conditional and (there is None or _tag(there) != tag):
+                raise Changed(f"{name}: 412 Precondition Failed")
+            self.objects[name] = bytes(data)
+        self.after("swap", name)
+
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
         """See `Bucket`."""
         self._ask("list", begin)
@@ -85,3 +107,7 @@ class MemoryBucket:
     def back(self) -> None:
         """Requests go well again."""
         self.fault = self.after = lambda request, name: None
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,10 @@ from daemons import Daemon, listener
 from deadlines import eventually, finish, run
 from gateway.audit.acknowledged import read_ids, search
 from gateway.plugins import decoders
-from gateway.store.bucket import AlreadyThere, commit, probe
+from gateway.spark.inbox import Inbox
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
 from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
@@ -37,7 +41,11 @@ def _ids(path: Path) -> list[str]:
 
 
 def in_bucket(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], url: str, roll: str
+    prepare: Callable[..., Daemon],
+    free_port: Callable[[], int],
+    url: str,
+    roll: str,
+    *name: str,
 ) -> tuple[Daemon, int]:
     """A daemon without a disk of its own, started, and its port."""
     port = free_port()
@@ -47,7 +55,7 @@ def in_bucket(
         "roll_interval": roll,
     }
     beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
-    return prepare(ack="spool", spool=spool, listeners=[beats]).start(), port
+    return prepare(*name, ack="spool", spool=spool, listeners=[beats]).start(), port
 
 
 @contextlib.contextmanager
@@ -134,6 +142,65 @@ def test_a_bucket_that_fails_for_a_minute(
         )
 
 
+@pytest.mark.slow
+def test_a_gateway_that_stood_still_is_fenced(
+    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    """Stopped within a request until another one has its name: the request is carried out
+    all the same.  It acknowledges nothing of it, and the job takes what the other one gave.
+    """
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    held: list[str] = []
+    going_on = threading.Event()
+
+    def hold(method: str, path: str) -> None:
+        if method == "PUT" and "/events-" in path and not going_on.is_set():
+            held.append(path)
+            assert going_on.wait(600)
+
+    with small_s3() as server, contextlib.ExitStack() as stack:
+        first, port = in_bucket(prepare, free_port, server.url, "50ms", "first")
+        stack.enter_context(sending(port, ours, "--rate", "500", "--window", "10"))
+        eventually(lambda: _ids(ours), "acknowledgements")
+        server.before = hold
+        eventually(lambda: held, "a request that is under way")
+        os.kill(first.pid, signal.SIGSTOP)
+        stack.callback(os.kill, first.pid, signal.SIGCONT)
+        before = _ids(ours)
+        server.before = lambda method, path: None
+        second, port = in_bucket(prepare, free_port, server.url, "50ms", "second")
+        assert "it is taken over" in second.log
+        with sending(port, theirs, "--rate", "1000", "--window", "7") as sender:
+            finish(sender)
+        going_on.set()
+        os.kill(first.pid, signal.SIGCONT)
+        first.eventually(lambda: "two gateways have node gw-1" in first.log, "a word")
+        first.eventually(lambda: not first.status()["ready"], "it takes nothing more")
+        assert _ids(ours) == before
+        second.terminate()
+        stood = Path(held[0]).name
+        assert f"gateway/spool/{stood}" in server.objects
+        _job_of(server.url, tmp_path / "inbox").look()
+        assert f"gateway/spool/_fenced/{stood}" in server.objects
+        names = sorted(path.name for path in (tmp_path / "inbox").iterdir())
+        files = [file for name in names if (file := SpoolFile.parse(name)) is not None]
+        assert [file.first for file in files[1:]] == [
+            file.last + 1 for file in files[:-1]
+        ]
+        where = Directories.under(second.data)
+        ids = before + _ids(theirs)
+        assert not search(where, ids, decoders(), bucket_at(server.url)).missing
+
+
+def _job_of(url: str, folder: Path) -> Inbox:
+    """What fetches files for a job that has committed nothing."""
+    inbox = Inbox(
+        bucket_at(url), folder, Lake(), Ledger, archived=True, most_bytes=1 << 30
+    )
+    inbox.recover()
+    return inbox
+
+
 def test_two_gateways_of_one_name(prepare: Callable[..., Daemon]) -> None:
     """The second one ends, and names both; the first one goes on, and tells who asked.
     After a clean stop another machine has the name at once.
@@ -176,6 +243,23 @@ def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
         one.join()
     assert bucket.read("race") == b"%d" % won[0]
     assert len(won) == 1
+    _, tag = bucket.read_tagged("race")
+    swapped: list[int] = []
+
+    def swap(number: int) -> None:
+        with contextlib.suppress(Changed):
+            bucket.swap("race", b"now %d" % number, tag)
+            swapped.append(number)
+
+    threads = [threading.Thread(target=swap, args=(n,)) for n in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert bucket.read("race") == b"now %d" % swapped[0]
+    assert len(swapped) == 1
+    with pytest.raises(Changed):
+        bucket.swap("nothing", b"", tag)
     large = os.urandom(12 << 20)
     assert commit(bucket, "large", large) is True
     assert commit(bucket, "large", large) is False

@@ -1,13 +1,14 @@
 """A small S3 server in memory, for the client that speaks to real ones.
 
-It knows conditional PUTs, listings from a name on, and the faults that a test sets.
+It knows conditional PUTs of both kinds, listings from a name on, and the faults that a test sets.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,6 +31,8 @@ class SmallS3:
         """The access keys that requests came with."""
         self.valid: set[str] | None = None
         """Those that are not refused; None: all."""
+        self.before: Callable[[str, str], None] = lambda method, name: None
+        """Is told of each request that came whole, and may let it wait."""
         self.lock = threading.Lock()
 
 
@@ -61,6 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self._s3.before(self.command, self.path)
         signed = self.headers.get("authorization", "")
         key = signed.partition("Credential=")[2].partition("/")[0]
         self._s3.keys.append(key)
@@ -81,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
-        self.send_header("ETag", '"tag"')
+        self.send_header("ETag", _tag(body))
         self.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -104,6 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
                     )
                 if self.headers.get("if-none-match") and name in objects:
                     return 412, b""
+                if tag := self.headers.get("if-match"):
+                    there = objects.get(name)
+                    if there is None:
+                        return 404, b""
+                    if _tag(there) != tag:
+                        return 412, b""
                 objects[name] = body
             elif self.command == "POST" and "delete" in query:
                 parts = body.decode().split("<Key>")[1:]
@@ -145,3 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             f"<ListBucketResult><IsTruncated>{str(bool(more)).lower()}</IsTruncated>"
             f"{rows}</ListBucketResult>"
         ).encode()
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import threading
 import time
 from collections import Counter
@@ -11,6 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
@@ -23,8 +27,10 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Ledger, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
 from gateway.store.directories import Directories
+from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
+from gateway.store.word import UNDECIDED, Word, name_of
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.settings import options_of
 from played_spark import PowerCut
@@ -218,6 +224,73 @@ def test_what_came_later_than_asked_for_stays(world: World) -> None:
     assert inbox.look(upto=upto) == 0
 
 
+def by(incarnation: str) -> bytes:
+    """A file that says who published it."""
+    table = pa.table({"lsn": [1]}).replace_schema_metadata({KEY: incarnation})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+def test_what_comes_from_who_was_taken_over_is_put_aside(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other gateway gives the same lsns: its file is the one that is taken.  What the
+    first one had put there before that is, too."""
+    early, late, mine = world.put(1, 5), world.put(6, 9), world.put(6, 8)
+    world.bucket.objects |= {early: by("old"), late: by("old"), mine: by("new")}
+    said = Word(fenced={"old": 5})
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
+    other = world.put(6, 9, "gw-2")
+    assert world.inbox(most_bytes=10_000).look() == 3
+    assert world.here() == sorted([early, mine, other])
+    assert f"_fenced/{late}" in world.bucket.objects
+    assert late not in world.bucket.objects
+    assert "incarnation old" in caplog.text
+
+
+def test_a_name_is_asked_for_after_files_were_fetched(world: World) -> None:
+    """What its new holder can not have seen has arrived after that; else it goes on behind."""
+    late = world.put(6, 9)
+    world.bucket.objects[late] = by("old")
+
+    def fault(request: str, name: str) -> None:
+        if (request, name) == ("read", late):
+            said = msgspec.json.encode(Word(fenced={"old": 5}))
+            world.bucket.objects[name_of("gw")] = said
+
+    world.bucket.fault = fault
+    assert world.inbox().look() == 0
+    assert world.here() == []
+
+
+def test_files_wait_for_the_word_of_who_has_taken_over(world: World) -> None:
+    """Not for ever: it may have ended before it said anything."""
+    name = world.put(1, 5)
+    world.bucket.objects[name] = by("old")
+    said = Word(fenced={"old": UNDECIDED})
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
+    inbox = world.inbox()
+    now = [0.0]
+    inbox._clock = lambda: now[0]
+    assert inbox.look() == 0
+    assert world.here() == []
+    now[0] = inbox_module._UNDECIDED_SECONDS
+    assert inbox.look() == 1
+    assert world.here() == [name]
+
+
+def test_nothing_comes_from_a_node_that_was_forgotten(world: World) -> None:
+    """Its gateway came back, and had not asked."""
+    early, late = world.put(1, 5), world.put(6, 9)
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(Word(forgotten=5))
+    for each in (early, late):
+        world.bucket.objects[each] = by("old")
+    world.inbox().look()
+    assert world.here() == [early]
+    assert f"_fenced/{late}" in world.bucket.objects
+
+
 def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
     """It has a hidden name until it is whole."""
     name = world.put(1, 5)
@@ -351,10 +424,9 @@ def test_a_backlog_larger_than_the_disk_is_read_at_once(
     most = [0]
     fetch = Inbox._fetch
 
-    def fetched(inbox: Inbox, name: str) -> int:
-        found = fetch(inbox, name)
+    def fetched(inbox: Inbox, file: SpoolFile) -> None:
+        fetch(inbox, file)
         most[0] = max(most[0], len(list(folder.iterdir())))
-        return found
 
     monkeypatch.setattr(Inbox, "_fetch", fetched)
     run_once()

@@ -16,8 +16,9 @@ from gateway.cli import spark as command
 from gateway.spark.ledger import Hole, Ledger, Ranges
 from gateway.spark.nodes import NotDrained, Unknown, forget, states
 from gateway.store import claim, s3
-from gateway.store.claim import Claim, Forgotten, Holder, Taken
+from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.names import file_name
+from gateway.store.word import Holder
 from gateway.testing.bucket import MemoryBucket
 
 

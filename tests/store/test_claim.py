@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gateway.store import claim
 from gateway.store.bucket import BucketError
-from gateway.store.claim import Claim, Forgotten, Holder, Taken, Word, name_of
+from gateway.store.claim import Claim, Forgotten, Taken
+from gateway.store.word import UNDECIDED, Holder, Word, name_of
 from gateway.testing.bucket import MemoryBucket
 
 
@@ -88,6 +90,11 @@ def gateway(bucket: MemoryBucket, time: Time) -> Callable[..., Claim]:
         return Claim(bucket, "gw", me, lambda: time.now, time.sleep)
 
     return make
+
+
+def say(bucket: MemoryBucket, word: Word) -> None:
+    """Whatever is there."""
+    bucket.replace(name_of("gw"), msgspec.json.encode(word))
 
 
 def test_the_first_has_it(gateway: Callable[..., Claim], time: Time) -> None:
@@ -218,13 +225,118 @@ def test_who_runs_refuses_all_that_ask_at_once(
     assert set(problems) == {None}
 
 
+@pytest.mark.parametrize("askers", [2, 5])
+@pytest.mark.parametrize("phase", [0.0, 0.05, 0.25])
+def test_of_all_that_take_over_at_once_one_does(
+    bucket: MemoryBucket, askers: int, phase: float
+) -> None:
+    """None of the others ever has it: in a moment it would have given the same lsns."""
+    turns = Turns()
+
+    def gateway(host: str) -> Claim:
+        me = Holder(f"run of {host}", host, 7, "/data", f"incarnation of {host}")
+        return Claim(bucket, "gw", me, lambda: turns.now, turns.sleep)
+
+    gateway("lost").take()
+    had: list[str] = []
+    refused: list[str] = []
+
+    def ask(host: str) -> None:
+        mine = gateway(host)
+        try:
+            mine.take()
+        except Taken:
+            refused.append(host)
+            return
+        had.append(host)
+        while len(refused) < askers - 1:
+            assert mine.look() is None
+            turns.sleep(claim._LOOK)
+
+    names = [str(number) for number in range(askers)]
+    for number, name in enumerate(names):
+        turns.begin(0.1 + number * phase, lambda name=name: ask(name))  # type: ignore[misc]
+    turns.run()
+    assert len(had) == 1
+    assert sorted(had + refused) == names
+
+
+def test_what_comes_from_who_was_taken_over_is_fenced(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """First nothing may, then what was seen; and for good: also who lets go leaves that."""
+    lost, new = gateway("a", "5f0c"), gateway("b")
+    lost.take()
+    new.take()
+    word = new.read()
+    assert word is not None
+    assert word.last_lsn_of("5f0c") == UNDECIDED
+    new.known_as("e0e0", 100)
+    word = new.read()
+    assert word is not None
+    assert word.last_lsn_of("5f0c") == 100
+    assert word.last_lsn_of("e0e0") is None
+    new.release()
+    word = new.read()
+    assert word is not None
+    assert word.last_lsn_of("5f0c") == 100
+    why = lost.look()
+    assert why is not None
+    assert "start it again" in why
+    assert gateway("c").take() is None
+    again = gateway("a", "5f0c", run="another")
+    say(bucket, word)
+    again.take()
+    assert again.taken_over
+
+
+def test_who_gave_no_lsn_fences_nobody(gateway: Callable[..., Claim]) -> None:
+    """It ended before it knew its own; the silent one, should it wake, goes on."""
+    lost, new = gateway("a", "5f0c"), gateway("b")
+    lost.take()
+    new.take()
+    new.release()
+    assert new.read() is None
+    assert lost.look() is None
+
+
+def test_a_name_is_seen_to_be_ours_after_a_request(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """And before one, if a look was not a moment ago: the process may have stood still."""
+    mine = gateway("a", "5f0c")
+    mine.take()
+    bucket.requests.clear()
+    mine.check(now=False)
+    assert bucket.requests == []
+    mine.check(now=True)
+    time.now += claim.PATIENCE
+    mine.check(now=False)
+    assert bucket.requests == [("read", name_of("gw"))] * 2
+    gateway("b").take()
+    with pytest.raises(BucketError, match="on b"):
+        mine.check(now=True)
+    with pytest.raises(BucketError, match="on b"):
+        mine.check(now=False)
+
+
+def test_a_server_whose_tags_never_fit_is_told(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """Nobody asks it for ever."""
+    gateway("a", "5f0c").take()
+    bucket.read_tagged = lambda name: (bucket.read(name), "odd")  # type: ignore[method-assign]
+    with pytest.raises(BucketError, match="If-Match"):
+        gateway("a", "5f0c", run="another").take()
+
+
 def test_one_that_was_refused_before_waits_for_an_answer_again(
     gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
 ) -> None:
     """Its own old answer, which a failed request kept from it, hides none."""
     first, second = gateway("a"), gateway("b")
     first.take()
-    first._say(Word(first.me, refused=second.me.run))
+    say(bucket, Word(first.me, refused=second.me.run))
     time.meanwhile = first.look
     with pytest.raises(Taken):
         second.take()
@@ -238,7 +350,7 @@ def test_a_question_counts_from_when_it_is_there(
     first.take()
 
     def slow(request: str, name: str) -> None:
-        if request == "replace" and time.now < claim.PATIENCE:
+        if request == "swap" and time.now < claim.PATIENCE:
             time.now = claim.PATIENCE
 
     bucket.fault = slow

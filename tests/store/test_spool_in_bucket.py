@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred
@@ -20,14 +21,16 @@ from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Rows
 from gateway.store import claim
 from gateway.store.bucket import Bucket, BucketError
-from gateway.store.claim import Claim, Holder, Word
+from gateway.store.claim import Claim
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
 from gateway.store.spool import uploads
 from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.word import Holder, Word, name_of
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.reactor import QueuedReactor
 from gateway.testing.settings import options_of
@@ -117,7 +120,7 @@ def unclaimed(bucket: MemoryBucket) -> None:
     """Requests for the node's name fail, and no others."""
 
     def fault(request: str, name: str) -> None:
-        if name == claim.name_of("gw"):
+        if name == name_of("gw"):
             raise BucketError(f"{name}: 503 SlowDown")
 
     bucket.fault = fault
@@ -180,6 +183,73 @@ def test_a_new_disk_goes_on_behind_what_is_in_the_bucket(
         metadata.metadata[PREVIOUS_KEY]
         == hashlib.sha256(bucket.objects[names[1]]).hexdigest().encode()
     )
+
+
+def test_what_arrives_after_the_name_was_taken_over_counts_for_nothing(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process stood still within a request, and the object is there when it goes on: it
+    is not acknowledged, and stays here; the job takes what the other gateway has given."""
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    one, two = tmp_path / "one", tmp_path / "two"
+    paused = Node(one, bucket, claim=claimed(bucket, one)).start().sent(b"a")
+    new: list[Node] = []
+
+    def meanwhile(request: str, name: str) -> None:
+        if request == "create" and name == file_name("gw", 2, 2) and not new:
+            new.append(Node(two, bucket, claim=claimed(bucket, two)).start())
+            new[0].sent(b"b", b"c")
+
+    bucket.fault = meanwhile
+    paused.send(b"lost")
+    paused.reactor.run(lambda: uploads_of(paused).problem)
+    assert paused.acknowledged == [1]
+    assert new[0].acknowledged == [2, 3]
+    paused.stop()
+    new[0].stop()
+    assert (one / "spool" / file_name("gw", 2, 2)).exists()
+
+
+def test_who_was_taken_over_goes_on_behind_the_other_one(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started again it is another incarnation: what it gives from there on is no late one's."""
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    one, two = tmp_path / "one", tmp_path / "two"
+    Node(one, bucket, claim=claimed(bucket, one)).start().sent(b"a")
+    Node(two, bucket, claim=claimed(bucket, two)).start().sent(b"b", b"c").stop()
+    again = Node(one, bucket, claim=claimed(bucket, one))
+    assert any("took this node's name over" in told for told in again.told)
+    again.start().sent(b"d").stop()
+    assert events(bucket) == {1: b"a", 2: b"b", 3: b"c", 4: b"d"}
+    word = Claim(bucket, "gw", Holder.here(two, "")).read()
+    assert word is not None
+    (fence,) = word.fenced.values()
+    assert fence == 1
+    metadata = pq.read_metadata(
+        io.BytesIO(bucket.objects[file_name("gw", 4, 4)])
+    ).metadata
+    assert word.last_lsn_of(metadata[KEY].decode()) is None
+
+
+def test_a_directory_that_could_not_ask_gives_no_lsn_of_others(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket was away at its start; another one has had the name, and let go of it."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    one, two = tmp_path / "one", tmp_path / "two"
+    Node(one, bucket, claim=claimed(bucket, one)).start().sent(b"a").stop()
+    Node(two, bucket, claim=claimed(bucket, two)).start().sent(b"b").stop()
+    bucket.away()
+    node = Node(one, bucket, ack="journal", claim=claimed(bucket, one))
+    node.start().sent(b"c")
+    bucket.back()
+    node.reactor.run(lambda: uploads_of(node).conflicts)
+    assert file_name("gw", 2, 2) in str(uploads_of(node).problem)
+    node.stop()
+    assert events(bucket) == {1: b"a", 2: b"b"}
 
 
 def test_a_new_disk_does_not_start_while_the_bucket_is_away(
@@ -383,7 +453,7 @@ def test_a_gateway_whose_name_is_taken_over_stops(
     node = Node(tmp_path / "one", bucket, claim=mine).start().sent(b"a")
     assert mine.me.incarnation
     other = Claim(bucket, "gw", Holder.here(tmp_path / "two", ""))
-    other._say(Word(other.me))
+    bucket.replace(name_of("gw"), msgspec.json.encode(Word(other.me)))
     uploads = node.storage.spool.uploads
     assert uploads is not None
     node.reactor.run(lambda: uploads.problem)

@@ -83,6 +83,7 @@ class Uploads:
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
+    _check: Callable[..., None] | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._then: Callable[[], None] = lambda: None
@@ -311,14 +312,25 @@ class Uploads:
     def _put(self, name: str, begun: float) -> Uploaded:
         try:
             data = self._disk.read(self._place(name))
+            self._check_name(now=False)
             made = commit(self.bucket, name, data)
             seconds = self._clock() - begun
+            self._check_name(now=True)
             self._move(name)
         except FileNotFoundError:
             if self._disk.exists(self._directory / name):
                 raise  # the archive is what is not there
             return self._put_by_others(name, begun)
         return Uploaded(name, len(data), seconds, again=not made)
+
+    def _check_name(self, *, now: bool) -> None:
+        """Whether the node's name is ours still; see `Claim.check`.
+
+        This process may have stood still, before a request or within it, for so long that
+        another gateway has the name; what is there by then it has seen, and nothing else.
+        """
+        if self._check is not None:
+            self._check(now=now)
 
     def _put_by_others(self, name: str, begun: float) -> Uploaded:
         """For a file that is no longer here."""
