@@ -122,7 +122,8 @@ class S3(Section):
         default=MINUTE, description="For one request: a whole file (time)"
     )
     uploads: Annotated[int, Number(1, 64)] = Field(
-        default=4, description="Files on their way at once (number)"
+        default=4,
+        description="Files on their way at once; with ack: spool one (number)",
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:

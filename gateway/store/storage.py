@@ -216,6 +216,7 @@ class Storage:
                 clock=monotonic,
                 threads=threads,
                 check=None if claim is None else claim.check,
+                in_order=settings.acknowledge_when_published,
             )
             uploads.find()
             self._unseen = True

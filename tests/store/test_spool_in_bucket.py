@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,35 @@ def test_a_new_disk_goes_on_behind_what_is_in_the_bucket(
         metadata.metadata[PREVIOUS_KEY]
         == hashlib.sha256(bucket.objects[names[1]]).hexdigest().encode()
     )
+
+
+def test_a_disk_that_is_lost_leaves_no_holes(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """A file on its way was told nobody; those behind it are not there before it."""
+    node = Node(tmp_path / "one", bucket).start().sent(b"a")
+    asked = threading.Event()
+    second = file_name("gw", 2, 2)
+
+    def fault(request: str, name: str) -> None:
+        if request == "create" and name == second:
+            asked.set()
+            raise BucketError("it is lost on the way")
+
+    bucket.fault = fault
+    node.send(b"b")
+    node.reactor.run(asked.is_set)
+    for number, payload in enumerate((b"c", b"d"), 3):
+        node.send(payload)
+        made = tmp_path / "one" / "spool" / file_name("gw", number, number)
+        node.reactor.run(made.exists)
+    node.stop()
+    bucket.back()
+    shutil.rmtree(tmp_path / "one")
+    Node(tmp_path / "two", bucket).start().sent(b"e").stop()
+    assert events(bucket) == {1: b"a", 2: b"e"}
+    assert node.acknowledged == [1]
+    assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
 
 
 def test_what_arrives_after_the_name_was_taken_over_counts_for_nothing(

@@ -84,6 +84,9 @@ class Uploads:
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
     _check: Callable[..., None] | None = field(default=None, kw_only=True)
+    _in_order: bool = field(default=False, kw_only=True)
+    """Whether no file of ours may be there before those that come before it: what a lost
+    disk takes with it, and nobody was told of, is then nothing that the bucket lacks."""
 
     def __attrs_post_init__(self) -> None:
         self._then: Callable[[], None] = lambda: None
@@ -241,8 +244,10 @@ class Uploads:
             return None, self._again_at
         at: float | None = None
         least: str | None = None
-        for name in self._waiting:
-            if name in self._busy:
+        ours = 0
+        for name, first in self._waiting.items():
+            ours += first > 0
+            if name in self._busy or (self._in_order and first and ours > 1):
                 continue
             later = self._later.get(name, now)
             if later <= now:

@@ -123,6 +123,29 @@ def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
     assert uploads.safe_lsn(0) == 0
 
 
+def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
+    """Whatever fails: what a lost disk takes with it is then the newest.  Others' files go
+    beside ours."""
+    names = [world.file(n, n) for n in range(1, 7)]
+    world.file(1, 3, "old")
+    failing = list(range(9))
+    seen: list[list[str]] = []
+
+    def fault(request: str, name: str) -> None:
+        if request == "create" and name in names:
+            seen.append([*sorted(world.files.keys() & set(names)), name])
+            if failing:
+                failing.pop()
+                raise BucketError("503 SlowDown")
+
+    world.bucket.fault = fault
+    uploads = world.uploads(4, in_order=True)
+    until(uploads, lambda: uploads.uploaded == 7)
+    assert len(seen) == 6 + 9
+    for each in seen:
+        assert each == names[: len(each)]
+
+
 @pytest.mark.parametrize("why", ["500", "503 SlowDown", "403 ExpiredToken"])
 def test_a_bucket_that_is_away_is_told_once_and_asked_again(
     world: World, why: str
