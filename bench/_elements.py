@@ -26,6 +26,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from rsio_check.wire import varint
+
 HELLO = b"\x01\x00\x00"
 _RING = 1 << 15
 _PACKED = 1 << 15
@@ -38,15 +40,6 @@ _FOREVER = (1 << 63) - 1
 
 class Lost(Exception):
     """The gateway did not do what is measured."""
-
-
-def varint(number: int) -> bytes:
-    octets = bytearray()
-    while number > 0x7F:
-        octets.append(number & 0x7F | 0x80)
-        number >>= 7
-    octets.append(number)
-    return bytes(octets)
 
 
 def string(text: str) -> bytes:

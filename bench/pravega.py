@@ -279,13 +279,15 @@ def state(home: Path, options: argparse.Namespace, report: Report) -> None:
     cpu = (kept.full.cpu - kept.empty.cpu) / (segments + 2 * writers) * 1e6
     report.add("state: gateway CPU", cpu, "µs/request")
     kept.report(report, "state", segments + writers, "a segment or writer")
-    scale = "" if options.scale == 1 else f" (scale {options.scale})"
-    what = f"100 000 segments, 1 000 000 writers{scale}"
+    what = "100 000 segments, 1 000 000 writers" + _scale(options)
     report.claims += [
-        Claim(f"{what}: memory", kept.most, "MiB", 1024),
-        Claim(f"{what}: ready after kill -9", kept.ready, "s", 20),
+        *kept.claims(what, mib=1024),
         Claim(f"{what}: writers not known after it", wrong, "of 100", 0),
     ]
+
+
+def _scale(options: argparse.Namespace) -> str:
+    return "" if options.scale == 1 else f" (scale {options.scale})"
 
 
 @dataclass(frozen=True)
@@ -300,10 +302,12 @@ class _Kept:
     """Seconds of the start."""
     again: Usage
 
-    @property
-    def most(self) -> float:
-        """MiB."""
-        return max(self.full.rss, self.again.rss) / _MIB
+    def claims(self, what: str, *, mib: float) -> list[Claim]:
+        most = max(self.full.rss, self.again.rss) / _MIB
+        return [
+            Claim(f"{what}: memory", most, "MiB", mib),
+            Claim(f"{what}: ready after kill -9", self.ready, "s", 20),
+        ]
 
     def report(self, report: Report, case: str, count: int, one: str) -> None:
         report.add(f"{case}: made in", self.took, "s")
@@ -392,11 +396,9 @@ def streams(home: Path, options: argparse.Namespace, report: Report) -> None:
         kept = _kept(gateway, fill)
         wrong = missing_streams(gateway.address(controller), count, each)
     kept.report(report, "streams", count, "a stream")
-    scale = "" if options.scale == 1 else f" (scale {options.scale})"
-    what = f"10 000 streams, 100 000 segments{scale}"
+    what = "10 000 streams, 100 000 segments" + _scale(options)
     report.claims += [
-        Claim(f"{what}: memory", kept.most, "MiB", 512),
-        Claim(f"{what}: ready after kill -9", kept.ready, "s", 20),
+        *kept.claims(what, mib=512),
         Claim(f"{what}: streams that are not there after it", wrong, "of 100", 0),
     ]
 

@@ -191,6 +191,11 @@ class Probe:
         """The next message completes a stream."""
         self.exactly(wire.OnComplete(number))
 
+    def rest(self, first: int, end: int, *, stream: int = 1) -> None:
+        """What is left of *stream* are these `numbers`, and it completes."""
+        self.numbers(first, end, stream=stream)
+        self.completes(stream)
+
     def fails(self, number: int = 1) -> str:
         """The next message fails a stream; returns the error."""
         failed = self.expect(wire.OnError)

@@ -154,8 +154,7 @@ def spec317_unbounded_demand_is_no_error(target: Target) -> None:
     """2^63-1, again and again, and more: no error, no wrap."""
     probe = target.subscribed("check/count?n=500", _UNBOUNDED)
     probe.say(*[Request(1, _UNBOUNDED)] * 3, *[Request(1, 1)] * 20)
-    probe.numbers(0, 500)
-    probe.completes()
+    probe.rest(0, 500)
 
 
 @test(_P)
@@ -165,8 +164,7 @@ def spec317_demand_saturates(target: Target) -> None:
         probe = target.greeted()
         probe.subscribe("check/slow?n=2", number)
         probe.say(*[Request(number, each) for each in (_UNBOUNDED, *more)])
-        probe.numbers(0, 2, stream=number)
-        probe.completes(number)
+        probe.rest(0, 2, stream=number)
 
 
 @test(_P)

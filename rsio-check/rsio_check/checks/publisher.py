@@ -30,8 +30,7 @@ _PATIENT = 4_000_000
 def spec102_may_end_before_demand_is_met(target: Target) -> None:
     """A stream of fewer elements than were requested ends with its terminal."""
     probe = target.subscribed("check/count?n=2", 10)
-    probe.numbers(0, 2)
-    probe.completes()
+    probe.rest(0, 2)
 
 
 @test(_P)
@@ -55,8 +54,7 @@ def spec104_failure_is_on_error(target: Target) -> None:
 def spec105_end_is_on_complete(target: Target) -> None:
     """A finite stream ends with onComplete."""
     probe = target.subscribed("check/count?n=3", 3)
-    probe.numbers(0, 3)
-    probe.completes()
+    probe.rest(0, 3)
 
 
 @test(_P)
@@ -70,8 +68,7 @@ def spec105_empty_stream_completes(target: Target) -> None:
 def spec107_nothing_follows_on_complete(target: Target) -> None:
     """Nothing follows onComplete, whatever is requested or cancelled."""
     probe = target.subscribed("check/count?n=1", 1)
-    probe.numbers(0, 1)
-    probe.completes()
+    probe.rest(0, 1)
     probe.say(Request(1, 5), Cancel(1), Request(1, 0))
     probe.unaffected()
 
@@ -111,8 +108,7 @@ def spec111_two_subscribers_get_the_same(target: Target) -> None:
     probe.subscribe("check/count?n=50", 2)
     for number in (1, 2):
         probe.say(Request(number, 50))
-        probe.numbers(0, 50, stream=number)
-        probe.completes(number)
+        probe.rest(0, 50, stream=number)
 
 
 @test(_P)
@@ -121,8 +117,7 @@ def spec209_completes_with_and_without_demand(target: Target) -> None:
     probe = target.subscribed("check/count?n=0", 9)
     probe.completes()
     probe.subscribe("check/count?n=2", 2, 2)
-    probe.numbers(0, 2, stream=2)
-    probe.completes(2)
+    probe.rest(0, 2, stream=2)
 
 
 @test(_P)
@@ -139,8 +134,7 @@ def spec210_fails_with_and_without_demand(target: Target) -> None:
 def elements_come_as_they_are_there(target: Target) -> None:
     """A publisher with its own rhythm does not wait until demand can be met."""
     probe = target.subscribed("check/slow?n=3", 100)
-    probe.numbers(0, 3)
-    probe.completes()
+    probe.rest(0, 3)
     probe.subscribe("check/slow?n=100000", 2, 100_000)
     probe.numbers(0, 3, stream=2)
 
@@ -170,8 +164,7 @@ def streams_end_apart(target: Target) -> None:
     probe.numbers(0, 2, stream=2)
     probe.fails(2)
     probe.say(Request(1, 9))
-    probe.numbers(0, 2, stream=1)
-    probe.completes()
+    probe.rest(0, 2)
     probe.say(Request(3, 9))
     probe.numbers(0, 9, stream=3)
 
@@ -181,8 +174,7 @@ def clients_are_served_apart(target: Target) -> None:
     """Several clients, one behind the other and at once, each with its own streams."""
     for _ in range(3):
         probe = target.subscribed("check/count?n=3", 3)
-        probe.numbers(0, 3)
-        probe.completes()
+        probe.rest(0, 3)
         probe.alive()
         probe.close()
     probes = [target.subscribed("check/endless", 5) for _ in range(5)]
@@ -224,8 +216,7 @@ def cancel_within_large_elements(target: Target) -> None:
     while isinstance(heard := probe.hear(), Element) and heard.subscriber == 1:
         require(len(heard.data) == _LARGE, "a cut element")
     require(heard == OnSubscribe(2, 0), f"expected onSubscribe(2, 0), got {heard}")
-    probe.numbers(0, 3, stream=2)
-    probe.completes(2)
+    probe.rest(0, 3, stream=2)
     probe.silent()
 
 
@@ -267,8 +258,7 @@ def id_is_free_after_a_terminal(target: Target) -> None:
     probe.subscribe("check/fail?n=0", 1)
     probe.fails()
     probe.subscribe("check/count?n=2", 1, 2)
-    probe.numbers(0, 2)
-    probe.completes()
+    probe.rest(0, 2)
 
 
 @test(_P)
@@ -313,8 +303,7 @@ def request_may_follow_subscribe_at_once(target: Target) -> None:
     probe = target.greeted()
     probe.say(Subscribe("check/count?n=2", 1, 0), Request(1, 5))
     probe.accepted()
-    probe.numbers(0, 2)
-    probe.completes()
+    probe.rest(0, 2)
     probe.say(Subscribe("check/never", 2, 0), Cancel(2))
     for heard in probe.settled():
         require(isinstance(heard, OnSubscribe | OnComplete | OnError), f"got {heard}")

@@ -31,8 +31,7 @@ def resumes_behind_the_offset(target: Target) -> None:
     for number, offset in enumerate((0, 1, 2, 7, 19), 1):
         _resumed(probe, "check/count?n=20", number, 0, offset)
         probe.say(Request(number, 30))
-        probe.numbers(offset, 20, stream=number)
-        probe.completes(number)
+        probe.rest(offset, 20, stream=number)
 
 
 @test(_P)
@@ -59,8 +58,7 @@ def resumes_across_connections(target: Target) -> None:
     second = target.greeted(2)
     _resumed(second, "check/count?n=50", 1, 0, 17)
     second.say(Request(1, 50))
-    second.numbers(17, 50)
-    second.completes()
+    second.rest(17, 50)
 
 
 @test(_P)
