@@ -153,13 +153,13 @@ class LimitedFactory(WrappingFactory[ProtocolWrapper]):
                  if not one.dying]  # fmt: skip
         of_each = Counter(one.host for one in there)
         if host != "unix" and of_each[host] >= max(1, self._most // _OF_ONE_ADDRESS):
-            crowd = host
+            busiest = host
         elif len(there) >= self._most:
-            crowd = of_each.most_common(1)[0][0]
+            busiest = of_each.most_common(1)[0][0]
         else:
             return
         oldest = min(
-            (one for one in there if one.host == crowd),
+            (one for one in there if one.host == busiest),
             key=lambda one: (one.channel.streaming, one.channel.since),
         )
         oldest.dying = True

@@ -32,12 +32,12 @@ _ENDS_SOON_SECONDS = 14 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The Spark job, as it last left word."""
+    """The Spark job, as it last reported."""
 
     up: bool = False
-    """It has left word lately that it starts or runs."""
+    """It has reported lately that it starts or runs."""
     state: str = ""
-    """`starting`, `running`, `stopped`, `failed`; empty: it never left word."""
+    """`starting`, `running`, `stopped`, `failed`; empty: it never reported."""
     silent_seconds: float = 0.0
     """Since its last word."""
     batch_seconds: float | None = None
@@ -268,7 +268,7 @@ def _why_the_job_is_behind(job: Job) -> str:
 def _silence(job: Job) -> str:
     since = duration(job.silent_seconds)
     if not job.state:
-        return "no Spark job has ever left word here"
+        return "no Spark job has reported here yet"
     if job.state == "stopped":
         return f"the Spark job was stopped {since} ago"
     if job.state == "failed":

@@ -1,4 +1,4 @@
-"""`/api/connections` and `/api/rejections`: who is connected, and who was turned away.
+"""`/api/connections` and `/api/rejections`: who is connected, and who was rejected.
 
     GET /api/connections?sort=bytes&order=down&limit=100&listener=beats&find=10.0.
         {"total": 9000, "found": 40, "connections": [{…}], "listeners": {"beats": {…}}}

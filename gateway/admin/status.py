@@ -46,7 +46,7 @@ class ListenerStatus:
     bytes: int
     """Read from the network since the start."""
     rejected: Mapping[str, int] = field(default_factory=dict)
-    """Connections turned away before a protocol saw them, by reason; few reasons."""
+    """Connections rejected before their protocol began, by reason; few reasons."""
 
 
 @dataclass(frozen=True, slots=True)

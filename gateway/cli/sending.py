@@ -1,4 +1,4 @@
-"""What `gateway send` does alike for every protocol: pace, patience, the record.
+"""What `gateway send` does for every protocol: rate, time-outs, the file of what was sent.
 
 `Sending` is one run.  `Feeding` is one whose clients themselves reconnect and send
 again what was not acknowledged; most protocols' are, and then only differ in `client`.

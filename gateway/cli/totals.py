@@ -1,4 +1,4 @@
-"""What became of the events of `gateway send`, at its end and on the way."""
+"""Counts of `gateway send`: events sent, acknowledged and sent again, as lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every mapping of the configuration has in common."""
+"""The base of every mapping in the configuration: strict keys, and what a reload does."""
 
 from __future__ import annotations
 

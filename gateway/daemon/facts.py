@@ -1,7 +1,7 @@
 """Collects what the freshness of a node is judged by (`gateway.admin.freshness`).
 
 Read at every scrape and look at the page: nothing here touches the disk but the small
-file in which the Spark job leaves word.
+file in which the Spark job reports.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def collect(
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so."""
     journal, spool = storage.journal, storage.spool
     uploads = spool.uploads
-    # The job of a bucket may run anywhere, and leave word there.
+    # The job of a bucket may run anywhere, and report there.
     has_job = settings.spool.after != "keep"
     has_job = has_job and (uploads is None or bool(lake.job.state))
     published = spool.published_lsn

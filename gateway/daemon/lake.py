@@ -1,6 +1,6 @@
 """What the daemon knows of the Spark job and of how far behind the tables are.
 
-The job leaves word in a file beside the tables (`gateway.spark.health`); the times of
+The job reports in a file beside the tables (`gateway.spark.health`); the times of
 our own events are noted here as they become durable.  Both together say how old the
 oldest event is that is in no table yet, whether the job runs or not.
 """
@@ -108,14 +108,14 @@ class LakeWatch:
 
     @property
     def up(self) -> bool:
-        """Whether the job has left word lately that it runs."""
+        """Whether the job has reported lately that it runs."""
         # Of a time to come, by a clock that was set back since, nothing follows.
         recent = abs(self._clock() - (_number(self._told.get("at")) or 0.0)) < SILENT
         return recent and self._told.get("state") in ("starting", "running")
 
     @property
     def job(self) -> Job:
-        """The job, as it last left word."""
+        """The job, as it last reported."""
         told = self._told
         error, state = told.get("last_error"), told.get("state")
         return Job(
@@ -210,7 +210,7 @@ class LakeWatch:
             [
                 Statistic(
                     "up",
-                    "1 while the Spark job leaves word that it runs.",
+                    "1 while the Spark job reports that it runs.",
                     self.up,
                     "gateway_spark_up",
                     card="running",

@@ -1,4 +1,4 @@
-"""Which elements of a tap one viewer gets, and what of them: texts in any column.
+"""Filters of one viewer of a tap: texts in any column, with or without payloads.
 
 The query of a tap (`query`) is exact, and shared by all who ask the same; this is for
 people who look for something, and each viewer's own.

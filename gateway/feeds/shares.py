@@ -1,4 +1,4 @@
-"""What one client may have of something that there is little of.
+"""Fair shares: how many of the few replays and queries one client may have.
 
 A client is who it proved to be, or else its address: a host, the /64 of an IPv6 one, or
 a user of this machine.  So nobody takes all there is by connecting often.

@@ -1,4 +1,4 @@
-"""Calls that are made again and again, by the reactor's clock, until all are stopped."""
+"""Periodic calls by the reactor's clock, which are stopped together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last rejections, by address, listener and rule, for people to look at.
+"""The last rejections, by address, listener and rule, for `/api/rejections`.
 
 One that comes again is counted, not listed again: a flood of one peer hides nobody.
 """

@@ -44,7 +44,7 @@ _Key = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class _Told:
+class _Line:
     at: float
     left_out: int = 0
 
@@ -58,7 +58,7 @@ class RejectionLog:
         self._clock = clock
         self.recent = RecentRejections()
         """Those that came last, whether they got a line or not."""
-        self._told: OrderedDict[_Key, _Told] = OrderedDict()
+        self._lines_told: OrderedDict[_Key, _Line] = OrderedDict()
         self._left_out: Counter[tuple[str, str]] = Counter()
         """By listener and kind, where addresses or kinds are too many."""
         self._minute = -_INTERVAL_SECONDS
@@ -75,9 +75,9 @@ class RejectionLog:
         """
         now = self._clock.seconds()
         key = network_of(host), listener, _kind(rule)
-        told = self._told.get(key)
-        if told is not None and now - told.at < _INTERVAL_SECONDS:
-            told.left_out += 1
+        line = self._lines_told.get(key)
+        if line is not None and now - line.at < _INTERVAL_SECONDS:
+            line.left_out += 1
         elif self._room_of(key[0], now):
             self._tell(key, now)
             return True
@@ -115,11 +115,11 @@ class RejectionLog:
             self._lines_of.clear()
 
     def _tell(self, key: _Key, now: float) -> None:
-        told = self._told.pop(key, None) or _Told(now)
-        told.at = now
-        self._told[key] = told
-        if len(self._told) > _MOST_REMEMBERED:
-            oldest, forgotten = self._told.popitem(last=False)
+        line = self._lines_told.pop(key, None) or _Line(now)
+        line.at = now
+        self._lines_told[key] = line
+        if len(self._lines_told) > _MOST_REMEMBERED:
+            oldest, forgotten = self._lines_told.popitem(last=False)
             if forgotten.left_out:
                 self._leave_out(oldest, forgotten.left_out)
 
@@ -134,8 +134,8 @@ class RejectionLog:
     def _tell_left_out(self) -> None:
         self._scheduled = False
         now = self._clock.seconds()
-        for key, told in self._told.items():
-            count, told.left_out = told.left_out, 0
+        for key, line in self._lines_told.items():
+            count, line.left_out = line.left_out, 0
             if not count:
                 continue
             if self._room(now):

@@ -1,4 +1,4 @@
-"""What one connection did so far, for people to look at."""
+"""A snapshot of one connection, for `/api/connections`: who it is, and what it did."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Seen"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """At one moment."""
+    """One connection at one moment."""
 
     listener: str
     session: str

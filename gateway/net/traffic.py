@@ -1,4 +1,4 @@
-"""What came through one configured listener since the start, whatever became of it since.
+"""Counters of one configured listener: its connections, events and bytes since the start.
 
 A reload makes another `Listener` of it; both count here, so that no counter goes back
 and limits hold for all of its connections together.
@@ -22,9 +22,9 @@ class Traffic:
     hosts: ConnectionCounts = field(default_factory=ConnectionCounts)
     """Open connections by host."""
     open: int = 0
-    """Connections that are."""
+    """Connections that are open."""
     accepted: int = 0
-    """Connections, ever."""
+    """Connections since the start."""
     events: int = 0
     """Durable ones."""
     bytes: int = 0

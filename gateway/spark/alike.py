@@ -1,4 +1,4 @@
-"""Batches whose rows all belong into one folder of the tables, told by their files.
+"""Finds batches whose rows all belong into one folder of the tables, by their footers.
 
 Spark writes a row into the folder of its partition by making it once more without the
 columns that the folder names.  Most batches are of one protocol, of one day, and have

@@ -42,7 +42,7 @@ class KnownHole:
 
 
 def health_path(lake: Path) -> Path:
-    """Where a lake's job leaves word."""
+    """Where a lake's job reports."""
     return lake / INTERNAL / "health.json"
 
 

@@ -38,7 +38,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "the Spark job was never started": (
         {"job": Job(), "uncommitted": 40, "waiting_bytes": 5000},
         (
-            "No Spark job has ever left word here; 4.9 KiB wait; start it with gateway "
+            "No Spark job has reported here yet; 4.9 KiB wait; start it with gateway "
             "spark."
         ),
         "bad",

@@ -98,7 +98,7 @@ def test_it_forgets_the_oldest_but_not_what_it_left_out(
         for number in range(500):
             log.admit(f"host-{minute}-{number}", "beats", "bad frame")
         clock.pump([20.0] * 3)
-    assert len(log._told) == rejection_log._MOST_REMEMBERED
+    assert len(log._lines_told) == rejection_log._MOST_REMEMBERED
     assert sum("1 more in the last minute: bad frame" in w for w in warnings()) == 1
 
 

@@ -1,4 +1,4 @@
-// Listeners, connections and rejections: who sends, and who was turned away.
+// Listeners, connections and rejections: who sends, and who was rejected.
 
 import { ago, at, count, duration, none, put, size } from "./words.js";
 import { Table, finds } from "./tables.js";
@@ -16,7 +16,7 @@ const listenerColumns = [
   { key: "bytes", name: "bytes", show: one => size(one.bytes) },
   { key: "unacknowledged", name: "not acknowledged", show: one => size(one.unacknowledged) },
   { key: "age", name: "oldest in no table", show: one => one.age === 0 ? "none" : duration(one.age) },
-  { key: "turned", name: "turned away", show: one => count(one.turned) },
+  { key: "turned", name: "rejected", show: one => count(one.turned) },
   { key: "last_error", name: "last error", kind: "text long", show: one => one.last_error || none },
 ];
 const connectionColumns = [

@@ -1,4 +1,4 @@
-"""Figures of Pomelo's listeners that only grow, of those that a reload replaced too."""
+"""Counters of all Pomelo listeners, those that a reload has replaced included."""
 
 from __future__ import annotations
 

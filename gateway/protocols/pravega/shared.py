@@ -1,4 +1,4 @@
-"""Values that several threads need: each is made once, and kept while there is room."""
+"""A cache for several threads: each value is made once, and kept while there is room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of the archive are nowhere else: those that came there without a job.
+"""Remembers up to which lsn files of the archive are in no table, as there was no job.
 
     state/NODE/kept     {"last": lsn}, null while it goes on; as `gateway.store.summed`
 
