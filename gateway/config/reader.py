@@ -29,6 +29,7 @@ MAX_FILE_BYTES = 1 << 20
 MAX_VALUES = 10_000
 MAX_DEPTH = 20
 MAX_SECRET_BYTES = 64 << 10
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLACEHOLDER = re.compile(r"\$(\$\{)|\$\{([^{}]*)\}?")
@@ -98,9 +99,10 @@ def read(path: Path, environ: Mapping[str, str]) -> Document:
     except yaml.MarkedYAMLError as why:
         mark = why.problem_mark or why.context_mark
         line = mark.line + 1 if mark else None
-        raise Invalid(
-            str(path), [Problem((), f"not YAML: {why.problem}", line)]
-        ) from None
+        text = f"not YAML: {why.problem}"
+        if "nesting depth" in str(why.problem):  # libyaml reads ahead, and has a limit
+            text = _TOO_DEEP
+        raise Invalid(str(path), [Problem((), text, line)]) from None
     except (_Refused, yaml.YAMLError) as why:
         raise Invalid(str(path), [Problem((), str(why).replace("\n", " "))]) from None
     return document
@@ -168,7 +170,7 @@ class _Builder:
         before = self._values
         self._count(1)
         if len(place) > MAX_DEPTH:
-            raise _Refused(f"nested deeper than {MAX_DEPTH} levels")
+            raise _Refused(_TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, place)
         self._refuse_tag(event, place)
